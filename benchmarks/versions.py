@@ -50,7 +50,7 @@ from persona_pipeline.evaluation.read import read_folder
 from persona_pipeline.guard.baselines.falls import DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.guard.baselines.statistics import log_wealth
 from persona_pipeline.guard.calibration.known import KnownVerdicts
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
     Evidence,
     JudgeRequest,

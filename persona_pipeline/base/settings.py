@@ -14,6 +14,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 PREFIX = "PERSONA_"
 PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
+LIVE_COVERAGE = 0.95
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
@@ -90,7 +91,7 @@ class Settings(BaseSettings):
     keep_reasons_days: int | None = Field(default=None, ge=1)
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
-    min_coverage_live: float = 0.95
+    min_coverage_live: float = LIVE_COVERAGE
     undecided_delta: float = Field(default=2.5, ge=0, le=9)
     require_calibration: bool = False
     otel_events: bool = False
@@ -133,6 +134,11 @@ class Settings(BaseSettings):
     def _prices_can_be_read(cls, value: str) -> str:
         read_prices(value)
         return value
+
+    @property
+    def signing_secret(self) -> bytes | None:
+        """What recordings are signed with and must be signed with; None: they are not."""
+        return None if self.recordings_secret is None else self.recordings_secret.get_secret_value().encode("utf-8")
 
     @property
     def suite_environment(self) -> list[str]:

@@ -228,7 +228,7 @@ def _backend(judge: str | None, world: "World") -> "Backend":
         return open_judge(judge, world)
     from persona_pipeline.base.settings import get_settings
     from persona_pipeline.corrections.gate import gate_backend
-    from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.judging.providers.base import ModelOptions
 
     return gate_backend(options=ModelOptions.from_settings(get_settings(), judge))
 

@@ -94,7 +94,7 @@ def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
 
 
 def _emit(report: "RunReport", format: str, output: Path | None) -> None:
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.reporting.render import render
 
     text = render(report, format)

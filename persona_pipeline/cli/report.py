@@ -26,7 +26,7 @@ def report(
     by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.evaluation.history import stored_report
     from persona_pipeline.evaluation.request import select_agents
     from persona_pipeline.reporting.render import render

@@ -28,6 +28,7 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
+    from persona_pipeline.base.settings import Settings
     from persona_pipeline.judging.verdict import Judge
     from persona_pipeline.lab.compare.compare import AskedVersions
     from persona_pipeline.lab.results import Bisection, ComparisonRequest, VersionComparison
@@ -183,7 +184,7 @@ def _compared(
 
 
 def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.reporting.pages.versions import comparison_lines, comparison_page
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.reporting.terminal import print_page
@@ -263,7 +264,7 @@ def bisect(
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
         print_page(bisection_page(found))
-    _hint(found, answers)
+    _hint(found, answers, world.settings)
     raise typer.Exit(found.exit_code)
 
 
@@ -273,15 +274,17 @@ def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
     return open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd))
 
 
-def _hint(found: "Bisection", answers: "RecordedAnswers") -> None:
+def _hint(found: "Bisection", answers: "RecordedAnswers", settings: "Settings") -> None:
     """Say what the judgments would cost that nobody made."""
     if not answers.missing:
         return
     from persona_pipeline.judging.estimate import estimate
+    from persona_pipeline.judging.providers.base import ModelOptions
 
+    taken = estimate(list(answers.missing.values()), options=ModelOptions.from_settings(settings))
     typer.echo(
         f"{len(answers.missing)} judgments would tell more; `persona-pipeline bisect {found.agent_id} --live --max-usd N` "
-        f"asks for them: {estimate(list(answers.missing.values()))}",
+        f"asks for them: {taken}",
         err=True,
     )
 

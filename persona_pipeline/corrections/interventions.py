@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from persona_pipeline.base.breaker import Breaker
+from persona_pipeline.base.calls import Breaker
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections import nudges as anti_convergence

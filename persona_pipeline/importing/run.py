@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.registry import Registry
+from persona_pipeline.base.options import Registry
 from persona_pipeline.importing.base import Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.own import OwnMessages
 from persona_pipeline.world.messages.files import Row, cut_keys

@@ -18,9 +18,8 @@ from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import SCHEMA, proposition_problem
-from persona_pipeline.judging.model.client import connect_sync
 from persona_pipeline.judging.model.messages import RequestStyle, prefix_of, read_response, request_key, traits_of
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage, schema_problem
 
 if TYPE_CHECKING:
@@ -40,8 +39,9 @@ class BatchedRequest:
     label: str
     agent_id: str
     dimension: str
-    mechanism: str
     prompt_version: str
+    # Of no use any more; earlier releases, which may read the row, want it.
+    mechanism: str = "evaluation"
     proposition_ids: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
 
@@ -56,7 +56,6 @@ class BatchedRequest:
             label=question.label,
             agent_id=question.agent_id,
             dimension=question.dimension,
-            mechanism=question.mechanism,
             prompt_version=question.prompt_version,
             proposition_ids=tuple(member["proposition_id"] for member in members),
             schema=None if is_proposition else question.schema,
@@ -217,7 +216,7 @@ def submit_batch(store: Store, options: ModelOptions, questions: Sequence[Questi
     """
     bodies = _bodies(questions, options)
     cached = JudgmentCache(store).find((key, question) for key, (question, _) in bodies.items())
-    with connect_sync(options) as client:
+    with options.provider.connect_sync(options) as client:
         _reconcile(store, client)
         outcome = Submission(cached=len(cached))
         remaining = [key for key in bodies if key not in cached]
@@ -231,7 +230,7 @@ def collect_batches(store: Store, options: ModelOptions) -> list[BatchSummary]:
 
     What expired, failed or was cancelled, and answers that are not valid, stay unscored and can be submitted again.
     """
-    with connect_sync(options) as client:
+    with options.provider.connect_sync(options) as client:
         _reconcile(store, client)
         with store.connect() as connection:
             submitted = read_records(connection, SUBMITTED)
@@ -357,7 +356,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
         if request is None:
             strangers += 1
             continue
-        answer = _answer(result, request, options.model)
+        answer = _answer(result, request, options)
         usage += answer.usage
         if answer.data is None:
             unscored[custom_id] = (str(answer.unscored), answer.detail)
@@ -399,10 +398,11 @@ def _results(client: "Anthropic", batch_id: str) -> Iterator[tuple[str, Any]]:
                     log.warning("a line of the results of batch %s cannot be read", batch_id)
 
 
-def _answer(result: Any, request: BatchedRequest, model: str) -> Answer:
+def _answer(result: Any, request: BatchedRequest, options: ModelOptions) -> Answer:
     kind = result.get("type") if isinstance(result, dict) else None
     if kind == "succeeded":
-        return read_response(result.get("message"), request, requested_model=model, batch=True)
+        message = result.get("message")
+        return read_response(message, request, requested_model=options.model, prices=options.prices, batch=True)
     if kind == "expired":
         return Answer(unscored=Unscored.TIMEOUT, detail="the batch expired before it was its turn")
     if kind == "canceled":

@@ -108,9 +108,7 @@ def plain_json(value: Any) -> str:
     return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def proposition_question(
-    requests: Sequence[JudgeRequest], *, max_tokens: int = 0, mechanism: str = "evaluation", again: bool = False
-) -> Question:
+def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 0, again: bool = False) -> Question:
     """Return the question for requests that share trajectory, persona and sample and have distinct ids.
 
     Args:
@@ -143,7 +141,6 @@ def proposition_question(
         sample=first.sample,
         agent_id=first.agent_id,
         dimension=first.dimension,
-        mechanism=mechanism,
         prompt_version=PROMPT_VERSION,
         requests=tuple(requests),
         check=lambda data: proposition_problem(data, ids),
@@ -271,7 +268,6 @@ def questions_of(
     *,
     max_tokens: int,
     grouping: int = 1,
-    mechanism: str = "evaluation",
     again: bool = False,
 ) -> list[tuple[list[int], Question]]:
     """Return the questions that ask for verdicts on requests, each with the indexes of its requests in its order.
@@ -285,7 +281,7 @@ def questions_of(
     return [
         (
             group,
-            proposition_question([requests[i] for i in group], max_tokens=max_tokens, mechanism=mechanism, again=again),
+            proposition_question([requests[i] for i in group], max_tokens=max_tokens, again=again),
         )
         for group in _groups(requests, grouping)
     ]

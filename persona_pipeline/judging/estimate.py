@@ -10,15 +10,13 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judgments
-from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json, questions_of
 from persona_pipeline.judging.layers import with_canaries
-from persona_pipeline.judging.model.client import connect
 from persona_pipeline.judging.model.messages import Prefix, RequestStyle, prefix_of, request_key, traits_of
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
+from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
 
 log = logging.getLogger(__name__)
@@ -143,7 +141,7 @@ def _spread(counts: Sequence[int]) -> Range:
 def estimate(
     requests: Sequence[JudgeRequest],
     *,
-    options: ModelOptions | None = None,
+    options: ModelOptions,
     grouping: int | None = None,
     store: Store | None = None,
     count: bool = True,
@@ -154,19 +152,18 @@ def estimate(
 
     Args:
         count: off where the API is not to be asked even that.
-        grouping: claims of one transcript in one call; None: as the settings say.
+        grouping: claims of one transcript in one call; None: as the options say.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
-    settings = get_settings()
-    options = options or ModelOptions.from_settings(settings)
-    grouping = grouping or settings.judge_grouping
     return estimate_questions(claim_questions(requests, options, grouping), options, store, count=count)
 
 
-def claim_questions(requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int) -> list[Question]:
+def claim_questions(
+    requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int | None = None
+) -> list[Question]:
     """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
     shown = [request for request in requests if request.trajectory.entries]
-    asking = questions_of(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
+    asking = questions_of(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping or options.grouping)
     return [question for _, question in asking]
 
 
@@ -203,7 +200,7 @@ class _Sums:
     """Adds up what groups of questions with one prefix take."""
 
     def __init__(self, options: ModelOptions, answers: AnswerLengths, off: float) -> None:
-        self.model, self.answers, self.off = options.model, answers, off
+        self.model, self.prices, self.answers, self.off = options.model, options.prices, answers, off
         self.traits = traits_of(options.model)
         self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
 
@@ -218,7 +215,7 @@ class _Sums:
                 self._usage(prefix, asks, index, least * self.off),
             )
             expected = replace(self._usage(prefix, asks, index, least), output_tokens=int(output.expected))
-            self.usage += replace(expected, usd=price(expected, self.model))
+            self.usage += replace(expected, usd=price(expected, self.model, prices=self.prices))
             self.usd += Range(
                 min(self._price(read, output.low), self._price(plain, output.low)) / self.off,
                 self._price(expected) or 0.0,
@@ -253,7 +250,7 @@ class _Sums:
 
     def _price(self, usage: Usage, output: float | None = None) -> float:
         priced = usage if output is None else replace(usage, output_tokens=int(output))
-        return price(priced, self.model) or 0.0
+        return price(priced, self.model, prices=self.prices) or 0.0
 
 
 def in_dollars(usd: Range) -> str:

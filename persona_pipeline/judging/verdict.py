@@ -68,6 +68,10 @@ class Usage:
         )
 
 
+# Of a call that may have been billed and did not say for how much.
+UNKNOWN_USAGE = Usage(calls=1, usd=None)
+
+
 @dataclass(frozen=True)
 class JudgeRequest:
     """One claim to be judged against one trajectory.
@@ -203,7 +207,6 @@ class Question:
         max_tokens: for the answer and the thinking before it.
         sample: 0-based index of a repeated judgment.
         thinking: whether the model may think first, where it can do both.
-        mechanism: who pays: ``evaluation``, ``gate``, ``suite``, ``synthetic``.
         requests: the claims it is about, where it is of kind ``proposition``.
         check: returns what is wrong with an answer, or None; by default ``schema_problem`` decides.
     """
@@ -222,7 +225,6 @@ class Question:
     thinking: bool = True
     agent_id: str = ""
     dimension: str = ""
-    mechanism: str = "evaluation"
     prompt_version: str = ""
     requests: tuple[JudgeRequest, ...] = field(default=(), compare=False, repr=False)
     check: Callable[[Any], str | None] | None = field(default=None, compare=False, repr=False)

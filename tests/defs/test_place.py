@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.defs.platform.place import Place

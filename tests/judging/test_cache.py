@@ -13,7 +13,7 @@ from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from tests.support.judging import request
 from tests.support.messages_server import MessagesServer, message, status, verdicts

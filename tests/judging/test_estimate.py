@@ -11,7 +11,7 @@ from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 
@@ -55,7 +55,7 @@ def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, op
     expected = estimate(asked, options=options)
     judge = live_judge(ModelBackend(options))
     asyncio.run(judge.judge(asked))
-    taken = judge.backend.ledger.total
+    taken = judge.backend.spent
     assert expected.usage.cache_read_tokens == pytest.approx(taken.cache_read_tokens, rel=0.1)
     assert expected.usage.calls == taken.calls
     assert taken.usd and expected.worst_usd and taken.usd < expected.worst_usd
@@ -93,7 +93,7 @@ def test_what_the_store_holds_costs_nothing_and_teaches_how_long_answers_are(
     guessed, learnt = estimate(other, options=options), estimate(other, options=options, store=store)
     judge = live_judge(ModelBackend(options))
     asyncio.run(judge.judge(other))
-    taken = judge.backend.ledger.total
+    taken = judge.backend.spent
     assert learnt.usage.output_tokens == pytest.approx(taken.output_tokens, rel=0.1)
     assert learnt.usd and guessed.usd
     assert learnt.usd.low <= (taken.usd or 0) <= learnt.usd.high

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database.tables import SCHEMA, leases
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.base.settings import Settings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
@@ -172,19 +172,17 @@ def normalise_url(text: str) -> URL:
     return url
 
 
-def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
+def open_store(url: URL | str, *, migrate: bool = True) -> Store:
     """Open the store and bring its schema up to date.
 
     Args:
-        url: the database; by default what the settings say.
+        url: the database, such as ``default_url`` gives.
         migrate: run pending migrations first.
 
     Raises:
         ConfigError: the URL is not usable or the database cannot be reached.
     """
-    if url is None:
-        url = default_url(get_settings())
-    elif isinstance(url, str):
+    if isinstance(url, str):
         url = normalise_url(url)
     engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _postgres_engine(url)
     if migrate:

@@ -14,8 +14,8 @@ from persona_pipeline.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
-    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.model.probe import Probed, ProbeFinding
+    from persona_pipeline.judging.providers.base import ModelOptions
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
@@ -58,8 +58,8 @@ def doctor(
 
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[ProbeFinding]":
     """Return what was found, in the order it is shown."""
-    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.model.probe import ProbeLevel
+    from persona_pipeline.judging.providers.base import ModelOptions
 
     asked = _start_dagster() if dagster else None
     findings = [
@@ -159,10 +159,10 @@ def _messages(settings: "Settings") -> "ProbeFinding":
 
 def _recordings(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-    from persona_pipeline.judging.recordings.files import load_recordings
+    from persona_pipeline.judging.recordings.replay import load_recordings
 
     folder = settings.world_root / "recordings"
-    recordings = load_recordings(folder)
+    recordings = load_recordings(folder, settings.signing_secret)
     if recordings:
         agents = len({item.agent_id for item in recordings.values() if item.agent_id})
         return ProbeFinding("recordings", ProbeLevel.OK, f"{len(recordings)} judgments of {agents} agents")

@@ -7,7 +7,7 @@ suites in one run, where a run each would cost seconds of start-up, and reports 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
     from persona_pipeline.suites.running.opening import JudgeOpener
 
-MECHANISM = "suite"
 MOST_ROWS, MOST_LINES, MOST_LINE = 200, 5, 300
 _WORST_FIRST = ("error", "fail", "borderline", "pass")
 ALLOW_CODE = "set PERSONA_SUITE_ALLOW_CODE=1 if you trust the programs of this suite"
@@ -176,8 +175,8 @@ def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener"
     from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
 
     def opened() -> SuiteJudge:
-        # The run's other steps share its cache and budget; what suites spend is charged to them.
-        return SuiteJudge(replace(evaluation.open_judge(world).without_recorded(), mechanism=MECHANISM))
+        # The run's other steps share its cache and budget.
+        return SuiteJudge(evaluation.open_judge(world).without_recorded())
 
     name = evaluation.asked(world).judge or RECORDED
     return JudgeOpener(opened, name, world.root / RECORDINGS if name == RECORDED else None)

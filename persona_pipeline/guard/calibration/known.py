@@ -26,7 +26,8 @@ from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.cache import unpack_answer
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of
 from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.files import Recording, load_recordings
+from persona_pipeline.judging.recordings.line import Recording
+from persona_pipeline.judging.recordings.replay import load_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
     Answer,
@@ -147,15 +148,17 @@ class KnownVerdicts:
     Attributes:
         root: the world's folder.
         store: None: what is recorded is all that is known.
+        secret: recordings must be signed with it; None: they need not be.
     """
 
     root: Path
     store: Store | None
+    secret: bytes | None
 
     @classmethod
     def of(cls, world: World) -> "KnownVerdicts":
         """Return those of an open world."""
-        return cls(world.root, world.store)
+        return cls(world.root, world.store, world.settings.signing_secret)
 
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
@@ -203,7 +206,7 @@ class KnownVerdicts:
 
     @cached_property
     def _recorded(self) -> Mapping[str, Recording]:
-        return load_recordings(self.root / RECORDINGS)
+        return load_recordings(self.root / RECORDINGS, self.secret)
 
     @cached_property
     def _kept(self) -> Mapping[str, Sequence[str]]:

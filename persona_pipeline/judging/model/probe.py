@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.client import connect
 from persona_pipeline.judging.model.messages import UNKNOWN_MODEL, traits_of
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.models import Entry, Trajectory
 
@@ -77,7 +76,7 @@ async def probe(options: ModelOptions) -> Probed:
     if model.level is ProbeLevel.ERROR:
         return Probed([model])
     backend = ModelBackend(options)
-    judge = live_judge(backend, mechanism="doctor")
+    judge = live_judge(backend)
     traits = traits_of(options.model)
     known = traits is not UNKNOWN_MODEL
     # Nobody knows what another model caches, and a long transcript may not fit.
@@ -119,7 +118,7 @@ async def _slow(options: ModelOptions, request: JudgeRequest) -> ProbeFinding:
     """Return how long an answer takes that did not come in time, and which deadline would do."""
     patient = replace(options, deadline=_LATE * options.deadline)
     started = time.monotonic()
-    (verdict,) = await live_judge(ModelBackend(patient), mechanism="doctor").judge([request])
+    (verdict,) = await live_judge(ModelBackend(patient)).judge([request])
     took = time.monotonic() - started
     said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
     if _failed(verdict):

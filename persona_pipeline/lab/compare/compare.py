@@ -366,7 +366,9 @@ def open_contest(world: World, before: str, after: str, asking: AskedVersions) -
     with open_sides(world.root, before, after) as sides:
         # What is recorded now comes first, then what the newer version has: one answer for both sides to one question.
         others = [side for side in reversed(sides) if side.root != world.root]
-        folders = tuple(side.recordings for side in others if readable_recordings(side.recordings) is not None)
+        folders = tuple(
+            side.recordings for side in others if readable_recordings(side.recordings, world.settings) is not None
+        )
         left_out = tuple(side.name for side in others if side.recordings not in folders)
         options = replace(asking.options, also=folders)
         if asking.models:
@@ -412,4 +414,5 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
         with_persona=asked.with_persona,
         allow_code=asked.allow_code,
         budget=budget,
+        prices=world.settings.judge_prices,
     )

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import estimated_tokens, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.lab.compare.compare import AskedVersions, Contest
@@ -74,7 +73,7 @@ def estimate_comparison(
             if contest.answering:
                 pairs = zip(contest.answering.targets, (tally.before, tally.after), strict=True)
                 answers += [AskedScene(target, agent, scene) for target, agent in pairs]
-    settings = get_settings()
+    settings = contest.world.settings
     if asking.models is None:
         unique = list({item.key: item for item in (*asked[0], *asked[1])}.values())
         missing = _unrecorded(contest, unique, asking.options)
@@ -88,24 +87,25 @@ def estimate_comparison(
         )
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
-    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers))
+    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices))
 
 
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
     if options.fresh:
         return list(requests)
-    also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings))
-    recorded = RecordedBackend(contest.world.root / RECORDINGS, also)
+    settings = contest.world.settings
+    also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings, settings))
+    recorded = RecordedBackend(contest.world.root / RECORDINGS, also, settings)
     return [item for item in requests if not recorded.has_recorded([item])]
 
 
-def _price(answers: Sequence[AskedScene]) -> Range | None:
+def _price(answers: Sequence[AskedScene], prices: str) -> Range | None:
     total = Range()
     for item in answers:
         model = getattr(item.target, "model", None)
         read = sum(estimated_tokens(message["content"]) for message in item.messages)
         usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
-        usd = [price(usage, model) if isinstance(model, str) else None for usage in usages]
+        usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):
             return None
         total += Range(*(each or 0.0 for each in usd))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PrivateAttr, SecretStr
 
-from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.responses import Output
@@ -14,6 +14,7 @@ from persona_pipeline.suites.format.field_types import Text
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.providers.base import Provider
+    from persona_pipeline.judging.verdict import Usage
 
 # What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
 _LONGEST_SECONDS = 3600.0
@@ -63,8 +64,7 @@ class ModelTarget(TargetFields):
         return self.read(response, round((time.monotonic() - started) * 1000, 3))
 
     async def _send(self, body: dict[str, Any], timeout: float) -> Any:
-        from persona_pipeline.judging.model.client import CallError, Leave, connect, send
-        from persona_pipeline.judging.model.options import ModelOptions
+        from persona_pipeline.judging.providers.base import CallError, Leave, ModelOptions, connect, send
 
         provider = self.provider_of_model()
         options = ModelOptions(
@@ -87,6 +87,13 @@ class ModelTarget(TargetFields):
             raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
         except ConfigError as error:
             raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
+
+    def took(self, usage: Any, served: object) -> "Usage":
+        """Return what a response says it took, in the words of the Messages API; ``served``: the model that it names."""
+        from persona_pipeline.base.settings import get_settings
+        from persona_pipeline.judging.money import read_usage
+
+        return read_usage(usage, str(served or self.model), self.model, prices=get_settings().judge_prices)
 
     def close(self) -> None:
         if self._client is not None:

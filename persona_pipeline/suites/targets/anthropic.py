@@ -31,7 +31,7 @@ class AnthropicTarget(ModelTarget):
         return body | ({"system": system} if system else {})
 
     def read(self, response: Any, duration_ms: float) -> Output:
-        return read_message(response, duration_ms, self.name, self.model)
+        return read_message(response, duration_ms, self)
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
@@ -53,14 +53,13 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
     return "\n\n".join(systems), turns
 
 
-def read_message(message: Any, duration_ms: float, name: str, model: str) -> Output:
+def read_message(message: Any, duration_ms: float, target: ModelTarget) -> Output:
     """Return the output of a Messages API response, given as JSON.
 
     Raises:
         TargetError: it is no such response, or the model refused or said nothing.
     """
-    from persona_pipeline.judging.model.messages import read_usage
-
+    name = target.name
     blocks = message.get("content") if isinstance(message, Mapping) else None
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         raise TargetError("invalid_response", f"target {name!r} did not send a message")
@@ -72,7 +71,7 @@ def read_message(message: Any, duration_ms: float, name: str, model: str) -> Out
     ]
     stopped = message.get("stop_reason")
     check_said(text, calls, refused=stopped == "refusal", truncated=stopped == "max_tokens", name=name)
-    usage = read_usage(message.get("usage"), str(message.get("model") or model), model)
+    usage = target.took(message.get("usage"), message.get("model"))
     known = usage.input_tokens or usage.output_tokens
     tokens = TokenUsage(
         usage.input_tokens, usage.output_tokens, usage.cache_read_tokens + usage.cache_creation_tokens or None

@@ -62,7 +62,16 @@ class OpenAITarget(ModelTarget):
         refused = bool(refusal) or reason == "content_filter"
         check_said(text, calls, refused=refused, truncated=reason == "length", name=self.name)
         message: dict[str, Any] = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
-        return Output([message], *_took(response, self.model), duration_ms)
+        return Output([message], *self._tokens(response), duration_ms)
+
+    def _tokens(self, response: Mapping[str, Any]) -> tuple[TokenUsage | None, float | None]:
+        """Return tokens, cached ones apart, and dollars where the model's price is known."""
+        from persona_pipeline.judging.providers.openai import read_chat_usage
+
+        usage = self.took(read_chat_usage(response.get("usage")), response.get("model"))
+        if not (usage.input_tokens or usage.output_tokens):
+            return None, None
+        return TokenUsage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or None), usage.usd
 
 
 def _call(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,14 +80,3 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any]:
     with contextlib.suppress(TypeError, ValueError):
         arguments = json.loads(arguments)
     return {"tool": str(item["function"]["name"]), "input": arguments, "id": item.get("id")}
-
-
-def _took(response: Mapping[str, Any], model: str) -> tuple[TokenUsage | None, float | None]:
-    """Return tokens, cached ones apart, and dollars where the model's price is known."""
-    from persona_pipeline.judging.model.messages import read_usage
-    from persona_pipeline.judging.providers.openai import read_chat_usage
-
-    usage = read_usage(read_chat_usage(response.get("usage")), str(response.get("model") or model), model)
-    if not (usage.input_tokens or usage.output_tokens):
-        return None, None
-    return TokenUsage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or None), usage.usd

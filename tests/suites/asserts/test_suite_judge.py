@@ -157,7 +157,7 @@ def test_another_model_for_one_assert_asks_that_model(tmp_path: Path, monkeypatc
 
     with MessagesServer(handler=reply) as server:
         live(monkeypatch, server)
-        judge = SuiteJudge(open_judge("anthropic", None, JudgeOptions(recorded=False, kept=False, mechanism="suite")))
+        judge = SuiteJudge(open_judge("anthropic", None, JudgeOptions(recorded=False, kept=False)))
         services = Services(judge=lambda: judge)
         grade(tmp_path, {"type": "llm_judge", "model": "claude-sonnet-5-5"}, "x", services=services)
         grade(tmp_path, {"type": "llm_judge"}, "x", services=services)
