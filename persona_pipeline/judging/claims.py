@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.judging.injection import suspicious_entries
+from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
-from persona_pipeline.world.models import Trajectory, seed_from
+from persona_pipeline.world.models import Entry, Trajectory, seed_from
 
 RULES = """\
 You judge whether claims about an agent hold in a transcript of what was said.
@@ -208,6 +208,36 @@ def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdic
             )
         )
     return verdicts
+
+
+# So that what is remembered stays within tens of megabytes.
+_LONGEST_REMEMBERED = 5_000
+
+
+def reads_as_injection(text: str) -> bool:
+    """Whether a message reads as if it was written for the judge; a hint, which errs both ways and never changes a score.
+
+    All of the text is read, in time linear in its length.
+    """
+    return _read(text) if len(text) <= _LONGEST_REMEMBERED else _read.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> bool:
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if hides(text):
+        return True
+    return any(matches(form) for form in dict.fromkeys(forms(text)))
+
+
+@lru_cache(maxsize=256)
+def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the outside ids of the entries that read as an injection, names included, in order."""
+    return tuple(entry.message_id for entry in trajectory.entries if any(map(reads_as_injection, _texts_of(entry))))
+
+
+def _texts_of(entry: Entry) -> Iterable[str]:
+    return filter(None, (entry.text, entry.speaker, entry.channel, entry.recipient))
 
 
 def no_entries(request: JudgeRequest) -> Verdict:

@@ -1,4 +1,4 @@
-"""Messages that read as if they were written for the judge. They are reported, and never change a score."""
+"""Patterns of texts that are written for a judge, in many languages, and what hides them: spelling, letters, encodings."""
 
 import base64
 import binascii
@@ -8,12 +8,10 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from urllib.parse import unquote
 
 import re2
-
-from persona_pipeline.world.models import Entry, Trajectory
 
 DROP = """
 ignore ignoring_ disregard_ forget_ forget~that overrid skip_ set~aside drop_ no~attention don't~follow dont~follow
@@ -329,8 +327,6 @@ _RUNS = (
     r"judge(?:score|give|rate)",
     r"(?:score|rate)\d?judge",
 )
-# So that what is remembered stays within tens of megabytes.
-_LONGEST_REMEMBERED = 5_000
 # "At nine" is an hour and no score, and what nobody should forget is not to be dropped.
 _HARMLESS = re2.compile(
     r"\b(?:at|by|until|till|past|around|before|after|since|um|ab|alle|las|às|as|o) (?:9|nine|neun|nove|nueve)\b"
@@ -343,33 +339,8 @@ _HIDDEN_IN_WORD = re2.compile(r"[A-Za-z][\x{ad}\x{180e}\x{200b}-\x{200d}\x{2060}
 _TAGS = re2.compile(r"[\x{e0020}-\x{e007e}]+\x{e007f}?")
 
 
-def reads_as_injection(text: str) -> bool:
-    """Whether a message shows a known pattern of an attack on a judge; a hint, which errs both ways.
-
-    All of the text is read, in time linear in its length.
-    """
-    return _read(text) if len(text) <= _LONGEST_REMEMBERED else _read.__wrapped__(text)
-
-
-@lru_cache(maxsize=4096)
-def _read(text: str) -> bool:
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if _hides(text):
-        return True
-    return any(_matches(form) for form in dict.fromkeys(forms(text)))
-
-
-@lru_cache(maxsize=256)
-def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the outside ids of the entries that read as an injection, names included, in order."""
-    return tuple(entry.message_id for entry in trajectory.entries if any(map(reads_as_injection, _texts_of(entry))))
-
-
-def _texts_of(entry: Entry) -> Iterable[str]:
-    return filter(None, (entry.text, entry.speaker, entry.channel, entry.recipient))
-
-
-def _hides(text: str) -> bool:
+def hides(text: str) -> bool:
+    """Whether a text holds characters that hide words from people, or reorder them."""
     if text.isascii():
         return False
     if any(sign in text for sign in _OVERRIDES) or _HIDDEN_IN_WORD.search(text):
@@ -377,7 +348,8 @@ def _hides(text: str) -> bool:
     return any(not run.endswith("\U000e007f") or len(run) > 8 for run in _TAGS.findall(text))
 
 
-def _matches(plain: str) -> bool:
+def matches(plain: str) -> bool:
+    """Whether a folded text shows a known pattern of an attack on a judge."""
     encoded = _HARMLESS.sub(b" ", plain.encode("utf-8"))
     if any(pattern.search(encoded) for pattern in _compiled(_FRAMES)) or _means(encoded):
         return True

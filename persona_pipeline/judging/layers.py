@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import regex
 
-from persona_pipeline.judging.claims import PROMPT_VERSION, no_entries, proposition_question, questions_of, verdicts_of
-from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
+from persona_pipeline.judging.claims import (
+    PROMPT_VERSION,
+    no_entries,
+    proposition_question,
+    questions_of,
+    reads_as_injection,
+    suspicious_entries,
+    verdicts_of,
+)
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (

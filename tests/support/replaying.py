@@ -12,7 +12,7 @@ from typing import Any
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import RunReport
-from persona_pipeline.judging.injection import suspicious_entries
+from persona_pipeline.judging.claims import suspicious_entries
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
 from persona_pipeline.judging.recordings.writing import RecordingWriter

@@ -3,7 +3,7 @@
 import gzip
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,7 @@ def answer(asked: JudgeRequest) -> Verdict:
 
 def evaluate(world: World) -> str:
     asked = EvaluationRequest(agents=["ann"], dimensions=["adherence", "fluency"], window="all")
+    world = replace(world, environment=get_settings())
     return run_evaluation(world, ScriptedJudge(answer), asked).report.agents["ann"].evaluation.run_id
 
 

@@ -200,7 +200,7 @@ def _judge(options: "ModelOptions", calls: bool, settings: "Settings") -> "list[
 def _remember(probed: "Probed", settings: "Settings") -> None:
     """Keep what was found of the judge, so that evaluations and baselines know it; a database that fails is named elsewhere."""
     from persona_pipeline.base.database.engine import default_url, open_store
-    from persona_pipeline.judging.cache import Abilities
+    from persona_pipeline.judging.cache import note_ability
     from persona_pipeline.judging.claims import PROMPT_VERSION
 
     if probed.able is None:
@@ -210,7 +210,7 @@ def _remember(probed: "Probed", settings: "Settings") -> None:
     except ConfigError:
         return
     try:
-        Abilities(store).note(probed.models, PROMPT_VERSION, able=probed.able)
+        note_ability(store, probed.models, PROMPT_VERSION, able=probed.able)
     finally:
         store.close()
 

@@ -99,6 +99,14 @@ class Provider(ABC):
         """Return a server's answer, parsed, as a message of the Messages API; what is no answer may stay as it is."""
         return response
 
+    def usage_in(self, response: Any) -> Any:
+        """Return what a server's answer says it took, in the words of the Messages API."""
+        return response.get("usage")
+
+    def conversing(self) -> "Provider":
+        """Return the provider for bodies and answers in the words of its own server: conversations, which are no judgments."""
+        return self
+
     def is_anthropic(self, endpoint: str) -> bool:
         """Whether this server of the provider is Anthropic's own."""
         return False

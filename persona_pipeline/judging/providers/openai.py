@@ -180,6 +180,22 @@ class OpenAIProvider(Provider):
     def read(self, response: Any) -> Any:
         return as_message(response)
 
+    def usage_in(self, response: Any) -> Any:
+        return read_chat_usage(response.get("usage"))
+
+    def conversing(self) -> Provider:
+        return _Conversing()
+
+
+class _Conversing(OpenAIProvider):
+    async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        limit = self.limit_of(str(client.base_url))
+        sent = {limit if key == "max_tokens" else key: value for key, value in body.items()}
+        return (await client.chat.completions.with_raw_response.create(**sent)).content
+
+    def read(self, response: Any) -> Any:
+        return response
+
 
 def _is_at(url: str, domain: str) -> bool:
     host = urlsplit(url).hostname or ""

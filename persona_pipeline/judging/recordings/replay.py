@@ -10,8 +10,7 @@ from pathlib import Path
 from persona_pipeline.base.documents.json import write_if_changed
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import LIVE_COVERAGE, Settings
-from persona_pipeline.judging.claims import checked_quote
-from persona_pipeline.judging.injection import suspicious_entries
+from persona_pipeline.judging.claims import checked_quote, suspicious_entries
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.recordings.line import Recording, read_recordings
 from persona_pipeline.judging.verdict import (

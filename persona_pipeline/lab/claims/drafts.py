@@ -16,8 +16,13 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.read import resolve_window
 from persona_pipeline.evaluation.request import select_dimensions
-from persona_pipeline.judging.claims import EVIDENCE_SCHEMA, checked_quote, plain_json
-from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
+from persona_pipeline.judging.claims import (
+    EVIDENCE_SCHEMA,
+    checked_quote,
+    plain_json,
+    reads_as_injection,
+    suspicious_entries,
+)
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.scoring.text.tokens import tokenize

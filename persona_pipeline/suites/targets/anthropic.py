@@ -1,7 +1,7 @@
 """``anthropic``: a model answers through the Messages API, at Anthropic or at any server that speaks it."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -11,19 +11,13 @@ from persona_pipeline.suites.answering.model import ModelTarget, check_said
 from persona_pipeline.suites.answering.responses import Output, TokenUsage
 from persona_pipeline.suites.format.field_types import Text
 
-if TYPE_CHECKING:
-    from persona_pipeline.judging.providers.base import Provider
-
 
 class AnthropicTarget(ModelTarget):
     """Sends the test's messages to a model. System messages become the system prompt."""
 
     model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
 
-    def provider_of_model(self) -> "Provider":
-        from persona_pipeline.judging.providers.anthropic import AnthropicProvider
-
-        return AnthropicProvider()
+    _provider: ClassVar[str] = "anthropic"
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system, turns = conversation(messages, self.system_prompt())
@@ -71,7 +65,7 @@ def read_message(message: Any, duration_ms: float, target: ModelTarget) -> Outpu
     ]
     stopped = message.get("stop_reason")
     check_said(text, calls, refused=stopped == "refusal", truncated=stopped == "max_tokens", name=name)
-    usage = target.took(message.get("usage"), message.get("model"))
+    usage = target.took(message)
     known = usage.input_tokens or usage.output_tokens
     tokens = TokenUsage(
         usage.input_tokens, usage.output_tokens, usage.cache_read_tokens + usage.cache_creation_tokens or None
