@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -108,26 +108,15 @@ class Settings(BaseSettings):
         "judge_requests_per_minute",
         "judge_input_tokens_per_minute",
         "judge_output_tokens_per_minute",
+        "otel_events",
+        "otel_explanations",
+        "daily_usd",
+        "judge",
         mode="before",
     )
     @classmethod
-    def _blank_is_unset(cls, value: object) -> object:
-        return None if value == "" else value
-
-    @field_validator("otel_events", "otel_explanations", mode="before")
-    @classmethod
-    def _blank_is_off(cls, value: object) -> object:
-        return False if value == "" else value
-
-    @field_validator("daily_usd", mode="before")
-    @classmethod
-    def _blank_is_none(cls, value: object) -> object:
-        return 0.0 if value == "" else value
-
-    @field_validator("judge", mode="before")
-    @classmethod
-    def _blank_is_recorded(cls, value: object) -> object:
-        return "recorded" if value == "" else value
+    def _blank_is_unset(cls, value: object, info: ValidationInfo) -> object:
+        return cls.model_fields[info.field_name or ""].default if value == "" else value
 
     @field_validator("judge_prices")
     @classmethod

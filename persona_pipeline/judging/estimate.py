@@ -14,7 +14,7 @@ from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json, questions_of
 from persona_pipeline.judging.layers import with_canaries
-from persona_pipeline.judging.model.messages import Prefix, RequestStyle, prefix_of, request_key, traits_of
+from persona_pipeline.judging.model.messages import Prefix, RequestStyle, keys_of, prefix_of, traits_of
 from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
 from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
@@ -105,12 +105,8 @@ class AnswerLengths:
         if (known := self.learnt.get(question.kind)) and claims == 1:
             return Range(known.low, min(known.expected, question.max_tokens), min(known.high, question.max_tokens))
         thought = _THINKING_TOKENS if thinking and question.thinking else (0, 0, 0)
-        return Range(
-            *(
-                min(question.max_tokens, answer * claims + more)
-                for answer, more in zip(_ANSWER_TOKENS, thought, strict=True)
-            )
-        )
+        pairs = zip(_ANSWER_TOKENS, thought, strict=True)
+        return Range(*(min(question.max_tokens, answer * claims + more) for answer, more in pairs))
 
 
 def learnt_answers(store: Store, model: str) -> AnswerLengths:
@@ -172,7 +168,7 @@ def estimate_questions(
 ) -> Estimate:
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
-    asked = questions if store is None else _unanswered(questions, style, options, store)
+    asked = questions if store is None else _unanswered(questions, options, store)
     answers = AnswerLengths() if store is None else learnt_answers(store, options.model)
     hits = None if store is None else cache_hits(store)
     groups: dict[Prefix, list[Question]] = {}
@@ -210,10 +206,7 @@ class _Sums:
             output = self.answers.tokens(question, thinking=bool(self.traits.thinking))
             # Near the smallest prefix that is cached it may go either way.
             least = self.traits.cache_minimum if len(members) > 1 else float("inf")
-            read, plain = (
-                self._usage(prefix, asks, index, least / self.off),
-                self._usage(prefix, asks, index, least * self.off),
-            )
+            read, plain = (self._usage(prefix, asks, index, edge) for edge in (least / self.off, least * self.off))
             expected = replace(self._usage(prefix, asks, index, least), output_tokens=int(output.expected))
             self.usage += replace(expected, usd=price(expected, self.model, prices=self.prices))
             self.usd += Range(
@@ -222,13 +215,9 @@ class _Sums:
                 max(self._price(read, output.high), self._price(plain, output.high)) * self.off,
             )
             whole = Usage(input_tokens=prefix + asks)
-            self.uncached += Range(
-                *(self._price(whole, tokens) for tokens in (output.low, output.expected, output.high))
-            )
-            worst = Usage(
-                cache_creation_tokens=int((prefix + asks) * self.off) * _TWICE,
-                output_tokens=question.max_tokens * _CUT_OFF,
-            )
+            self.uncached += Range(*(self._price(whole, some) for some in (output.low, output.expected, output.high)))
+            most = int((prefix + asks) * self.off) * _TWICE
+            worst = Usage(cache_creation_tokens=most, output_tokens=question.max_tokens * _CUT_OFF)
             self.worst_usd += _TWICE * self._price(worst)
 
     def batch_usd(self, hits: float | None) -> Range:
@@ -258,11 +247,8 @@ def in_dollars(usd: Range) -> str:
     return f"about ${usd.expected:.4f} (${usd.low:.4f} to ${usd.high:.4f})"
 
 
-def _unanswered(
-    questions: Sequence[Question], style: RequestStyle, options: ModelOptions, store: Store
-) -> list[Question]:
-    endpoint, provider = options.endpoint, options.provider
-    keys = [request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions]
+def _unanswered(questions: Sequence[Question], options: ModelOptions, store: Store) -> list[Question]:
+    keys = keys_of(questions, options)
     known = JudgmentCache(store).find(zip(keys, questions, strict=True))
     return [question for key, question in zip(keys, questions, strict=True) if key not in known]
 

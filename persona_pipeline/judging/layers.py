@@ -244,7 +244,7 @@ def without_compromised(
     """Return the verdicts, those ``unscored(compromised)`` whose transcript's canaries the judge got wrong."""
     wrong = {_about(canary.request) for canary, verdict in canaries.items() if canary.is_wrong(verdict)}
     return [
-        _compromised(verdict) if _about(request) in wrong and _counts(verdict) else verdict
+        _compromised(verdict) if _about(request) in wrong and not verdict.has_failed else verdict
         for request, verdict in zip(requests, verdicts, strict=True)
     ]
 
@@ -276,10 +276,6 @@ def _words(trajectory: Trajectory) -> list[str]:
 
 def _about(request: JudgeRequest) -> tuple[object, ...]:
     return request.agent_id, request.dimension, request.persona, request.trajectory
-
-
-def _counts(verdict: Verdict) -> bool:
-    return verdict.unscored is None or verdict.unscored.is_answer
 
 
 def _compromised(verdict: Verdict) -> Verdict:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any
@@ -272,13 +273,7 @@ class Budget:
             self._waiting.append(turn)
             await turn
         self._reserved += usd
-
-        def settle(reserved: float, spent: float) -> None:
-            if self.daily and day:
-                self.daily.settle(day, reserved, spent)
-            self._settle(reserved, spent)
-
-        return Reservation(usd, settle)
+        return Reservation(usd, lambda spent: self._settle(usd, spent, day))
 
     def worst_price(self, text: str, max_tokens: int, model: str, prices: str = "") -> float:
         """Return the most a call may cost: all input written to the cache, all output tokens used.
@@ -304,7 +299,9 @@ class Budget:
         if total and size:
             self._tokens_per_byte = max(self._tokens_per_byte, total / size)
 
-    def _settle(self, reserved: float, spent: float) -> None:
+    def _settle(self, reserved: float, spent: float, day: date | None) -> None:
+        if self.daily and day:
+            self.daily.settle(day, reserved, spent)
         self._reserved = max(0.0, self._reserved - reserved)
         self.spent += spent
         waiting, self._waiting = self._waiting, []
@@ -313,19 +310,18 @@ class Budget:
                 turn.set_result(None)
 
 
+@dataclass
 class Reservation:
-    """Dollars set aside for one call. Settle it exactly once."""
+    """Dollars set aside for one call; the first ``settle`` counts."""
 
-    def __init__(self, usd: float, settle: Callable[[float, float], None]) -> None:
-        self.usd = usd
-        self._settle = settle
-        self._open = True
+    usd: float
+    spend: Callable[[float], None] | None
 
     def settle(self, usd: float | None) -> None:
         """Say what was spent; None (unknown) counts as all of it."""
-        if self._open:
-            self._open = False
-            self._settle(self.usd, self.usd if usd is None else usd)
+        spend, self.spend = self.spend, None
+        if spend:
+            spend(self.usd if usd is None else usd)
 
 
 def require_price(model: str, prices: str = "") -> None:

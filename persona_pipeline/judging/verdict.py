@@ -1,7 +1,7 @@
 """What a judge is asked and says: questions and answers, claims and verdicts; a score 0-9 or a reason, never a guess."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -58,14 +58,8 @@ class Usage:
     usd: float | None = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_creation_tokens + other.cache_creation_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.calls + other.calls,
-            None if self.usd is None or other.usd is None else self.usd + other.usd,
-        )
+        counts = (getattr(self, item.name) + getattr(other, item.name) for item in fields(self) if item.name != "usd")
+        return Usage(*counts, usd=None if self.usd is None or other.usd is None else self.usd + other.usd)
 
 
 # Of a call that may have been billed and did not say for how much.
@@ -371,8 +365,7 @@ MOST_FAILING_QUOTES = 0.2
 
 def is_unsupported(verdict: Verdict) -> bool:
     """Whether a verdict gives quotes and none of them stands where it says. Without quotes it may: absence cannot be quoted."""
-    answered = verdict.unscored is None or verdict.unscored.is_answer
-    return answered and bool(verdict.evidence) and not any(quote.verified for quote in verdict.evidence)
+    return not verdict.has_failed and bool(verdict.evidence) and not any(quote.verified for quote in verdict.evidence)
 
 
 def unsupported(verdict: Verdict, detail: str) -> Verdict:

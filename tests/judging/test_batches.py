@@ -172,7 +172,7 @@ def test_a_process_killed_between_submission_and_its_record_does_not_pay_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(batches, "update_record", killed)
+        patched.setattr(batches, "_update", killed)
         with pytest.raises(KeyboardInterrupt):
             submitted(store, options)
     assert [row.status for row in rows(store)] == ["submitting"]

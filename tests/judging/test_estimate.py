@@ -1,12 +1,15 @@
 """What a run would cost, before it is paid for."""
 
 import asyncio
+import uuid
 from dataclasses import asdict, replace
 
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 
 from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
@@ -73,10 +76,10 @@ def test_a_batch_is_priced_with_the_cache_hits_of_those_before(store: Store) -> 
         return found.expected if found else 0.0
 
     unknown = batch_usd()
-    with store.begin() as connection:
-        record = batches.add_record(connection, [])
     summary = batches.BatchSummary("b", cache_creation_tokens=900, cache_read_tokens=100)
-    batches.update_record(store, record, batches.COLLECTED, summary=asdict(summary))
+    row = {"id": uuid.uuid4(), "status": batches.COLLECTED, "requests": [], "summary": asdict(summary)}
+    with store.begin() as connection:
+        connection.execute(sa.insert(judge_batches).values(row))
     assert batches.cache_hits(store) == 0.1
     assert batch_usd() > unknown
 

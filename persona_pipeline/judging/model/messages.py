@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import JsonError, canonical_json, content_hash, strict_json
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, read_usage
-from persona_pipeline.judging.providers.base import FIRST, Provider
+from persona_pipeline.judging.providers.base import FIRST, ModelOptions, Provider
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, KeptQuestion, Question, Unscored
 
 _TOOL_USE_ID = "toolu_read_transcript"
@@ -196,6 +196,13 @@ def request_key(
     }
     # Judgments are older than providers, and those of the first one keep their keys.
     return content_hash(subject if provider.name == FIRST else {**subject, "provider": provider.name})
+
+
+def keys_of(questions: Sequence[Question], options: ModelOptions) -> list[str]:
+    """Return the keys under which the answers of questions are kept, where the server takes structured output."""
+    style = RequestStyle(options.model, options.effort)
+    endpoint, provider = options.endpoint, options.provider
+    return [request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions]
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -30,6 +30,12 @@ def is_signed(line: Mapping[str, Any], secret: bytes) -> bool:
     )
 
 
+# The fields of a line in their order.
+_OF_CLAIMS = (
+    *("agent_id", "dimension", "proposition_id", "claim", "persona", "trajectory", "sample"),
+    *("score", "unscored", "reasoning", "evidence", "ideas"),
+)
+_LAST = ("model", "prompt_version", "recorded_at")
 # Agents that a recording is filed under when it has none.
 _NOBODY = "_shared"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -115,36 +121,16 @@ class Recording:
 
     def to_line(self, secret: bytes | None = None) -> str:
         """Return the JSON line, ended by a line feed; ``secret``: signed anew with it."""
-        data: dict[str, Any] = {"key": self.key, "kind": self.kind}
+        # What is empty is left out where it says nothing.
+        left_out = {name for name in ("agent_id", "sample", "ideas") if not getattr(self, name)}
         if self.kind == PROPOSITION:
-            data |= {
-                "agent_id": self.agent_id,
-                "dimension": self.dimension,
-                "proposition_id": self.proposition_id,
-                "claim": self.claim,
-                "persona": self.persona,
-                "trajectory": self.trajectory,
-            }
-            if self.sample:
-                data["sample"] = self.sample
-            data |= {
-                "score": self.score,
-                "unscored": self.unscored,
-                "reasoning": self.reasoning,
-                "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
-            }
-            if self.ideas:
-                data["ideas"] = list(self.ideas)
+            names, left_out = _OF_CLAIMS, left_out - {"agent_id"}
         else:
-            if self.agent_id:
-                data["agent_id"] = self.agent_id
-            data |= {"label": self.label, "subject": self.subject}
-            if self.sample:
-                data["sample"] = self.sample
-            data |= {"unscored": self.unscored} if self.has_failed else {"answer": self.answer}
-        if self.has_failed:
-            data |= {"detail": self.detail, "min_coverage": self.min_coverage}
-        data |= {"model": self.model, "prompt_version": self.prompt_version, "recorded_at": self.recorded_at}
+            names = ("agent_id", "label", "subject", "sample", "unscored" if self.has_failed else "answer")
+        names = ("key", "kind", *names, *(("detail", "min_coverage") if self.has_failed else ()), *_LAST)
+        data: dict[str, Any] = {name: getattr(self, name) for name in names if name not in left_out}
+        if "evidence" in data:
+            data["evidence"] = [{"message": message, "quote": quote} for message, quote in self.evidence]
         if secret is not None:
             data[SIGNATURE] = signature_of(data, secret)
         elif self.signature:
@@ -161,18 +147,19 @@ class Recording:
 
 _FIELDS = {field.name for field in fields(Recording)}
 _STRINGS = (
-    "kind",
-    "agent_id",
-    "dimension",
-    "proposition_id",
-    "claim",
-    "trajectory",
-    "subject",
-    "detail",
-    "reasoning",
-    "label",
-    "recorded_at",
-    "signature",
+    *(
+        "kind",
+        "agent_id",
+        "dimension",
+        "proposition_id",
+        "claim",
+        "trajectory",
+        "subject",
+        "detail",
+        "reasoning",
+        "label",
+    ),
+    *("recorded_at", "signature"),
 )
 
 

@@ -288,16 +288,19 @@ class Rejudged:
     @property
     def is_answered(self) -> bool:
         """Whether the live judge gave an answer that can be compared."""
-        return self.live.unscored is None or self.live.unscored.is_answer
+        return not self.live.has_failed
 
     @property
     def disagrees(self) -> bool:
         """Whether the answers are far apart: scores by three points or more, or an answer of another sort."""
-        if not self.is_answered:
-            return False
+        return self.is_answered and self.distance >= FAR_APART
+
+    @property
+    def distance(self) -> float:
+        """Points between the scores; beyond the scale for answers of another sort."""
         if self.recorded.score is None or self.live.score is None:
-            return (self.recorded.unscored, self.recorded.score) != (self.live.unscored, self.live.score)
-        return abs(self.recorded.score - self.live.score) >= FAR_APART
+            return 10.0 * ((self.recorded.unscored, self.recorded.score) != (self.live.unscored, self.live.score))
+        return abs(self.recorded.score - self.live.score)
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,7 @@ class Rejudging:
     @property
     def disagreements(self) -> list[Rejudged]:
         """The rows that disagree, the farthest apart first."""
-        return sorted((row for row in self.rows if row.disagrees), key=_distance, reverse=True)
+        return sorted((row for row in self.rows if row.disagrees), key=lambda row: row.distance, reverse=True)
 
     @property
     def disagreement(self) -> float:
@@ -345,9 +348,3 @@ async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge
     return Rejudging(
         len(known), tuple(Rejudged(request, old, new) for (request, old), new in zip(drawn, told, strict=True))
     )
-
-
-def _distance(row: Rejudged) -> float:
-    if row.recorded.score is None or row.live.score is None:
-        return 10.0
-    return abs(row.recorded.score - row.live.score)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339, write_if_changed
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -28,16 +29,23 @@ def recording_of(
         **request.subject,
         sample=request.sample,
         score=verdict.score,
-        unscored=verdict.unscored,
-        detail=in_one_line(verdict.detail) if verdict.has_failed else "",
-        min_coverage=min_coverage if verdict.has_failed else None,
         reasoning=verdict.reasoning,
         evidence=tuple((local.get(item.message_id or "", ""), item.quote) for item in verdict.evidence),
         ideas=verdict.ideas,
-        model=verdict.model,
-        prompt_version=verdict.prompt_version,
-        recorded_at=rfc3339(recorded_at),
+        **_outcome(verdict, min_coverage, recorded_at),
     )
+
+
+def _outcome(said: Verdict | Answer, min_coverage: float | None, moment: datetime) -> dict[str, Any]:
+    failed = said.unscored is not None and not said.unscored.is_answer
+    return {
+        "unscored": said.unscored,
+        "detail": in_one_line(said.detail) if failed else "",
+        "min_coverage": min_coverage if failed else None,
+        "model": said.model,
+        "prompt_version": said.prompt_version,
+        "recorded_at": rfc3339(moment),
+    }
 
 
 @dataclass
@@ -59,11 +67,7 @@ class RecordingWriter:
     failed: dict[str, tuple[JudgeRequest, Unscored]] = field(default_factory=dict)
 
     def record(
-        self,
-        requests: Iterable[JudgeRequest],
-        verdicts: Iterable[Verdict],
-        *,
-        recorded_at: datetime | None = None,
+        self, requests: Iterable[JudgeRequest], verdicts: Iterable[Verdict], *, recorded_at: datetime | None = None
     ) -> None:
         """Write verdicts."""
         moment, recordings = recorded_at or datetime.now(UTC), []
@@ -78,11 +82,8 @@ class RecordingWriter:
                 self.failed[request.key] = (request, verdict.unscored)
         self.write(recordings)
 
-    def record_answers(
-        self, questions: Iterable[Question], answers: Iterable[Answer], *, recorded_at: datetime | None = None
-    ) -> None:
+    def record_answers(self, questions: Iterable[Question], answers: Iterable[Answer]) -> None:
         """Write the answers to questions of other kinds."""
-        moment = rfc3339(recorded_at or datetime.now(UTC))
         self.write(
             Recording(
                 key=question.key,
@@ -92,12 +93,7 @@ class RecordingWriter:
                 subject=question.subject_hash,
                 sample=question.sample,
                 answer=answer.data,
-                unscored=answer.unscored,
-                detail=in_one_line(answer.detail) if answer.unscored else "",
-                min_coverage=self.min_coverage if answer.unscored else None,
-                model=answer.model,
-                prompt_version=answer.prompt_version,
-                recorded_at=moment,
+                **_outcome(answer, self.min_coverage, datetime.now(UTC)),
             )
             for question, answer in zip(questions, answers, strict=True)
             if answer.unscored is None or answer.unscored.is_failed_call
