@@ -13,7 +13,7 @@ from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json, questions_of
-from persona_pipeline.judging.layers import with_canaries
+from persona_pipeline.judging.layers import canaries_for
 from persona_pipeline.judging.model.messages import Prefix, RequestStyle, keys_of, prefix_of, traits_of
 from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
 from persona_pipeline.judging.providers.base import ModelOptions, connect
@@ -159,7 +159,8 @@ def claim_questions(
 ) -> list[Question]:
     """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
     shown = [request for request in requests if request.trajectory.entries]
-    asking = questions_of(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping or options.grouping)
+    shown += [canary.request for canary in canaries_for(shown)]
+    asking = questions_of(shown, max_tokens=options.max_tokens, grouping=grouping or options.grouping)
     return [question for _, question in asking]
 
 

@@ -229,13 +229,8 @@ def canaries_for(requests: Sequence[JudgeRequest]) -> list[KnownClaim]:
     for request in requests:
         about = _about(request)
         if about not in found and suspicious_entries(request.trajectory):
-            found[about] = list(_canaries(request))
+            found[about] = _canaries(request)
     return [canary for canaries in found.values() for canary in canaries]
-
-
-def with_canaries(requests: Sequence[JudgeRequest]) -> list[JudgeRequest]:
-    """Return the requests and, after them, those of their canaries."""
-    return [*requests, *(canary.request for canary in canaries_for(requests))]
 
 
 def without_compromised(

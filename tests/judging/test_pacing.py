@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from persona_pipeline.judging.model.pace import Limit
 
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.money import Budget
-from persona_pipeline.judging.pace import Admission, Pacer
+from persona_pipeline.judging.pace import Admission, Limit, Pacer
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from tests.support.clock import LONG, Clock, until

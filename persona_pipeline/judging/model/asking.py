@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,19 +39,6 @@ class Call:
     prefix: Prefix
 
 
-def failed_answer(error: CallError) -> Answer:
-    """Return what a call that brought no message is as an answer."""
-    return Answer(unscored=error.reason, detail=error.detail, usage=error.usage, blame=error.blame)
-
-
-def by_prefix(calls: Iterable[Call]) -> list[list[Call]]:
-    """Return the calls in groups that share all but the last turn."""
-    groups: dict[Prefix, list[Call]] = {}
-    for call in calls:
-        groups.setdefault(call.prefix, []).append(call)
-    return list(groups.values())
-
-
 def each_paid_once(calls: Sequence[Call], answers: dict[str, Answer]) -> Iterator[Answer]:
     """Yield the answers of calls in their order; what several share is charged to the first."""
     seen: set[str] = set()
@@ -68,8 +55,6 @@ _GENEROUS, _TIGHT = 1.5, 2.0
 
 
 class Expected:
-    """Expectations of calls to one model."""
-
     def __init__(self, options: ModelOptions) -> None:
         self.model, self.prices = options.model, options.prices
         self._warm: set[Prefix] = set()
@@ -117,11 +102,7 @@ class Expected:
 
 
 class SharedClient:
-    """One client for all that ask at the same time in one event loop.
-
-    Args:
-        pacer, on_status: as of ``connect``.
-    """
+    """One client for all that ask at the same time in one event loop."""
 
     def __init__(self, options: ModelOptions, pacer: Pacer, on_status: Callable[[int], None]) -> None:
         self._connect = lambda: connect(options, pacer, on_status)
@@ -263,14 +244,14 @@ class ModelBackend:
                         self.progress.heard(answers[call.key])
                     return answers[call.key].data is not None
 
-                groups = by_prefix(pending.values())
-                shared = {group[0].prefix for group in groups if self._expected.is_cacheable(group)}
+                by_prefix: dict[Prefix, list[Call]] = {}
+                for call in pending.values():
+                    by_prefix.setdefault(call.prefix, []).append(call)
+                groups = list(by_prefix.values())
+                shared = {prefix for prefix, group in by_prefix.items() if self._expected.is_cacheable(group)}
                 # With little money a few transcripts in full are worth more than the first claim of each.
-                for some in (
-                    [[group] for group in groups]
-                    if self.budget and self._expected.is_tight(groups, self.budget)
-                    else [groups]
-                ):
+                is_tight = self.budget and self._expected.is_tight(groups, self.budget)
+                for some in [[group] for group in groups] if is_tight else [groups]:
                     await fan_out(some, answer, leads=lambda group: group[0].prefix in shared)
         return list(each_paid_once(calls, answers))
 
@@ -284,12 +265,8 @@ class ModelBackend:
 
     def _prepare(self, question: Question, style: RequestStyle) -> Call:
         prefix = prefix_of(style, question)
-        return Call(
-            question,
-            style,
-            request_key(prefix, question, self.options.endpoint, provider=self.options.provider),
-            prefix,
-        )
+        key = request_key(prefix, question, self.options.endpoint, provider=self.options.provider)
+        return Call(question, style, key, prefix)
 
     async def _answer(self, client: Any, call: Call, *, shared: bool) -> Answer:
         async with self.width.slot():
@@ -317,20 +294,20 @@ class ModelBackend:
             answer = await self._paid(client, call, leave, shared=shared)
         except CallError as error:
             if error.status not in _REJECTED or error.reason is Unscored.REFUSAL or not self._may_fall_back(call):
-                return failed_answer(error)
+                return error.answer
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
                 answer = await self._paid(client, call, leave, shared=shared)
             except CallError as second:
                 self._fallbacks_rejected += second.status in _REJECTED
-                return failed_answer(error)
+                return error.answer
             self._note_rejection()
         if answer.unscored is Unscored.TRUNCATED:
             longer = replace(call.question, max_tokens=2 * call.question.max_tokens)
             try:
                 second = await self._paid(client, replace(call, question=longer), leave, shared=shared)
             except CallError as error:
-                second = failed_answer(error)
+                second = error.answer
             if second.unscored is Unscored.BUDGET:
                 return answer
             answer = replace(second, usage=answer.usage + second.usage)

@@ -21,7 +21,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import Registry
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL, Settings
 from persona_pipeline.judging.pace import Admission, Cost, Limit, Pacer
-from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Blame, Unscored, Usage
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Unscored, Usage
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -228,6 +228,11 @@ class ModelOptions:
         named = settings.judge if judge in (None, RECORDED) else judge
         provider = find_provider(FIRST if named == RECORDED else named)
         is_set = "judge_model" in settings.model_fields_set
+        limits = {
+            Limit.REQUESTS: settings.judge_requests_per_minute,
+            Limit.INPUT_TOKENS: settings.judge_input_tokens_per_minute,
+            Limit.OUTPUT_TOKENS: settings.judge_output_tokens_per_minute,
+        }
         return cls(
             provider=provider,
             model=settings.judge_model if is_set else provider.default_model or "",
@@ -238,15 +243,7 @@ class ModelOptions:
             max_tokens=settings.judge_max_tokens,
             grouping=settings.judge_grouping,
             prices=settings.judge_prices,
-            per_minute={
-                kind: most
-                for kind, most in (
-                    (Limit.REQUESTS, settings.judge_requests_per_minute),
-                    (Limit.INPUT_TOKENS, settings.judge_input_tokens_per_minute),
-                    (Limit.OUTPUT_TOKENS, settings.judge_output_tokens_per_minute),
-                )
-                if most is not None
-            },
+            per_minute={kind: most for kind, most in limits.items() if most is not None},
         )
 
     @property
@@ -392,6 +389,10 @@ class CallError(Exception):
     @property
     def blame(self) -> Blame:
         return Blame.REQUEST if self.status in _OF_THE_REQUEST else Blame.ENDPOINT
+
+    @property
+    def answer(self) -> Answer:
+        return Answer(unscored=self.reason, detail=self.detail, usage=self.usage, blame=self.blame)
 
 
 async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave) -> Any:

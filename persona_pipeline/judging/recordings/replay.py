@@ -208,7 +208,7 @@ def load_with_failures(folder: Path, secret: bytes | None) -> tuple[dict[str, Re
 
 
 def load_recording_file(path: Path, secret: bytes | None) -> list[Recording]:
-    """Return the recordings of one file, failures among them; ``secret`` as in ``load_recordings``.
+    """Return the recordings of one file, failures among them; ``secret``: each must be signed with it.
 
     Raises:
         ConfigError: lines that are no recording or not signed, each with its place.
@@ -231,11 +231,7 @@ def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
     changed = []
     with FileLock(folder / ".lock"):
         for path in sorted(folder.glob("**/*.jsonl")):
-            problems: list[Problem] = []
-            found = read_recordings(path, problems, None)
-            if problems:
-                raise ConfigError(problems)
-            text = "".join(recording.to_line(secret) for _, recording in found)
+            text = "".join(recording.to_line(secret) for recording in load_recording_file(path, None))
             if write_if_changed(path, text):
                 changed.append(path)
     return changed

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339, write_if_changed
-from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import LIVE_COVERAGE
-from persona_pipeline.judging.recordings.line import Recording, in_one_line, read_recordings
+from persona_pipeline.judging.recordings.line import Recording, in_one_line
+from persona_pipeline.judging.recordings.replay import load_recording_file
 from persona_pipeline.judging.verdict import Answer, Ask, JudgeRequest, Question, Unscored, Verdict
 
 
@@ -137,10 +137,7 @@ def write_recordings(folder: Path, recordings: Iterable[Recording], secret: byte
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         for path, added in sorted(by_file.items()):
-            problems: list[Problem] = []
-            known = [recording for _, recording in read_recordings(path, problems, None)] if path.exists() else []
-            if problems:
-                raise ConfigError(problems)
+            known = load_recording_file(path, None) if path.exists() else []
             merged = {(item.key, item.has_failed): item for item in known}
             for item in added:
                 if not item.has_failed:
