@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (380, 400),
-    "lines": (70_689, 63_000),
-    "lines of the core": (34_168, 28_500),
+    "files": (375, 400),
+    "lines": (69_997, 63_000),
+    "lines of the core": (33_472, 28_500),
     "modules with one importer": (74, 60),
-    "modules that other rooms import": (175, 70),
+    "modules that other rooms import": (163, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -35,9 +35,8 @@ SHOWN = {
         "evaluating", "frames",
     },
     "base": {
-        "background_loop", "breaker", "database.engine", "database.judgments", "database.tables",
-        "documents.json", "documents.yaml", "errors", "files", "http_server", "options", "registry", "settings",
-        "telemetry", "theme",
+        "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "http_server",
+        "options", "settings", "telemetry",
     },
     "cli": {
         "",
@@ -67,9 +66,8 @@ SHOWN = {
         "base", "run", "traces.collector", "traces.otlp",
     },
     "judging": {
-        "batches", "cache", "claims", "estimate", "injection", "model.client", "model.messages",
-        "model.options", "model.probe", "money", "open", "providers.anthropic", "providers.base",
-        "providers.openai", "recordings.files", "recordings.replay", "synthetic", "verdict",
+        "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",
+        "recordings.replay", "synthetic", "verdict",
     },
     "lab": {
         "bisect.bisect", "bisect.causes", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial",
