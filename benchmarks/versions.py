@@ -299,7 +299,7 @@ class History:
         snapshot, side = read_folder(self.root), Side("", self.root)
         newest = snapshot.messages.newest
         assert newest is not None
-        answers = RecordedAnswers(KnownVerdicts(self.root, None))
+        answers = RecordedAnswers(KnownVerdicts(self.root, None, None))
         state = state_of(snapshot, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
         assert state.plan is not None
         folder = self.root / "recordings"

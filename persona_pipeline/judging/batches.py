@@ -27,7 +27,7 @@ from persona_pipeline.judging.model.messages import (
     traits_of,
 )
 from persona_pipeline.judging.providers.base import ModelOptions
-from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage, schema_problem
+from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -68,11 +68,22 @@ class BatchedRequest:
             schema=None if is_proposition else question.schema,
         )
 
-    def problem(self, data: Any) -> str | None:
-        """Return what makes parsed JSON no valid answer, or None. A question's own further check is made on reading."""
-        if self.schema is None:
-            return proposition_problem(data, self.proposition_ids)
-        return schema_problem(self.schema, data)
+    @property
+    def question(self) -> Question:
+        """The question as far as its answer can be read; what it checks beyond its schema is checked when it is asked again."""
+        return Question(
+            kind=self.kind,
+            subject={},
+            label=self.label,
+            system="",
+            evidence="",
+            ask="",
+            schema=SCHEMA if self.schema is None else self.schema,
+            max_tokens=0,
+            agent_id=self.agent_id,
+            prompt_version=self.prompt_version,
+            check=(lambda data: proposition_problem(data, self.proposition_ids)) if self.schema is None else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -339,7 +350,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
         if answer.data is None:
             unscored[custom_id] = (str(answer.unscored), answer.detail)
         else:
-            cache.put(custom_id, request, answer, batch=True)
+            cache.put(custom_id, request.question, answer, batched_as=request.subject_key)
             answered.add(custom_id)
     if strangers and not answered and not unscored:
         # Somebody else's batch of the same size and time was taken for ours; ours may still be on the list.
@@ -380,7 +391,9 @@ def _answer(result: Any, request: BatchedRequest, options: ModelOptions) -> Answ
     kind = result.get("type") if isinstance(result, dict) else None
     if kind == "succeeded":
         message = result.get("message")
-        return read_response(message, request, requested_model=options.model, prices=options.prices, batch=True)
+        return read_response(
+            message, request.question, requested_model=options.model, prices=options.prices, batch=True
+        )
     if kind == "expired":
         return Answer(unscored=Unscored.TIMEOUT, detail="the batch expired before it was its turn")
     if kind == "canceled":

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from persona_pipeline.base.database.engine import MOST_NAMED, Store, upsert
 from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.base.documents.json import canonical_json, content_hash
-from persona_pipeline.judging.verdict import Answer, KeptQuestion, Question, Usage
+from persona_pipeline.judging.verdict import Answer, Question, Usage
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +68,11 @@ class JudgmentCache:
                 connection.execute(charged.values(token_usage={**counts, _BATCH: "charged"}))
         return due
 
-    def put(self, key: str, question: KeptQuestion, answer: Answer, *, batch: bool = False) -> None:
+    def put(self, key: str, question: Question, answer: Answer, *, batched_as: str | None = None) -> None:
         """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer.
 
         Args:
-            batch: a message batch brought it; whoever uses it first is charged for it.
+            batched_as: the question's own key, where a message batch brought the answer: whoever uses it first is charged for it.
         """
         if answer.data is None:
             raise ValueError("only valid answers are cached")
@@ -80,13 +80,13 @@ class JudgmentCache:
         self._write(
             f"judgment of {question.label} was not cached",
             key=key,
-            subject_key=question.subject_key,
+            subject_key=batched_as or question.key,
             kind=question.kind,
             agent_id=question.agent_id or None,
             model=answer.model or "",
             prompt_version=answer.prompt_version or "",
             answer=_packed(answer.data),
-            token_usage=tokens | ({_BATCH: _UNCHARGED} if batch else {}),
+            token_usage=tokens | ({_BATCH: _UNCHARGED} if batched_as else {}),
             usd=answer.usage.usd,
         )
 

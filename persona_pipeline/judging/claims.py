@@ -262,7 +262,7 @@ def _item_problem(item: Any) -> str | None:
     name = item["proposition_id"]
     if not isinstance(item["ideas"], list) or not all(isinstance(idea, str) for idea in item["ideas"]):
         return f"the ideas of {name!r} are not a list of strings"
-    if not isinstance(item["evidence"], list) or not all(_is_quote(quoted) for quoted in item["evidence"]):
+    if not isinstance(item["evidence"], list) or not all(is_quote(quoted) for quoted in item["evidence"]):
         return f"the evidence of {name!r} is not a list of message and quote"
     # Structured output does not promise the case of a string enum.
     if not isinstance(item["verdict"], str) or item["verdict"].lower() not in _VERDICTS:
@@ -274,7 +274,8 @@ def _item_problem(item: Any) -> str | None:
     return None
 
 
-def _is_quote(value: Any) -> bool:
+def is_quote(value: Any) -> bool:
+    """Whether it is an object of a message's id and a quote from it."""
     return (
         isinstance(value, dict)
         and set(value) == {"message", "quote"}

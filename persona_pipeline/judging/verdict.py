@@ -235,11 +235,6 @@ class Question:
         """SHA-256 of the subject alone."""
         return content_hash(dict(self.subject))
 
-    @property
-    def subject_key(self) -> str:
-        """``key``, by the name it has beside the key of a judgment."""
-        return self.key
-
     def problem(self, data: Any) -> str | None:
         """Return what makes parsed JSON no valid answer to this question, in one line, or None."""
         return self.check(data) if self.check else schema_problem(self.schema, data)
@@ -308,27 +303,6 @@ class Answer:
             verdict.prompt_version,
             verdict=verdict,
         )
-
-
-class KeptQuestion(Protocol):
-    """What must be known of a question to read and keep its answer, which may come a day later."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def agent_id(self) -> str: ...
-
-    @property
-    def prompt_version(self) -> str: ...
-
-    @property
-    def subject_key(self) -> str: ...
-
-    def problem(self, data: Any) -> str | None: ...
 
 
 class Backend(Protocol):

@@ -44,7 +44,7 @@ def test_what_it_cost_and_for_whom_is_on_record(cache: JudgmentCache, store: Sto
 
 def test_what_a_batch_brought_is_charged_to_whoever_uses_it_first(cache: JudgmentCache) -> None:
     cache.put("called", QUESTION, ANSWER)
-    cache.put("batched", QUESTION, ANSWER, batch=True)
+    cache.put("batched", QUESTION, ANSWER, batched_as=QUESTION.key)
     assert cache.charge(["called", "batched", "unknown"]) == {"batched": ANSWER.usage}
     assert cache.charge(["called", "batched", "unknown"]) == {}
 

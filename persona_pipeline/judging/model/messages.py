@@ -11,7 +11,7 @@ from persona_pipeline.base.documents.json import JsonError, canonical_json, cont
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, read_usage
 from persona_pipeline.judging.providers.base import FIRST, ModelOptions, Provider
-from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, KeptQuestion, Question, Unscored
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Question, Unscored
 
 _TOOL_USE_ID = "toolu_read_transcript"
 _READ_TRANSCRIPT = {
@@ -221,7 +221,7 @@ _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 
 def read_response(
     message: Any,
-    question: KeptQuestion,
+    question: Question,
     *,
     requested_model: str,
     prices: str = "",

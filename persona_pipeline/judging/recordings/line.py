@@ -11,6 +11,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import canonical_json, json_line, json_object, read_rows
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.judging.claims import is_quote
 from persona_pipeline.judging.verdict import PROPOSITION, SCALE, Unscored, answer_subject, recording_key, shown_subject
 
 SIGNATURE = "signature"
@@ -243,12 +244,7 @@ def in_one_line(detail: str) -> str:
 
 
 def _evidence(value: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, list) or not all(
-        isinstance(item, dict)
-        and set(item) == {"message", "quote"}
-        and all(isinstance(text, str) for text in item.values())
-        for item in value
-    ):
+    if not isinstance(value, list) or not all(map(is_quote, value)):
         raise ValueError("'evidence' is not a list of objects with 'message' and 'quote'")
     return tuple((item["message"], item["quote"]) for item in value)
 
