@@ -21,8 +21,8 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (375, 400),
-    "lines": (69_997, 63_000),
-    "lines of the core": (33_472, 28_500),
+    "lines": (69_981, 63_000),
+    "lines of the core": (33_456, 28_500),
     "modules with one importer": (74, 60),
     "modules that other rooms import": (163, 70),
     "class names in several modules": (2, 8),
