@@ -82,7 +82,7 @@ from persona_pipeline.corrections.replay.thresholds import (
     risk_threshold,
 )
 from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import CorrectionSettings, World

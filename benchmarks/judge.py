@@ -89,12 +89,12 @@ from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, j
 from persona_pipeline.judging.batches import collect_batches, submit_batch
 from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.estimate import Range, estimate_questions
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import (
     JudgeOptions,
     OpenedJudge,
     open_judge,
 )
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.world import World
 from tests.support.judging import requests, trajectory
@@ -252,7 +252,7 @@ def spent(parts: Sequence[Sequence[JudgeRequest]], *, grouping: int = 1, store: 
         async with judge.backend:
             for part in parts:
                 await judge.judge(part)
-        return judge.backend.ledger.total
+        return judge.backend.spent
 
     # A fixed port: the endpoint is part of a cached judgment's key.
     with server("--port", str(PORT)) as (url, _):

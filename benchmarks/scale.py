@@ -249,8 +249,7 @@ def record_everything(root: Path, database_url: str) -> int:
     """Write a recorded judgment for everything an evaluation of everybody asks, and return how many there are."""
     from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import planned_requests
-    from persona_pipeline.judging.recordings.files import write_recordings
-    from persona_pipeline.judging.recordings.replay import recording_of
+    from persona_pipeline.judging.recordings.writing import recording_of, write_recordings
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
 

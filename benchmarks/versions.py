@@ -50,7 +50,7 @@ from persona_pipeline.evaluation.read import read_folder
 from persona_pipeline.guard.baselines.falls import DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.guard.baselines.statistics import log_wealth
 from persona_pipeline.guard.calibration.known import KnownVerdicts
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
     Evidence,
     JudgeRequest,
@@ -299,7 +299,7 @@ class History:
         snapshot, side = read_folder(self.root), Side("", self.root)
         newest = snapshot.messages.newest
         assert newest is not None
-        answers = RecordedAnswers(KnownVerdicts(self.root, None))
+        answers = RecordedAnswers(KnownVerdicts(self.root, None, None))
         state = state_of(snapshot, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
         assert state.plan is not None
         folder = self.root / "recordings"

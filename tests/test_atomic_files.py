@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.base.files import write_atomically
+from persona_pipeline.base.documents.json import write_atomically
 
 
 def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:

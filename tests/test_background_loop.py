@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop
 
 
 async def thread_name() -> str:

@@ -35,9 +35,8 @@ SHOWN = {
         "evaluating", "frames",
     },
     "base": {
-        "background_loop", "breaker", "database.engine", "database.judgments", "database.tables",
-        "documents.json", "documents.yaml", "errors", "files", "http_server", "options", "registry", "settings",
-        "telemetry", "theme",
+        "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "http_server",
+        "options", "settings", "telemetry",
     },
     "cli": {
         "",
@@ -67,9 +66,8 @@ SHOWN = {
         "base", "run", "traces.collector", "traces.otlp",
     },
     "judging": {
-        "batches", "cache", "claims", "estimate", "injection", "model.client", "model.messages",
-        "model.options", "model.probe", "money", "open", "providers.anthropic", "providers.base",
-        "providers.openai", "recordings.files", "recordings.replay", "synthetic", "verdict",
+        "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",
+        "recordings.replay", "synthetic", "verdict",
     },
     "lab": {
         "bisect.bisect", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial", "compare.compare",

@@ -43,10 +43,11 @@ def edit_json(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
 
 @pytest.mark.xfail(strict=True, reason="issue 18: a judge that never reads is found out by swapped transcripts")
 def test_a_judge_that_never_reads_decides_nothing(cli: Cli, sample_root: Path) -> None:
-    from persona_pipeline.judging.recordings.files import load_recordings, write_recordings
+    from persona_pipeline.judging.recordings.replay import load_recordings
+    from persona_pipeline.judging.recordings.writing import write_recordings
 
     dice = random.Random(1)
-    recordings = load_recordings(sample_root / "recordings").values()
+    recordings = load_recordings(sample_root / "recordings", None).values()
     inverted = {"generic-assistant", "michael-corporate-boilerplate", "later-turned-generic", "interchangeable-voice"}
     for item in recordings:
         if item.score is not None:

@@ -17,8 +17,9 @@ from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.calibration.measures import Measure, bias, spearman, weighted_kappa
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.files import Recording, load_recordings, write_recordings
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.recordings.line import Recording
+from persona_pipeline.judging.recordings.replay import RecordedBackend, load_recordings
+from persona_pipeline.judging.recordings.writing import write_recordings
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 
@@ -43,7 +44,7 @@ class Pair(NamedTuple):
 @cache
 def recordings() -> dict[str, Recording]:
     agents = [path.stem for path in (ROOT / "personas").glob("*.yaml")]
-    return {key: item for name in agents for key, item in load_recordings(ROOT / "recordings" / name).items()}
+    return {key: item for name in agents for key, item in load_recordings(ROOT / "recordings" / name, None).items()}
 
 
 @cache

@@ -105,7 +105,7 @@ class Evaluation(EvaluationRun):
         Raises:
             ConfigError: the name ends in something else.
         """
-        from persona_pipeline.base.files import write_atomically
+        from persona_pipeline.base.documents.json import write_atomically
         from persona_pipeline.reporting.render import render
         from persona_pipeline.reporting.statistics import gather
 

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -12,6 +12,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 PREFIX = "PERSONA_"
 PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
+LIVE_COVERAGE = 0.95
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
@@ -88,7 +89,7 @@ class Settings(BaseSettings):
     keep_reasons_days: int | None = Field(default=None, ge=1)
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
-    min_coverage_live: float = 0.95
+    min_coverage_live: float = LIVE_COVERAGE
     undecided_delta: float = Field(default=2.5, ge=0, le=9)
     require_calibration: bool = False
     otel_events: bool = False
@@ -105,32 +106,26 @@ class Settings(BaseSettings):
         "judge_requests_per_minute",
         "judge_input_tokens_per_minute",
         "judge_output_tokens_per_minute",
+        "otel_events",
+        "otel_explanations",
+        "daily_usd",
+        "judge",
         mode="before",
     )
     @classmethod
-    def _blank_is_unset(cls, value: object) -> object:
-        return None if value == "" else value
-
-    @field_validator("otel_events", "otel_explanations", mode="before")
-    @classmethod
-    def _blank_is_off(cls, value: object) -> object:
-        return False if value == "" else value
-
-    @field_validator("daily_usd", mode="before")
-    @classmethod
-    def _blank_is_none(cls, value: object) -> object:
-        return 0.0 if value == "" else value
-
-    @field_validator("judge", mode="before")
-    @classmethod
-    def _blank_is_recorded(cls, value: object) -> object:
-        return "recorded" if value == "" else value
+    def _blank_is_unset(cls, value: object, info: ValidationInfo) -> object:
+        return cls.model_fields[info.field_name or ""].default if value == "" else value
 
     @field_validator("judge_prices")
     @classmethod
     def _prices_can_be_read(cls, value: str) -> str:
         read_prices(value)
         return value
+
+    @property
+    def signing_secret(self) -> bytes | None:
+        """What recordings are signed with and must be signed with; None: they are not."""
+        return None if self.recordings_secret is None else self.recordings_secret.get_secret_value().encode("utf-8")
 
     @property
     def suite_environment(self) -> list[str]:

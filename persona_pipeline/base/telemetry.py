@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.version import __version__
 
 EVENT = "gen_ai.evaluation.result"
@@ -138,14 +138,16 @@ def _context_of(span: SpanIds | None) -> Any:
     return set_span_in_context(NonRecordingSpan(ids), Context())
 
 
-@lru_cache
-def emitter() -> Emitter | None:
+def emitter(settings: Settings) -> Emitter | None:
     """Return this process's emitter; None where no events are asked for (``PERSONA_OTEL_EVENTS``) or none can be sent."""
-    settings = get_settings()
-    if not settings.otel_events:
-        return None
+    return made_emitter(settings.otel_explanations) if settings.otel_events else None
+
+
+@lru_cache
+def made_emitter(explained: bool) -> Emitter | None:
+    """Return an emitter, made once; None where none can be, which is logged."""
     try:
-        made = Emitter(explained=settings.otel_explanations)
+        made = Emitter(explained=explained)
     except ImportError as error:
         _LOGGER.warning(
             "PERSONA_OTEL_EVENTS is set, and %s is not installed: no scores are sent; %s", error.name, _INSTALL
@@ -159,9 +161,9 @@ def emitter() -> Emitter | None:
 
 
 @contextmanager
-def within_span(traceparent: str | None) -> Iterator[None]:
+def within_span(traceparent: str | None, settings: Settings) -> Iterator[None]:
     """Make the span that a W3C ``traceparent`` header names the current one; without one, or without events, nothing changes."""
-    if traceparent is None or emitter() is None:
+    if traceparent is None or emitter(settings) is None:
         yield
         return
     from opentelemetry import context

@@ -122,11 +122,11 @@ def test(
     world = open_world()
     trial = plan_trial(world, request)
     if estimate:
-        typer.echo(trial.estimate())
+        typer.echo(trial.estimate(world.settings))
         return
     opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
     if opened.live:
-        typer.echo(trial.estimate(), err=True)
+        typer.echo(trial.estimate(world.settings), err=True)
     matrix = run_trial(trial, opened)
     write_page(matrix_page(matrix), matrix.to_dict(), format, output)
     raise typer.Exit(matrix.exit_code)
@@ -229,11 +229,11 @@ def _asked(
     from persona_pipeline.lab.claims.drafts import cost_of, draft_backend
 
     if estimate:
-        typer.echo(cost_of(world, question))
+        typer.echo(cost_of(question, world.settings))
         raise typer.Exit
     opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
-        typer.echo(cost_of(world, question), err=True)
+        typer.echo(cost_of(question, world.settings), err=True)
     return draft_backend(opened)
 
 
@@ -288,7 +288,7 @@ def export_one(
     force: Annotated[bool, typer.Option(help="Replace a file that is there.")] = False,
 ) -> None:
     """Write an agent's persona as a character card: the card it came from, with what was edited since, or a new one."""
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.world.cards.files import CardFormat, export_card
 
     if format_name is not None and format_name not in list(CardFormat):

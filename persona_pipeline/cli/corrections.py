@@ -207,7 +207,7 @@ def _backend(judge: str | None, world: "World") -> "Backend":
 
         return open_judge(judge, world)
     from persona_pipeline.corrections.gate import gate_backend
-    from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.judging.providers.base import ModelOptions
 
     return gate_backend(options=ModelOptions.from_settings(world.settings, judge))
 

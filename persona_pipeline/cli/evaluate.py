@@ -116,7 +116,7 @@ def _emit(report: "RunReport", format: str, output: Path | None) -> None:
 
 
 def _write(output: Path, content: str | bytes) -> None:
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
 
     write_atomically(output, content)
     typer.echo(f"report written: {output}", err=True)

@@ -82,6 +82,7 @@ def canary(
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.judging.providers.base import ModelOptions
     from persona_pipeline.reporting.pages.instruments import judge_change_page
     from persona_pipeline.reporting.render import print_page
 
@@ -98,7 +99,8 @@ def canary(
         )
         if len(item.requests) < FEWEST_ANCHORS:
             typer.echo(f"hint: below {FEWEST_ANCHORS} a change is seen in less than half of the cases", err=True)
-    typer.echo(str(estimated([request for item in canaries for request in item.requests])), err=True)
+    requests = [request for item in canaries for request in item.requests]
+    typer.echo(str(estimated(requests, options=ModelOptions.from_settings(world.settings))), err=True)
     if estimate:
         return
     # Asked itself, whatever is recorded: recordings hold what the earlier judge said.
@@ -123,12 +125,13 @@ app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_a
 @app.command()
 def sign() -> None:
     """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
-    from persona_pipeline.judging.recordings.files import sign_recordings, signing_secret
+    from persona_pipeline.judging.recordings.replay import sign_recordings
 
-    secret = signing_secret()
+    settings = environment()
+    secret = settings.signing_secret
     if secret is None:
         raise ConfigError("there is nothing to sign with; set PERSONA_RECORDINGS_SECRET")
-    for path in sign_recordings(environment().world_root / "recordings", secret):
+    for path in sign_recordings(settings.world_root / "recordings", secret):
         typer.echo(str(path))
 
 
@@ -210,6 +213,6 @@ def _replayed(world: "World", options: "EvaluationRequest") -> "RecordedBackend"
     from persona_pipeline.judging.open import OpenedJudge
     from persona_pipeline.judging.recordings.replay import RecordedBackend
 
-    recorded = RecordedBackend(world.root / "recordings")
+    recorded = RecordedBackend(world.root / "recordings", settings=world.settings)
     run_evaluation(world, OpenedJudge(recorded), options)
     return recorded

@@ -220,7 +220,7 @@ def export_labels(
     labeller: OnlyOf = None,
 ) -> None:
     """Write labels, stale ones too, for a spreadsheet or another tool."""
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, load_labels
 

@@ -31,6 +31,7 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
+    from persona_pipeline.base.settings import Settings
     from persona_pipeline.judging.verdict import Judge, JudgeRequest
     from persona_pipeline.lab.compare.compare import AskedVersions
     from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
@@ -184,7 +185,7 @@ def _compared(
 
 
 def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.reporting.pages.experiments import comparison_lines, comparison_page
     from persona_pipeline.reporting.render import print_page, render_page
 
@@ -249,7 +250,7 @@ def bisect(
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
         print_page(bisection_page(found))
-    _hint(agent, missing)
+    _hint(agent, missing, world.settings)
     raise typer.Exit(found.exit_code)
 
 
@@ -259,15 +260,17 @@ def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
     return open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd))
 
 
-def _hint(agent: str, missing: "list[JudgeRequest]") -> None:
+def _hint(agent: str, missing: "list[JudgeRequest]", settings: "Settings") -> None:
     """Say what the judgments would cost that nobody made."""
     if not missing:
         return
     from persona_pipeline.judging.estimate import estimate
+    from persona_pipeline.judging.providers.base import ModelOptions
 
+    taken = estimate(missing, options=ModelOptions.from_settings(settings))
     typer.echo(
         f"{len(missing)} judgments would tell more; `persona-pipeline bisect {agent} --live --max-usd N` "
-        f"asks for them: {estimate(missing)}",
+        f"asks for them: {taken}",
         err=True,
     )
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from persona_pipeline.base.breaker import Breaker
+from persona_pipeline.base.calls import Breaker
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.base.errors import ConfigError

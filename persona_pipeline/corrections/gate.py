@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Self, TypeVar
 
-from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.documents.json import storable
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
@@ -30,16 +30,16 @@ from persona_pipeline.corrections.judgment import (
 )
 from persona_pipeline.corrections.prompt import feedback_text
 from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 
 
-def announce_decision(agent_id: str, decision: GateDecision) -> None:
+def announce_decision(agent_id: str, decision: GateDecision, settings: Settings) -> None:
     """Hand a decision over where events are asked for; nothing waits for it, and nothing is raised."""
-    sender = emitter()
+    sender = emitter(settings)
     if sender is not None and decision.outcome is not Outcome.DISABLED:
         sender.emit([decision_event(agent_id, decision)])
 
@@ -160,7 +160,7 @@ class ActionGate:
         self._judge = ActionJudge(world, backend, settings, most_at_once, breaking)
         self._writes = DaemonPool(2, "gate-write")
         # What it takes is loaded now, and not while a text waits.
-        emitter()
+        emitter(world.settings)
         self._remembered = Remembered()
         self._loop: BackgroundLoop | None = None
         self._lock, self._process = threading.Lock(), os.getpid()
@@ -318,7 +318,7 @@ class ActionGate:
         try:
             if self._observer:
                 self._observer(agent_id, decision)
-            announce_decision(agent_id, decision)
+            announce_decision(agent_id, decision, self.world.settings)
         except Exception:
             _LOGGER.exception("the observer of the gate failed")
 
@@ -389,7 +389,8 @@ def gate_backend(settings: Settings | None = None, options: ModelOptions | None 
     Raises:
         ConfigError: there is no key.
     """
-    calling = options or ModelOptions.from_settings(settings or from_environment(Settings))
+    settings = settings or from_environment(Settings)
+    calling = options or ModelOptions.from_settings(settings)
     quick = replace(
         calling,
         deadline=min(calling.deadline, DEADLINE_SECONDS),
@@ -400,4 +401,5 @@ def gate_backend(settings: Settings | None = None, options: ModelOptions | None 
         width=max(calling.width, _WIDTH),
     )
     # One question at a time and no claims: the model itself, whose connections stay open.
-    return open_judge(quick.provider.name, None, JudgeOptions(recorded=False, kept=False), calling=quick).backend
+    asked = JudgeOptions(recorded=False, kept=False)
+    return open_judge(quick.provider.name, None, asked, settings=settings, calling=quick).backend

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from persona_pipeline.base.breaker import Breaker
+from persona_pipeline.base.calls import Breaker
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from persona_pipeline.base.breaker import AgentBreakers, Breaker
+from persona_pipeline.base.calls import AgentBreakers, Breaker
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError

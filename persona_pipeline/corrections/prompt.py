@@ -104,7 +104,6 @@ def gate_question(
         thinking=False,
         agent_id=agent_id,
         dimension="adherence",
-        mechanism="gate",
         prompt_version=PROMPT_VERSION,
         check=lambda data: answer_problem(data, len(claims)),
     )

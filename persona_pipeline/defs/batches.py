@@ -19,8 +19,8 @@ from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldRe
 from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, BatchSummary, CollectedBackend
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import daily_limit
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Question
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world.world import World

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.plan import plan_agent

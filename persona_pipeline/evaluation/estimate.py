@@ -9,9 +9,9 @@ from persona_pipeline.evaluation.request import EvaluationRequest, settled
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.confirm import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import estimated_tokens, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage
@@ -76,11 +76,11 @@ def estimate_run(
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
     asked = [item for plan in judged for item in plan.requests]
-    recorded = RecordedBackend(world.root / RECORDINGS)
+    recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     judging = estimate(missing, options=options, grouping=asking.grouping, store=None if asking.fresh else world.store)
     confirming = _confirming(judged, request)
-    talks = _generating(generated, options.model)
+    talks = _generating(generated, options)
     calls = (
         len(generated) * sum(map(len, SAMPLE_PROMPTS)) + sum(len(_claims(plan)) for plan in generated) * request.samples
     )
@@ -132,15 +132,20 @@ def _claims(plan: AgentPlan) -> list[str]:
     return [claim for name in plan.claimed for claim in plan.claims_of(name)]
 
 
-def _generating(plans: Sequence[AgentPlan], model: str) -> Range | None:
+def _generating(plans: Sequence[AgentPlan], options: ModelOptions) -> Range | None:
+    model, prices = options.model, options.prices
     turns = sum(map(len, SAMPLE_PROMPTS))
     total = Range()
     for plan in plans:
         persona = estimated_tokens(plan.persona.persona)
         parts = []
         for place in range(3):
-            said = price(Usage(input_tokens=persona + _AROUND[place], output_tokens=_MESSAGE[place]), model)
-            judged = price(Usage(input_tokens=persona + _TRANSCRIPT[place], output_tokens=_VERDICT[place]), model)
+            said = price(
+                Usage(input_tokens=persona + _AROUND[place], output_tokens=_MESSAGE[place]), model, prices=prices
+            )
+            judged = price(
+                Usage(input_tokens=persona + _TRANSCRIPT[place], output_tokens=_VERDICT[place]), model, prices=prices
+            )
             if said is None or judged is None:
                 return None
             parts.append(turns * said + len(_claims(plan)) * plan.case.samples * judged)

@@ -11,6 +11,7 @@ from typing import Any
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.evaluation.request import select_agents
 from persona_pipeline.guard.baselines.models import BaselineComparison
@@ -435,13 +436,13 @@ def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionRes
     }
 
 
-def announce(report: AgentReport, messages: Iterable[Message]) -> None:
+def announce(report: AgentReport, messages: Iterable[Message], settings: Settings) -> None:
     """Hand an agent's scores over where events are asked for; whatever goes wrong, the evaluation does not learn of it.
 
     Args:
         messages: those the scores rest on.
     """
-    sender = emitter()
+    sender = emitter(settings)
     if sender is None or report.past or report.evaluation.synthetic:
         return
     try:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.request import EvaluationRequest

@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import exclusive
-from persona_pipeline.base.database.judgments import notes
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.decide import Guard, guard_of
 from persona_pipeline.evaluation.history import points_of
@@ -26,7 +25,7 @@ from persona_pipeline.guard.calibration.known import peoples_labels
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import Finding
 from persona_pipeline.guard.trust import Trust
-from persona_pipeline.judging.cache import ABILITY
+from persona_pipeline.judging.cache import unable_judges
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.scoring.voice_alarm.storing import stored_voices
 from persona_pipeline.world.messages.log import MessageLog, folder_messages
@@ -192,10 +191,7 @@ def read_trust(world: World) -> Trust:
     Raises:
         ConfigError: labels, recordings, or the file of judge changes are not valid.
     """
-    unable = {
-        (row.model, row.prompt_version) for row in notes(world.store, ABILITY) if not row.answer.get("able", True)
-    }
-    return Trust(peoples_labels(world), load_judge_changes(world.rules_root), frozenset(unable))
+    return Trust(peoples_labels(world), load_judge_changes(world.rules_root), unable_judges(world.store))
 
 
 def read_folder(root: Path, now: datetime | None = None) -> Snapshot:

@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
 from persona_pipeline.evaluation.read import proposition_set, read_folder
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
@@ -43,7 +44,7 @@ class Retaken:
     unknown: dict[str, list[str]] = field(default_factory=dict)
 
 
-def retake_baselines(root: Path) -> list[Retaken]:
+def retake_baselines(root: Path, settings: Settings) -> list[Retaken]:
     """Take every golden file of a world's folder again and return what differs.
 
     Raises:
@@ -52,7 +53,7 @@ def retake_baselines(root: Path) -> list[Retaken]:
     paths = sorted((root / BASELINES).glob("*.json"))
     if not paths:
         return []
-    snapshot, judge = read_folder(root), RecordedBackend(root / RECORDINGS)
+    snapshot, judge = read_folder(root), RecordedBackend(root / RECORDINGS, settings=settings)
     return [_retake(snapshot, judge, path) for path in paths]
 
 

@@ -189,7 +189,7 @@ def write(world: World, decided: Decided) -> None:
         store_proposition_sets(world.store, new)
     write_runs(world.store, [rows_of(result.saved) for result in results])
     for result in results:
-        announce(result.report, result.plan.shown)
+        announce(result.report, result.plan.shown, world.settings)
 
 
 def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentReport:

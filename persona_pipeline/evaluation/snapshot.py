@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import write_atomically
 from persona_pipeline.evaluation.history import Point
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.guard.baselines.golden import Watched

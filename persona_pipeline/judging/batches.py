@@ -18,10 +18,16 @@ from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import SCHEMA, proposition_problem
-from persona_pipeline.judging.model.client import connect_sync
-from persona_pipeline.judging.model.messages import RequestStyle, prefix_of, read_response, request_key, traits_of
-from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage, schema_problem
+from persona_pipeline.judging.model.messages import (
+    RequestStyle,
+    keys_of,
+    prefix_of,
+    read_response,
+    request_key,
+    traits_of,
+)
+from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -40,8 +46,9 @@ class BatchedRequest:
     label: str
     agent_id: str
     dimension: str
-    mechanism: str
     prompt_version: str
+    # Of no use any more; earlier releases, which may read the row, want it.
+    mechanism: str = "evaluation"
     proposition_ids: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
 
@@ -56,17 +63,27 @@ class BatchedRequest:
             label=question.label,
             agent_id=question.agent_id,
             dimension=question.dimension,
-            mechanism=question.mechanism,
             prompt_version=question.prompt_version,
             proposition_ids=tuple(member["proposition_id"] for member in members),
             schema=None if is_proposition else question.schema,
         )
 
-    def problem(self, data: Any) -> str | None:
-        """Return what makes parsed JSON no valid answer, or None. A question's own further check is made on reading."""
-        if self.schema is None:
-            return proposition_problem(data, self.proposition_ids)
-        return schema_problem(self.schema, data)
+    @property
+    def question(self) -> Question:
+        """The question as far as its answer can be read; what it checks beyond its schema is checked when it is asked again."""
+        return Question(
+            kind=self.kind,
+            subject={},
+            label=self.label,
+            system="",
+            evidence="",
+            ask="",
+            schema=SCHEMA if self.schema is None else self.schema,
+            max_tokens=0,
+            agent_id=self.agent_id,
+            prompt_version=self.prompt_version,
+            check=(lambda data: proposition_problem(data, self.proposition_ids)) if self.schema is None else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -91,10 +108,7 @@ class BatchSummary:
     @property
     def reasons(self) -> dict[str, int]:
         """How many requests are unscored, by reason."""
-        counts: dict[str, int] = {}
-        for reason, _ in self.unscored.values():
-            counts[reason] = counts.get(reason, 0) + 1
-        return counts
+        return dict(Counter(reason for reason, _ in self.unscored.values()))
 
 
 @dataclass(frozen=True)
@@ -114,13 +128,7 @@ class BatchRecord:
         return tuple((self.summary or {}).get("not_ours", ()))
 
 
-def lock_records(store: Store, connection: Connection) -> None:
-    """Keep other submitters out until the transaction ends. SQLite has but one writer anyway."""
-    if not store.is_sqlite:
-        connection.execute(sa.text(f"LOCK TABLE {DATABASE_SCHEMA}.judge_batches IN SHARE ROW EXCLUSIVE MODE"))
-
-
-def read_records(connection: Connection, *statuses: str) -> list[BatchRecord]:
+def _records(connection: Connection, *statuses: str) -> list[BatchRecord]:
     """Return the records of these statuses, oldest first."""
     query = sa.select(judge_batches).where(judge_batches.c.status.in_(statuses)).order_by(judge_batches.c.created_at)
     return [
@@ -138,43 +146,22 @@ def read_records(connection: Connection, *statuses: str) -> list[BatchRecord]:
     ]
 
 
-def add_record(connection: Connection, requests: Sequence[BatchedRequest]) -> uuid.UUID:
-    """Record that a batch is about to be submitted."""
-    name = uuid.uuid4()
-    connection.execute(
-        sa.insert(judge_batches).values(
-            id=name,
-            status=SUBMITTING,
-            requests=[asdict(request) for request in requests],
-            created_at=datetime.now(UTC),
-        )
-    )
-    return name
-
-
-def update_record(store: Store, record_id: uuid.UUID, status: str, **values: Any) -> None:
-    """Set a record's status, and in the same transaction what else is known."""
+def _update(store: Store, record_id: uuid.UUID, status: str, **values: Any) -> None:
+    own = sa.update(judge_batches).where(judge_batches.c.id == record_id)
     with store.begin() as connection:
-        connection.execute(
-            sa.update(judge_batches).where(judge_batches.c.id == record_id).values(status=status, **values)
-        )
+        connection.execute(own.values(status=status, **values))
 
 
 def cache_hits(store: Store) -> float | None:
     """Return the share (0-1) of marked tokens that batches read from the API's cache so far; None: there was none."""
     with store.connect() as connection:
-        summaries = [record.summary or {} for record in read_records(connection, COLLECTED)]
+        summaries = [record.summary or {} for record in _records(connection, COLLECTED)]
     hits, misses = (sum(item.get(f"cache_{what}_tokens") or 0 for item in summaries) for what in ("read", "creation"))
     return hits / (hits + misses) if hits + misses else None
 
 
-def unscored_in(records: Sequence[BatchRecord]) -> dict[str, tuple[Unscored, str]]:
-    """Return why requests of collected batches are unscored, by key; the newest batch counts."""
-    found: dict[str, tuple[Unscored, str]] = {}
-    for record in records:
-        for key, (reason, detail) in ((record.summary or {}).get("unscored") or {}).items():
-            found[key] = (Unscored(reason), detail)
-    return found
+def _under_way(connection: Connection) -> set[str]:
+    return {request.key for record in _records(connection, SUBMITTING, SUBMITTED) for request in record.requests}
 
 
 log = logging.getLogger(__name__)
@@ -217,7 +204,7 @@ def submit_batch(store: Store, options: ModelOptions, questions: Sequence[Questi
     """
     bodies = _bodies(questions, options)
     cached = JudgmentCache(store).find((key, question) for key, (question, _) in bodies.items())
-    with connect_sync(options) as client:
+    with options.provider.connect_sync(options) as client:
         _reconcile(store, client)
         outcome = Submission(cached=len(cached))
         remaining = [key for key in bodies if key not in cached]
@@ -231,10 +218,10 @@ def collect_batches(store: Store, options: ModelOptions) -> list[BatchSummary]:
 
     What expired, failed or was cancelled, and answers that are not valid, stay unscored and can be submitted again.
     """
-    with connect_sync(options) as client:
+    with options.provider.connect_sync(options) as client:
         _reconcile(store, client)
         with store.connect() as connection:
-            submitted = read_records(connection, SUBMITTED)
+            submitted = _records(connection, SUBMITTED)
         return [summary for record in submitted if (summary := _collect(store, client, record, options))]
 
 
@@ -274,40 +261,41 @@ def _submit_chunk(
     import anthropic
 
     with store.begin() as connection:
-        lock_records(store, connection)
-        under_way = {
-            request.key for record in read_records(connection, SUBMITTING, SUBMITTED) for request in record.requests
-        }
+        if not store.is_sqlite:
+            # Other submitters wait until the transaction ends; SQLite has but one writer anyway.
+            connection.execute(sa.text(f"LOCK TABLE {DATABASE_SCHEMA}.judge_batches IN SHARE ROW EXCLUSIVE MODE"))
+        under_way = _under_way(connection)
         fresh = [key for key in keys if key not in under_way]
         so_far = replace(so_far, waiting=so_far.waiting + len(keys) - len(fresh))
         if not fresh:
             return so_far
-        record_id = add_record(connection, [BatchedRequest.of(key, bodies[key][0]) for key in fresh])
+        record_id = uuid.uuid4()
+        requests = [asdict(BatchedRequest.of(key, bodies[key][0])) for key in fresh]
+        row = {"id": record_id, "status": SUBMITTING, "requests": requests, "created_at": datetime.now(UTC)}
+        connection.execute(sa.insert(judge_batches).values(row))
     try:
         # No retries: the API has no idempotency key, so a second request would be a second batch.
         batch = client.with_options(max_retries=0).messages.batches.create(
             requests=[{"custom_id": key, "params": bodies[key][1]} for key in fresh]  # pyright: ignore[reportArgumentType]
         )
-    except anthropic.APIStatusError as error:
-        if error.status_code < 500 and error.status_code != 408:
-            update_record(store, record_id, FAILED)
-            raise
-        log.warning(
-            "the batch's submission ended with HTTP %s; whether it exists is found out later", error.status_code
-        )
+    except (anthropic.APIStatusError, anthropic.APIConnectionError) as error:
+        how = f"had no answer ({error})"
+        if isinstance(error, anthropic.APIStatusError):
+            if error.status_code < 500 and error.status_code != 408:
+                _update(store, record_id, FAILED)
+                raise
+            how = f"ended with HTTP {error.status_code}"
+        log.warning("the batch's submission %s; whether it exists is found out later", how)
         return replace(so_far, uncertain=so_far.uncertain + 1)
-    except anthropic.APIConnectionError as error:
-        log.warning("the batch's submission had no answer (%s); whether it exists is found out later", error)
-        return replace(so_far, uncertain=so_far.uncertain + 1)
-    update_record(store, record_id, SUBMITTED, batch_id=batch.id)
+    _update(store, record_id, SUBMITTED, batch_id=batch.id)
     return replace(so_far, batch_ids=(*so_far.batch_ids, batch.id), submitted=so_far.submitted + len(fresh))
 
 
 def _reconcile(store: Store, client: "Anthropic") -> None:
     """Find out what became of submissions without an answer."""
     with store.connect() as connection:
-        open_records = read_records(connection, SUBMITTING)
-        known = {record.batch_id for record in read_records(connection, SUBMITTED, COLLECTED, FAILED)}
+        open_records = _records(connection, SUBMITTING)
+        known = {record.batch_id for record in _records(connection, SUBMITTED, COLLECTED, FAILED)}
     if not open_records:
         return
     oldest = min(record.created_at for record in open_records) - _CLOCK_SKEW
@@ -331,9 +319,9 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
         )
         if match is not None:
             unknown.remove(match)
-            update_record(store, record.id, SUBMITTED, batch_id=match.id)
+            _update(store, record.id, SUBMITTED, batch_id=match.id)
         elif datetime.now(UTC) - record.created_at > GRACE:
-            update_record(store, record.id, FAILED)
+            _update(store, record.id, FAILED)
 
 
 def _size(batch: Any) -> int:
@@ -357,17 +345,17 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
         if request is None:
             strangers += 1
             continue
-        answer = _answer(result, request, options.model)
+        answer = _answer(result, request, options)
         usage += answer.usage
         if answer.data is None:
             unscored[custom_id] = (str(answer.unscored), answer.detail)
         else:
-            cache.put(custom_id, request, answer, batch=True)
+            cache.put(custom_id, request.question, answer, batched_as=request.subject_key)
             answered.add(custom_id)
     if strangers and not answered and not unscored:
         # Somebody else's batch of the same size and time was taken for ours; ours may still be on the list.
         not_ours = [*record.not_ours, batch_id]
-        update_record(store, record.id, SUBMITTING, batch_id=None, summary={"not_ours": not_ours})
+        _update(store, record.id, SUBMITTING, batch_id=None, summary={"not_ours": not_ours})
         log.warning("batch %s is not ours", batch_id)
         return None
     for key in requests.keys() - answered - unscored.keys():
@@ -383,7 +371,7 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
         usage.cache_read_tokens,
     )
     ended = batch.ended_at or datetime.now(UTC)
-    update_record(store, record.id, COLLECTED, summary=asdict(summary), ended_at=ended)
+    _update(store, record.id, COLLECTED, summary=asdict(summary), ended_at=ended)
     return summary
 
 
@@ -399,10 +387,13 @@ def _results(client: "Anthropic", batch_id: str) -> Iterator[tuple[str, Any]]:
                     log.warning("a line of the results of batch %s cannot be read", batch_id)
 
 
-def _answer(result: Any, request: BatchedRequest, model: str) -> Answer:
+def _answer(result: Any, request: BatchedRequest, options: ModelOptions) -> Answer:
     kind = result.get("type") if isinstance(result, dict) else None
     if kind == "succeeded":
-        return read_response(result.get("message"), request, requested_model=model, batch=True)
+        message = result.get("message")
+        return read_response(
+            message, request.question, requested_model=options.model, prices=options.prices, batch=True
+        )
     if kind == "expired":
         return Answer(unscored=Unscored.TIMEOUT, detail="the batch expired before it was its turn")
     if kind == "canceled":
@@ -427,24 +418,16 @@ class CollectedBackend:
         return self.options.name
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        style = RequestStyle(self.options.model, self.options.effort)
-        endpoint, provider = self.options.endpoint, self.options.provider
-        keys = [
-            request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions
-        ]
+        keys = keys_of(questions, self.options)
         answers = JudgmentCache(self.store).find(zip(keys, questions, strict=True))
         with self.store.connect() as connection:
-            failed = unscored_in(read_records(connection, COLLECTED))
-            waiting = {
-                request.key for record in read_records(connection, SUBMITTING, SUBMITTED) for request in record.requests
+            # Of several batches the newest counts.
+            missing = {
+                key: Answer(unscored=Unscored(reason), detail=f"{detail}; submit it again")
+                for record in _records(connection, COLLECTED)
+                for key, (reason, detail) in ((record.summary or {}).get("unscored") or {}).items()
             }
-        return [answers.get(key) or _missing(key, waiting, failed) for key in keys]
-
-
-def _missing(key: str, waiting: set[str], failed: dict[str, tuple[Unscored, str]]) -> Answer:
-    if key in waiting:
-        return Answer(unscored=Unscored.TIMEOUT, detail="its batch has not been collected yet")
-    if key in failed:
-        reason, detail = failed[key]
-        return Answer(unscored=reason, detail=f"{detail}; submit it again")
-    return Answer(unscored=Unscored.UNRECORDED, detail="it has not been submitted in a batch")
+            late = Answer(unscored=Unscored.TIMEOUT, detail="its batch has not been collected yet")
+            missing |= dict.fromkeys(_under_way(connection), late)
+        never = Answer(unscored=Unscored.UNRECORDED, detail="it has not been submitted in a batch")
+        return [answers.get(key) or missing.get(key, never) for key in keys]

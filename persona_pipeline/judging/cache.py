@@ -1,26 +1,28 @@
-"""Judgments that were paid for, by all that could have changed them, each committed when it is obtained."""
+"""What judges said, kept in the store: answers by all that could have changed them, and which judges were found unable."""
 
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.database.engine import MOST_NAMED, Store, upsert
 from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.base.documents.json import canonical_json, content_hash
-from persona_pipeline.judging.verdict import Answer, KeptQuestion, Question, Usage
+from persona_pipeline.judging.verdict import Answer, Question, Usage
 
 log = logging.getLogger(__name__)
 
-# Bound parameters of one statement: SQLite takes 32,766, older builds 999.
-_CHUNK = 500
-_ENDPOINT = "endpoint"
+_C = judgments.c
+# As text, so that a row whose JSON is damaged can be told from the rest.
+_ANSWER = sa.cast(_C.answer, sa.Text).label("answer")
 _BATCH, _UNCHARGED = "batch", "uncharged"
 # Servers are upgraded; what one rejected is tried again after this.
 _REJECTION_LASTS = timedelta(days=7)
@@ -41,112 +43,119 @@ class JudgmentCache:
         """Return cached answers by key. A damaged entry, or one not valid any more, is a miss and a warning."""
         questions = {} if self.anew else dict(wanted)
         found: dict[str, Answer] = {}
-        keys = list(questions)
-        # As text, so that a row whose JSON is damaged can be told from the rest.
-        answer = sa.cast(judgments.c.answer, sa.Text)
-        columns = (judgments.c.key, answer, judgments.c.model, judgments.c.prompt_version)
-        with self.store.connect() as connection:
-            for start in range(0, len(keys), _CHUNK):
-                chosen = judgments.c.key.in_(keys[start : start + _CHUNK])
-                for key, stored, model, prompt_version in connection.execute(sa.select(*columns).where(chosen)):
-                    try:
-                        data = unpack_answer(stored)
-                        problem = questions[key].problem(data)
-                    except ValueError as error:
-                        problem, data = str(error), {}
-                    if problem:
-                        log.warning("cached judgment %s is ignored and asked again: %s", key[:12], problem)
-                        continue
-                    found[key] = Answer(data, model=model, prompt_version=prompt_version, cached=True)
+        for row in _rows(self.store, list(questions), _ANSWER, _C.model, _C.prompt_version):
+            try:
+                data = _unpacked(row.answer)
+                problem = questions[row.key].problem(data)
+            except ValueError as error:
+                problem, data = str(error), {}
+            if problem:
+                log.warning("cached judgment %s is ignored and asked again: %s", row.key[:12], problem)
+                continue
+            found[row.key] = Answer(data, model=row.model, prompt_version=row.prompt_version, cached=True)
         return found
 
     def charge(self, keys: Iterable[str]) -> dict[str, Usage]:
         """Return what answers cost that a message batch brought and that no evaluation has used so far; from now on one has."""
-        wanted, due = list(keys), {}
+        due = {}
         with self.store.begin() as connection:
-            for start in range(0, len(wanted), _CHUNK):
-                chosen = judgments.c.key.in_(wanted[start : start + _CHUNK])
-                query = sa.select(judgments.c.key, judgments.c.token_usage, judgments.c.usd).where(chosen)
-                for key, tokens, usd in connection.execute(query).all():
-                    if (tokens or {}).get(_BATCH) != _UNCHARGED:
-                        continue
-                    counts = {name: count for name, count in tokens.items() if name != _BATCH}
-                    due[key] = Usage(**counts, usd=usd)
-                    charged = judgments.update().where(judgments.c.key == key)
-                    connection.execute(charged.values(token_usage={**counts, _BATCH: "charged"}))
+            for row in _rows(connection, list(keys), _C.token_usage, _C.usd):
+                if (row.token_usage or {}).get(_BATCH) != _UNCHARGED:
+                    continue
+                counts = {name: count for name, count in row.token_usage.items() if name != _BATCH}
+                due[row.key] = Usage(**counts, usd=row.usd)
+                charged = judgments.update().where(_C.key == row.key)
+                connection.execute(charged.values(token_usage={**counts, _BATCH: "charged"}))
         return due
 
-    def put(self, key: str, question: KeptQuestion, answer: Answer, *, batch: bool = False) -> None:
+    def put(self, key: str, question: Question, answer: Answer, *, batched_as: str | None = None) -> None:
         """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer.
 
         Args:
-            batch: a message batch brought it; whoever uses it first is charged for it.
+            batched_as: the question's own key, where a message batch brought the answer: whoever uses it first is charged for it.
         """
         if answer.data is None:
             raise ValueError("only valid answers are cached")
-        row = {
-            "key": key,
-            "subject_key": question.subject_key,
-            "kind": question.kind,
-            "agent_id": question.agent_id or None,
-            "model": answer.model or "",
-            "prompt_version": answer.prompt_version or "",
-            "answer": _pack(answer.data),
-            "token_usage": _tokens(answer.usage) | ({_BATCH: _UNCHARGED} if batch else {}),
-            "usd": answer.usage.usd,
-        }
-        try:
-            self._write(row)
-        except SQLAlchemyError as error:
-            log.warning("judgment of %s was not cached: %s", question.label, type(error).__name__)
+        tokens = {name: count for name, count in asdict(answer.usage).items() if name != "usd"}
+        self._write(
+            f"judgment of {question.label} was not cached",
+            key=key,
+            subject_key=batched_as or question.key,
+            kind=question.kind,
+            agent_id=question.agent_id or None,
+            model=answer.model or "",
+            prompt_version=answer.prompt_version or "",
+            answer=_packed(answer.data),
+            token_usage=tokens | ({_BATCH: _UNCHARGED} if batched_as else {}),
+            usd=answer.usage.usd,
+        )
 
     def rejects_structured_output(self, base_url: str, model: str) -> bool:
         """Whether the endpoint is known to reject ``output_config`` for a model."""
-        query = sa.select(judgments.c.created_at).where(judgments.c.key == _endpoint_key(base_url, model))
+        query = sa.select(_C.created_at).where(_C.key == _endpoint_key(base_url, model))
         with self.store.connect() as connection:
             noted = connection.execute(query).scalar_one_or_none()
         return noted is not None and datetime.now(UTC) - noted < _REJECTION_LASTS
 
     def note_rejection(self, base_url: str, model: str) -> None:
         """Remember that the endpoint rejects ``output_config`` for a model."""
-        key = _endpoint_key(base_url, model)
-        self.note(key, _ENDPOINT, model, "", {"structured_output": False})
+        self.note(_endpoint_key(base_url, model), "endpoint", model, "", {"structured_output": False})
 
     def note(self, key: str, kind: str, model: str, prompt_version: str, answer: Mapping[str, Any]) -> None:
         """Remember something of a model that is no judgment. A database that fails costs a warning."""
-        row = {
-            "key": key,
-            "subject_key": key,
-            "kind": kind,
-            "agent_id": None,
-            "model": model,
-            "prompt_version": prompt_version,
-            "answer": dict(answer),
-            "token_usage": None,
-            "usd": None,
-        }
+        self._write(
+            f"{kind} of {model} was not remembered",
+            key=key,
+            subject_key=key,
+            kind=kind,
+            agent_id=None,
+            model=model,
+            prompt_version=prompt_version,
+            answer=dict(answer),
+            token_usage=None,
+            usd=None,
+        )
+
+    def _write(self, lost: str, **row: Any) -> None:
         try:
-            self._write(row)
+            with self.store.begin() as connection:
+                upsert(self.store, connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
         except SQLAlchemyError as error:
-            log.warning("%s of %s was not remembered: %s", kind, model, type(error).__name__)
-
-    def _write(self, row: Mapping[str, Any]) -> None:
-        with self.store.begin() as connection:
-            upsert(self.store, connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
+            log.warning("%s: %s", lost, type(error).__name__)
 
 
-def _pack(data: Any) -> dict[str, str]:
+def kept_keys(store: Store, kind: str) -> dict[str, list[str]]:
+    """Return the keys of answers of a kind by what they are about, in the order in which they were given."""
+    query = sa.select(_C.subject_key, _C.key).where(_C.kind == kind).order_by(_C.created_at, _C.key)
+    found: dict[str, list[str]] = {}
+    with store.connect() as connection:
+        for subject_key, key in connection.execute(query):
+            found.setdefault(subject_key, []).append(key)
+    return found
+
+
+def kept_answers(store: Store, keys: Sequence[str]) -> Iterator[tuple[str, Any, str, str]]:
+    """Yield key, data, model and prompt version of the answers that are there. Damaged ones are left out: the cache says so."""
+    for row in _rows(store, keys, _ANSWER, _C.model, _C.prompt_version):
+        with suppress(ValueError):
+            yield row.key, _unpacked(row.answer), row.model, row.prompt_version
+
+
+def _rows(source: Store | Connection, keys: Sequence[str], *columns: sa.ColumnElement[Any]) -> Iterator[sa.Row[Any]]:
+    query = sa.select(_C.key, *columns)
+    with source.connect() if isinstance(source, Store) else nullcontext(source) as connection:
+        for start in range(0, len(keys), MOST_NAMED):
+            yield from connection.execute(query.where(_C.key.in_(keys[start : start + MOST_NAMED]))).all()
+
+
+def _packed(data: Any) -> dict[str, str]:
     # As text: JSONB takes neither NUL nor lone surrogates, and the digest tells a damaged row from a sound one.
     text = canonical_json(data)
     return {"json": text, "sha256": hashlib.sha256(text.encode("ascii")).hexdigest()}
 
 
-def unpack_answer(column: str) -> Any:
-    """Return the answer of a row of ``judgments``, its JSON column read as text.
-
-    Raises:
-        ValueError: the row is damaged.
-    """
+def _unpacked(column: str) -> Any:
+    """Return the answer of a row, its JSON column read as text; raise ``ValueError`` where the row is damaged."""
     stored = json.loads(column)
     if not isinstance(stored, dict) or not isinstance(stored.get("json"), str):
         raise ValueError("it has no answer")
@@ -156,46 +165,23 @@ def unpack_answer(column: str) -> Any:
     return json.loads(text)
 
 
-def _tokens(usage: Usage) -> dict[str, int]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_creation_tokens": usage.cache_creation_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "calls": usage.calls,
-    }
-
-
 def _endpoint_key(base_url: str, model: str) -> str:
     return content_hash({"endpoint": base_url, "model": model})
 
 
-ABILITY = "ability"
+_ABILITY = "ability"
 
 
-@dataclass(frozen=True)
-class Abilities:
-    """What the store knows of judges by model and prompt version."""
-
-    store: Store
-
-    def unable(self, models: Iterable[str], prompt_versions: Iterable[str]) -> list[str]:
-        """Return those of these models that were found unable to judge with one of these prompts."""
-        prompts = list(prompt_versions)
-        asked = {_key(model, prompt): model for model in models for prompt in prompts}
-        if not asked:
-            return []
-        query = sa.select(judgments.c.key, judgments.c.answer).where(judgments.c.key.in_(asked))
-        with self.store.connect() as connection:
-            rows = connection.execute(query).all()
-        return sorted({asked[key] for key, answer in rows if not answer.get("able", True)})
-
-    def note(self, models: Iterable[str], prompt_version: str, *, able: bool) -> None:
-        """Keep what was found of a model, under the name it was asked by and the one it answered with."""
-        for model in set(models):
-            key = _key(model, prompt_version)
-            JudgmentCache(self.store).note(key, ABILITY, model, prompt_version, {"able": able})
+def note_ability(store: Store, models: Iterable[str], prompt_version: str, *, able: bool) -> None:
+    """Keep what was found of a model, under the name it was asked by and the one it answered with."""
+    for model in set(models):
+        key = content_hash([_ABILITY, model, prompt_version])
+        JudgmentCache(store).note(key, _ABILITY, model, prompt_version, {"able": able})
 
 
-def _key(model: str, prompt_version: str) -> str:
-    return content_hash([ABILITY, model, prompt_version])
+def unable_judges(store: Store) -> frozenset[tuple[str, str]]:
+    """Return model and prompt version of the judges that were found unable to judge."""
+    query = sa.select(_C.model, _C.prompt_version, _C.answer).where(_C.kind == _ABILITY)
+    with store.connect() as connection:
+        rows = connection.execute(query).all()
+    return frozenset((row.model, row.prompt_version) for row in rows if not row.answer.get("able", True))

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.judging.injection import suspicious_entries
+from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
-from persona_pipeline.world.models import Trajectory, seed_from
+from persona_pipeline.world.models import Entry, Trajectory, seed_from
 
 RULES = """\
 You judge whether claims about an agent hold in a transcript of what was said.
@@ -108,9 +108,7 @@ def plain_json(value: Any) -> str:
     return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def proposition_question(
-    requests: Sequence[JudgeRequest], *, max_tokens: int = 0, mechanism: str = "evaluation", again: bool = False
-) -> Question:
+def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 0, again: bool = False) -> Question:
     """Return the question for requests that share trajectory, persona and sample and have distinct ids.
 
     Args:
@@ -143,7 +141,6 @@ def proposition_question(
         sample=first.sample,
         agent_id=first.agent_id,
         dimension=first.dimension,
-        mechanism=mechanism,
         prompt_version=PROMPT_VERSION,
         requests=tuple(requests),
         check=lambda data: proposition_problem(data, ids),
@@ -213,6 +210,36 @@ def verdicts_of(requests: Sequence[JudgeRequest], answer: Answer) -> list[Verdic
     return verdicts
 
 
+# So that what is remembered stays within tens of megabytes.
+_LONGEST_REMEMBERED = 5_000
+
+
+def reads_as_injection(text: str) -> bool:
+    """Whether a message reads as if it was written for the judge; a hint, which errs both ways and never changes a score.
+
+    All of the text is read, in time linear in its length.
+    """
+    return _read(text) if len(text) <= _LONGEST_REMEMBERED else _read.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> bool:
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if hides(text):
+        return True
+    return any(matches(form) for form in dict.fromkeys(forms(text)))
+
+
+@lru_cache(maxsize=256)
+def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the outside ids of the entries that read as an injection, names included, in order."""
+    return tuple(entry.message_id for entry in trajectory.entries if any(map(reads_as_injection, _texts_of(entry))))
+
+
+def _texts_of(entry: Entry) -> Iterable[str]:
+    return filter(None, (entry.text, entry.speaker, entry.channel, entry.recipient))
+
+
 def no_entries(request: JudgeRequest) -> Verdict:
     """Return the verdict on a trajectory without entries; nobody needs to be asked."""
     detail = "there are no messages to judge"
@@ -235,7 +262,7 @@ def _item_problem(item: Any) -> str | None:
     name = item["proposition_id"]
     if not isinstance(item["ideas"], list) or not all(isinstance(idea, str) for idea in item["ideas"]):
         return f"the ideas of {name!r} are not a list of strings"
-    if not isinstance(item["evidence"], list) or not all(_is_quote(quoted) for quoted in item["evidence"]):
+    if not isinstance(item["evidence"], list) or not all(is_quote(quoted) for quoted in item["evidence"]):
         return f"the evidence of {name!r} is not a list of message and quote"
     # Structured output does not promise the case of a string enum.
     if not isinstance(item["verdict"], str) or item["verdict"].lower() not in _VERDICTS:
@@ -247,7 +274,8 @@ def _item_problem(item: Any) -> str | None:
     return None
 
 
-def _is_quote(value: Any) -> bool:
+def is_quote(value: Any) -> bool:
+    """Whether it is an object of a message's id and a quote from it."""
     return (
         isinstance(value, dict)
         and set(value) == {"message", "quote"}
@@ -271,7 +299,6 @@ def questions_of(
     *,
     max_tokens: int,
     grouping: int = 1,
-    mechanism: str = "evaluation",
     again: bool = False,
 ) -> list[tuple[list[int], Question]]:
     """Return the questions that ask for verdicts on requests, each with the indexes of its requests in its order.
@@ -285,7 +312,7 @@ def questions_of(
     return [
         (
             group,
-            proposition_question([requests[i] for i in group], max_tokens=max_tokens, mechanism=mechanism, again=again),
+            proposition_question([requests[i] for i in group], max_tokens=max_tokens, again=again),
         )
         for group in _groups(requests, grouping)
     ]

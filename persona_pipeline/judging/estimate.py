@@ -10,15 +10,13 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judgments
-from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json, questions_of
-from persona_pipeline.judging.layers import with_canaries
-from persona_pipeline.judging.model.client import connect
-from persona_pipeline.judging.model.messages import Prefix, RequestStyle, prefix_of, request_key, traits_of
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.layers import canaries_for
+from persona_pipeline.judging.model.messages import Prefix, RequestStyle, keys_of, prefix_of, traits_of
 from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
+from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
 
 log = logging.getLogger(__name__)
@@ -107,12 +105,8 @@ class AnswerLengths:
         if (known := self.learnt.get(question.kind)) and claims == 1:
             return Range(known.low, min(known.expected, question.max_tokens), min(known.high, question.max_tokens))
         thought = _THINKING_TOKENS if thinking and question.thinking else (0, 0, 0)
-        return Range(
-            *(
-                min(question.max_tokens, answer * claims + more)
-                for answer, more in zip(_ANSWER_TOKENS, thought, strict=True)
-            )
-        )
+        pairs = zip(_ANSWER_TOKENS, thought, strict=True)
+        return Range(*(min(question.max_tokens, answer * claims + more) for answer, more in pairs))
 
 
 def learnt_answers(store: Store, model: str) -> AnswerLengths:
@@ -143,7 +137,7 @@ def _spread(counts: Sequence[int]) -> Range:
 def estimate(
     requests: Sequence[JudgeRequest],
     *,
-    options: ModelOptions | None = None,
+    options: ModelOptions,
     grouping: int | None = None,
     store: Store | None = None,
     count: bool = True,
@@ -154,19 +148,19 @@ def estimate(
 
     Args:
         count: off where the API is not to be asked even that.
-        grouping: claims of one transcript in one call; None: as the settings say.
+        grouping: claims of one transcript in one call; None: as the options say.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
-    settings = get_settings()
-    options = options or ModelOptions.from_settings(settings)
-    grouping = grouping or settings.judge_grouping
     return estimate_questions(claim_questions(requests, options, grouping), options, store, count=count)
 
 
-def claim_questions(requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int) -> list[Question]:
+def claim_questions(
+    requests: Sequence[JudgeRequest], options: ModelOptions, grouping: int | None = None
+) -> list[Question]:
     """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
     shown = [request for request in requests if request.trajectory.entries]
-    asking = questions_of(with_canaries(shown), max_tokens=options.max_tokens, grouping=grouping)
+    shown += [canary.request for canary in canaries_for(shown)]
+    asking = questions_of(shown, max_tokens=options.max_tokens, grouping=grouping or options.grouping)
     return [question for _, question in asking]
 
 
@@ -175,7 +169,7 @@ def estimate_questions(
 ) -> Estimate:
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
-    asked = questions if store is None else _unanswered(questions, style, options, store)
+    asked = questions if store is None else _unanswered(questions, options, store)
     answers = AnswerLengths() if store is None else learnt_answers(store, options.model)
     hits = None if store is None else cache_hits(store)
     groups: dict[Prefix, list[Question]] = {}
@@ -203,7 +197,7 @@ class _Sums:
     """Adds up what groups of questions with one prefix take."""
 
     def __init__(self, options: ModelOptions, answers: AnswerLengths, off: float) -> None:
-        self.model, self.answers, self.off = options.model, answers, off
+        self.model, self.prices, self.answers, self.off = options.model, options.prices, answers, off
         self.traits = traits_of(options.model)
         self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
 
@@ -213,25 +207,18 @@ class _Sums:
             output = self.answers.tokens(question, thinking=bool(self.traits.thinking))
             # Near the smallest prefix that is cached it may go either way.
             least = self.traits.cache_minimum if len(members) > 1 else float("inf")
-            read, plain = (
-                self._usage(prefix, asks, index, least / self.off),
-                self._usage(prefix, asks, index, least * self.off),
-            )
+            read, plain = (self._usage(prefix, asks, index, edge) for edge in (least / self.off, least * self.off))
             expected = replace(self._usage(prefix, asks, index, least), output_tokens=int(output.expected))
-            self.usage += replace(expected, usd=price(expected, self.model))
+            self.usage += replace(expected, usd=price(expected, self.model, prices=self.prices))
             self.usd += Range(
                 min(self._price(read, output.low), self._price(plain, output.low)) / self.off,
                 self._price(expected) or 0.0,
                 max(self._price(read, output.high), self._price(plain, output.high)) * self.off,
             )
             whole = Usage(input_tokens=prefix + asks)
-            self.uncached += Range(
-                *(self._price(whole, tokens) for tokens in (output.low, output.expected, output.high))
-            )
-            worst = Usage(
-                cache_creation_tokens=int((prefix + asks) * self.off) * _TWICE,
-                output_tokens=question.max_tokens * _CUT_OFF,
-            )
+            self.uncached += Range(*(self._price(whole, some) for some in (output.low, output.expected, output.high)))
+            most = int((prefix + asks) * self.off) * _TWICE
+            worst = Usage(cache_creation_tokens=most, output_tokens=question.max_tokens * _CUT_OFF)
             self.worst_usd += _TWICE * self._price(worst)
 
     def batch_usd(self, hits: float | None) -> Range:
@@ -253,7 +240,7 @@ class _Sums:
 
     def _price(self, usage: Usage, output: float | None = None) -> float:
         priced = usage if output is None else replace(usage, output_tokens=int(output))
-        return price(priced, self.model) or 0.0
+        return price(priced, self.model, prices=self.prices) or 0.0
 
 
 def in_dollars(usd: Range) -> str:
@@ -261,11 +248,8 @@ def in_dollars(usd: Range) -> str:
     return f"about ${usd.expected:.4f} (${usd.low:.4f} to ${usd.high:.4f})"
 
 
-def _unanswered(
-    questions: Sequence[Question], style: RequestStyle, options: ModelOptions, store: Store
-) -> list[Question]:
-    endpoint, provider = options.endpoint, options.provider
-    keys = [request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions]
+def _unanswered(questions: Sequence[Question], options: ModelOptions, store: Store) -> list[Question]:
+    keys = keys_of(questions, options)
     known = JudgmentCache(store).find(zip(keys, questions, strict=True))
     return [question for key, question in zip(keys, questions, strict=True) if key not in known]
 

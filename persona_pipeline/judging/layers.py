@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import regex
 
-from persona_pipeline.judging.claims import PROMPT_VERSION, no_entries, proposition_question, questions_of, verdicts_of
-from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
+from persona_pipeline.judging.claims import (
+    PROMPT_VERSION,
+    no_entries,
+    proposition_question,
+    questions_of,
+    reads_as_injection,
+    suspicious_entries,
+    verdicts_of,
+)
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (
     Answer,
     Ask,
@@ -59,12 +67,10 @@ class OpenedJudge:
     Attributes:
         backend: who answers in the end.
         layers: the outermost first.
-        mechanism: whom judging claims is charged to.
     """
 
     backend: Backend
     layers: tuple[Layer, ...] = ()
-    mechanism: str = "evaluation"
 
     @property
     def name(self) -> str:
@@ -116,7 +122,7 @@ class OpenedJudge:
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Return verdicts in the order of the requests. What has no entries is ``no_evidence``, and nobody is asked."""
         shown = [request for request in requests if request.trajectory.entries]
-        questions = [proposition_question([request], mechanism=self.mechanism) for request in shown]
+        questions = [proposition_question([request]) for request in shown]
         answers = iter(await self.ask(questions) if questions else ())
         return [
             verdicts_of([request], next(answers))[0] if request.trajectory.entries else no_entries(request)
@@ -165,24 +171,20 @@ class Claims:
         return [Answer.of(next(verdicts)) if question.requests else next(answers) for question in questions]
 
     async def _judged(self, questions: Sequence[Question], below: Ask) -> list[Verdict]:
-        mechanism, shown = questions[0].mechanism, [question.requests[0] for question in questions]
+        shown = [question.requests[0] for question in questions]
         canaries = canaries_for(shown)
         asked = [*shown, *(canary.request for canary in canaries)]
-        told = await self._told(asked, below, mechanism)
+        told = await self._told(asked, below)
         known = dict(zip(canaries, told[len(shown) :], strict=True))
-        supported = await self._supported(shown, told[: len(shown)], below, mechanism)
+        supported = await self._supported(shown, told[: len(shown)], below)
         checked = without_compromised(shown, supported, known)
         if canaries:
             paid = sum((verdict.usage for verdict in known.values()), checked[0].usage)
             checked[0] = replace(checked[0], usage=paid)
         return checked
 
-    async def _told(
-        self, requests: Sequence[JudgeRequest], below: Ask, mechanism: str, *, again: bool = False
-    ) -> list[Verdict]:
-        asking = questions_of(
-            requests, max_tokens=self.max_tokens, grouping=self.grouping, mechanism=mechanism, again=again
-        )
+    async def _told(self, requests: Sequence[JudgeRequest], below: Ask, *, again: bool = False) -> list[Verdict]:
+        asking = questions_of(requests, max_tokens=self.max_tokens, grouping=self.grouping, again=again)
         answers = await below([question for _, question in asking])
         verdicts: dict[int, Verdict] = {}
         for (places, question), answer in zip(asking, answers, strict=True):
@@ -190,14 +192,14 @@ class Claims:
         return [verdicts[place] for place in range(len(requests))]
 
     async def _supported(
-        self, requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict], below: Ask, mechanism: str
+        self, requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict], below: Ask
     ) -> list[Verdict]:
         """Ask once more for verdicts whose quotes all fail; what fails again is ``unscored(unsupported)``."""
         supported = list(verdicts)
         places = [place for place, verdict in enumerate(verdicts) if is_unsupported(verdict)]
         if not places:
             return supported
-        told = await self._told([requests[place] for place in places], below, mechanism, again=True)
+        told = await self._told([requests[place] for place in places], below, again=True)
         for place, second in zip(places, told, strict=True):
             usage = verdicts[place].usage + second.usage
             if second.has_failed or is_unsupported(second):
@@ -227,13 +229,8 @@ def canaries_for(requests: Sequence[JudgeRequest]) -> list[KnownClaim]:
     for request in requests:
         about = _about(request)
         if about not in found and suspicious_entries(request.trajectory):
-            found[about] = list(_canaries(request))
+            found[about] = _canaries(request)
     return [canary for canaries in found.values() for canary in canaries]
-
-
-def with_canaries(requests: Sequence[JudgeRequest]) -> list[JudgeRequest]:
-    """Return the requests and, after them, those of their canaries."""
-    return [*requests, *(canary.request for canary in canaries_for(requests))]
 
 
 def without_compromised(
@@ -242,7 +239,7 @@ def without_compromised(
     """Return the verdicts, those ``unscored(compromised)`` whose transcript's canaries the judge got wrong."""
     wrong = {_about(canary.request) for canary, verdict in canaries.items() if canary.is_wrong(verdict)}
     return [
-        _compromised(verdict) if _about(request) in wrong and _counts(verdict) else verdict
+        _compromised(verdict) if _about(request) in wrong and not verdict.has_failed else verdict
         for request, verdict in zip(requests, verdicts, strict=True)
     ]
 
@@ -274,10 +271,6 @@ def _words(trajectory: Trajectory) -> list[str]:
 
 def _about(request: JudgeRequest) -> tuple[object, ...]:
     return request.agent_id, request.dimension, request.persona, request.trajectory
-
-
-def _counts(verdict: Verdict) -> bool:
-    return verdict.unscored is None or verdict.unscored.is_answer
 
 
 def _compromised(verdict: Verdict) -> Verdict:

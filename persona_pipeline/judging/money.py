@@ -4,17 +4,18 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Literal
+from typing import Any
 
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, open_store, upsert
+from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.settings import Settings, TokenPrices, get_settings, read_prices
-from persona_pipeline.judging.verdict import Question, Usage
+from persona_pipeline.base.settings import Settings, TokenPrices, read_prices
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Usage
 
 _CLAUDE = re.compile(r"(?:^|\.)(claude-.+)$")
 _DOTTED = re.compile(r"(?<=\d)\.(?=\d)")
@@ -67,6 +68,7 @@ def price(
     model: str,
     requested_model: str | None = None,
     *,
+    prices: str = "",
     hour_cache_tokens: int = 0,
     batch: bool = False,
 ) -> float | None:
@@ -75,13 +77,14 @@ def price(
     Args:
         usage: of one call: prices have tiers by the length of the prompt, so calls are not to be added up first.
         model, requested_model: the first that a setting prices counts, else the first that the public table knows.
+        prices: what models cost that the public table does not know or has wrong, as ``PERSONA_JUDGE_PRICES`` has it.
         hour_cache_tokens: how many of the cache writes live for an hour, which costs more.
         batch: half of everything.
     """
     names = [name for name in (model, requested_model) if name]
     for name in names:
-        if prices := _set_prices().get(model_name(name)):
-            usd = _set_price(usage, prices)
+        if own := _prices_by_name(prices).get(model_name(name)):
+            usd = _set_price(usage, own)
             return usd * BATCH_FACTOR if batch else usd
     for name in names:
         if _is_listed(model_name(name)):
@@ -90,13 +93,9 @@ def price(
     return None
 
 
-def has_price(model: str) -> bool:
-    """Whether a setting or the public price table knows the model."""
-    return model_name(model) in _set_prices() or _is_listed(model_name(model))
-
-
-def _set_prices() -> Mapping[str, TokenPrices]:
-    return _prices_by_name(get_settings().judge_prices)
+def has_price(model: str, prices: str = "") -> bool:
+    """Whether a setting (``prices``, as of ``price``) or the public price table knows the model."""
+    return model_name(model) in _prices_by_name(prices) or _is_listed(model_name(model))
 
 
 @lru_cache
@@ -143,6 +142,33 @@ def _list_price(usage: Usage, name: str, hour_cache_tokens: int) -> float:
     return float(calc_price(priced, name, provider_id=vendor).total_price)
 
 
+def read_usage(
+    usage: Any, model: str, requested_model: str | None = None, *, prices: str = "", batch: bool = False
+) -> Usage:
+    """Return tokens and price of one call; a response that does not say costs an unknown sum, not nothing."""
+    if not isinstance(usage, Mapping):
+        return UNKNOWN_USAGE
+    counts = [
+        usage.get(name) or 0
+        for name in ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    ]
+    if not {"input_tokens", "output_tokens"} <= usage.keys() or not all(
+        type(count) is int and count >= 0 for count in counts
+    ):
+        return UNKNOWN_USAGE
+    creation = usage.get("cache_creation")
+    hour = creation.get("ephemeral_1h_input_tokens") if isinstance(creation, Mapping) else 0
+    usd = price(
+        Usage(*counts, calls=1),
+        model,
+        requested_model,
+        prices=prices,
+        hour_cache_tokens=hour if isinstance(hour, int) and hour > 0 else 0,
+        batch=batch or usage.get("service_tier") == "batch",
+    )
+    return Usage(*counts, calls=1, usd=usd)
+
+
 _DAYS = tables.spending_days
 # Sums of many small numbers.
 _ROUNDING = 1e-9
@@ -179,9 +205,9 @@ class DailyLimit:
             connection.execute(left)
 
 
-def daily_limit(settings: Settings, store: Store | None) -> DailyLimit | None:
-    """Return the limit of the settings, kept in a store (None: that of the settings); None: there is no limit."""
-    return DailyLimit(store or open_store(), settings.daily_usd) if settings.daily_usd else None
+def daily_limit(settings: Settings, store: Store) -> DailyLimit | None:
+    """Return the limit of the settings, kept in a store; None: there is no limit."""
+    return DailyLimit(store, settings.daily_usd) if settings.daily_usd else None
 
 
 def _today() -> date:
@@ -247,15 +273,9 @@ class Budget:
             self._waiting.append(turn)
             await turn
         self._reserved += usd
+        return Reservation(usd, lambda spent: self._settle(usd, spent, day))
 
-        def settle(reserved: float, spent: float) -> None:
-            if self.daily and day:
-                self.daily.settle(day, reserved, spent)
-            self._settle(reserved, spent)
-
-        return Reservation(usd, settle)
-
-    def worst_price(self, text: str, max_tokens: int, model: str) -> float:
+    def worst_price(self, text: str, max_tokens: int, model: str, prices: str = "") -> float:
         """Return the most a call may cost: all input written to the cache, all output tokens used.
 
         Until a call was measured, input is taken at two bytes a token; then as densely as was measured at
@@ -264,13 +284,13 @@ class Budget:
         Raises:
             ConfigError: the model has no known price.
         """
-        require_price(model)
+        require_price(model, prices)
         if self._tokens_per_byte:
             tokens = int(len(text.encode("utf-8", "surrogatepass")) * self._tokens_per_byte * _CERTAINTY)
         else:
             tokens = estimated_tokens(text, upper_bound=True)
         worst = Usage(output_tokens=max_tokens, cache_creation_tokens=tokens + _HIDDEN_TOKENS)
-        return price(worst, model) or 0.0
+        return price(worst, model, prices=prices) or 0.0
 
     def measured(self, text: str, usage: Usage) -> None:
         """Learn from a call how many tokens a byte of input makes."""
@@ -279,7 +299,9 @@ class Budget:
         if total and size:
             self._tokens_per_byte = max(self._tokens_per_byte, total / size)
 
-    def _settle(self, reserved: float, spent: float) -> None:
+    def _settle(self, reserved: float, spent: float, day: date | None) -> None:
+        if self.daily and day:
+            self.daily.settle(day, reserved, spent)
         self._reserved = max(0.0, self._reserved - reserved)
         self.spent += spent
         waiting, self._waiting = self._waiting, []
@@ -288,52 +310,25 @@ class Budget:
                 turn.set_result(None)
 
 
+@dataclass
 class Reservation:
-    """Dollars set aside for one call. Settle it exactly once."""
+    """Dollars set aside for one call; the first ``settle`` counts."""
 
-    def __init__(self, usd: float, settle: Callable[[float, float], None]) -> None:
-        self.usd = usd
-        self._settle = settle
-        self._open = True
+    usd: float
+    spend: Callable[[float], None] | None
 
     def settle(self, usd: float | None) -> None:
         """Say what was spent; None (unknown) counts as all of it."""
-        if self._open:
-            self._open = False
-            self._settle(self.usd, self.usd if usd is None else usd)
+        spend, self.spend = self.spend, None
+        if spend:
+            spend(self.usd if usd is None else usd)
 
 
-def require_price(model: str) -> None:
+def require_price(model: str, prices: str = "") -> None:
     """Raise ``ConfigError`` when no price is known, so that no limit in dollars can be kept."""
-    if not has_price(model):
+    if not has_price(model, prices):
         raise ConfigError(
             f"no price is known for judge model {model!r}, so a limit in dollars cannot be kept; "
             f"set it with PERSONA_JUDGE_PRICES='{model}=INPUT/OUTPUT' in dollars a million tokens, or leave out "
             "--max-usd and PERSONA_DAILY_USD"
         )
-
-
-Party = Literal["mechanism", "agent_id", "dimension"]
-
-
-class UsageLedger:
-    """Usage of the calls that were made, summed by whom they are charged to."""
-
-    def __init__(self) -> None:
-        self._sums: dict[tuple[str, str, str], Usage] = {}
-
-    def add(self, question: Question, usage: Usage) -> None:
-        key = (question.mechanism, question.agent_id, question.dimension)
-        self._sums[key] = self._sums.get(key, Usage()) + usage
-
-    @property
-    def total(self) -> Usage:
-        return sum(self._sums.values(), Usage())
-
-    def by(self, party: Party) -> dict[str, Usage]:
-        """Return the sums by mechanism, agent or dimension, sorted; ``""`` holds what belongs to none."""
-        place = ("mechanism", "agent_id", "dimension").index(party)
-        sums: dict[str, Usage] = {}
-        for key, usage in self._sums.items():
-            sums[key[place]] = sums.get(key[place], Usage()) + usage
-        return dict(sorted(sums.items()))

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.layers import Claims, OpenedJudge, replayed_by
 from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
 from persona_pipeline.judging.providers.base import RECORDED, find_provider
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Layer
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.model.asking import ModelBackend
-    from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.judging.providers.base import ModelOptions
     from persona_pipeline.world.world import World
 
 __all__ = [
@@ -48,7 +49,6 @@ class JudgeOptions:
         min_coverage: share (0-1) of judgments that must be scored, noted beside what is recorded as failed; None: the settings'.
         recorded: what recordings answer is not asked.
         kept: answers are kept in the store and count against the day's limit.
-        mechanism: whom judging claims is charged to.
     """
 
     max_usd: float | None = None
@@ -60,7 +60,6 @@ class JudgeOptions:
     min_coverage: float | None = None
     recorded: bool = True
     kept: bool = True
-    mechanism: str = "evaluation"
 
     @classmethod
     def of(cls, request: EvaluationRequest, progress: Progress | None = None) -> "JudgeOptions":
@@ -80,34 +79,39 @@ def open_judge(
     """Return the judge of a name. A live one is asked only what recordings and the store do not answer.
 
     Args:
-        world: whose recordings and store are used; None: those of the settings.
-        settings: of the judge; None: those in force.
+        world: whose recordings and store are used; None: those of the settings, which must then be given.
+        settings: of the judge; None: the world's.
         calling: how a live judge is called; None: as its settings say.
 
     Raises:
         ConfigError: the name is unknown, an option does not fit it, a key, a package or a price is missing, or the recordings or
             settings are not valid.
     """
-    options, settings = options or JudgeOptions(), settings or (world.settings if world else get_settings())
+    options = options or JudgeOptions()
+    if settings is None:
+        if world is None:
+            raise ValueError("a judge is opened for a world or for settings")
+        settings = world.settings
     folder = (world.root if world else settings.world_root) / RECORDINGS
     if name == RECORDED:
         if options.record:
             raise ConfigError("--record needs a live judge; add --judge anthropic")
-        return OpenedJudge(RecordedBackend(folder, options.also))
+        return OpenedJudge(RecordedBackend(folder, options.also, settings))
     layers: list[Layer] = []
     if options.recorded and not options.fresh:
-        layers.append(RecordedFirst(RecordedBackend(folder, options.also), options.progress))
+        layers.append(RecordedFirst(RecordedBackend(folder, options.also, settings), options.progress))
     if options.record:
-        layers.append(RecordingWriter(folder, options.min_coverage))
-    from persona_pipeline.judging.model.options import ModelOptions
+        coverage = settings.min_coverage_live if options.min_coverage is None else options.min_coverage
+        layers.append(RecordingWriter(folder, coverage, settings.signing_secret))
+    from persona_pipeline.judging.providers.base import ModelOptions
 
     calling = calling or ModelOptions.from_settings(settings, name)
-    claims = Claims(calling.max_tokens, options.grouping or settings.judge_grouping)
-    return OpenedJudge(_model(calling, world, options, settings), (*layers, claims), options.mechanism)
+    claims = Claims(calling.max_tokens, options.grouping or calling.grouping)
+    return OpenedJudge(_model(calling, world, options, settings), (*layers, claims))
 
 
 def _model(calling: "ModelOptions", world: "World | None", options: JudgeOptions, settings: Settings) -> "ModelBackend":
-    from persona_pipeline.base.database.engine import open_store
+    from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.judging.cache import JudgmentCache
     from persona_pipeline.judging.model.asking import ModelBackend
     from persona_pipeline.judging.money import Budget, daily_limit
@@ -116,7 +120,7 @@ def _model(calling: "ModelOptions", world: "World | None", options: JudgeOptions
     _import_for_good(calling)
     if not options.kept:
         return ModelBackend(calling)
-    store = world.store if world else open_store()
+    store = world.store if world else open_store(default_url(settings))
     daily = daily_limit(settings, store)
     return ModelBackend(
         calling,
@@ -133,5 +137,5 @@ def _import_for_good(calling: "ModelOptions") -> None:
     from persona_pipeline.judging.money import has_price
 
     calling.provider.sdk()
-    has_price(calling.model)
+    has_price(calling.model, calling.prices)
     gc.freeze()

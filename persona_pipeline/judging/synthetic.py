@@ -126,7 +126,6 @@ def _question(persona: Persona, texts: Sequence[str]) -> Question:
         schema=SCHEMA,
         max_tokens=_MAX_TOKENS,
         agent_id=persona.agent_id,
-        mechanism="synthetic",
         prompt_version=PROMPT_VERSION,
         check=_problem,
     )

@@ -1,7 +1,7 @@
 """What a judge is asked and says: questions and answers, claims and verdicts; a score 0-9 or a reason, never a guess."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -58,14 +58,12 @@ class Usage:
     usd: float | None = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_creation_tokens + other.cache_creation_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.calls + other.calls,
-            None if self.usd is None or other.usd is None else self.usd + other.usd,
-        )
+        counts = (getattr(self, item.name) + getattr(other, item.name) for item in fields(self) if item.name != "usd")
+        return Usage(*counts, usd=None if self.usd is None or other.usd is None else self.usd + other.usd)
+
+
+# Of a call that may have been billed and did not say for how much.
+UNKNOWN_USAGE = Usage(calls=1, usd=None)
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,6 @@ class Question:
         max_tokens: for the answer and the thinking before it.
         sample: 0-based index of a repeated judgment.
         thinking: whether the model may think first, where it can do both.
-        mechanism: who pays: ``evaluation``, ``gate``, ``suite``, ``synthetic``.
         requests: the claims it is about, where it is of kind ``proposition``.
         check: returns what is wrong with an answer, or None; by default ``schema_problem`` decides.
     """
@@ -222,7 +219,6 @@ class Question:
     thinking: bool = True
     agent_id: str = ""
     dimension: str = ""
-    mechanism: str = "evaluation"
     prompt_version: str = ""
     requests: tuple[JudgeRequest, ...] = field(default=(), compare=False, repr=False)
     check: Callable[[Any], str | None] | None = field(default=None, compare=False, repr=False)
@@ -238,11 +234,6 @@ class Question:
     def subject_hash(self) -> str:
         """SHA-256 of the subject alone."""
         return content_hash(dict(self.subject))
-
-    @property
-    def subject_key(self) -> str:
-        """``key``, by the name it has beside the key of a judgment."""
-        return self.key
 
     def problem(self, data: Any) -> str | None:
         """Return what makes parsed JSON no valid answer to this question, in one line, or None."""
@@ -314,27 +305,6 @@ class Answer:
         )
 
 
-class KeptQuestion(Protocol):
-    """What must be known of a question to read and keep its answer, which may come a day later."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def agent_id(self) -> str: ...
-
-    @property
-    def prompt_version(self) -> str: ...
-
-    @property
-    def subject_key(self) -> str: ...
-
-    def problem(self, data: Any) -> str | None: ...
-
-
 class Backend(Protocol):
     """Anything that answers questions, in the order asked, and never raises for a failed call."""
 
@@ -369,8 +339,7 @@ MOST_FAILING_QUOTES = 0.2
 
 def is_unsupported(verdict: Verdict) -> bool:
     """Whether a verdict gives quotes and none of them stands where it says. Without quotes it may: absence cannot be quoted."""
-    answered = verdict.unscored is None or verdict.unscored.is_answer
-    return answered and bool(verdict.evidence) and not any(quote.verified for quote in verdict.evidence)
+    return not verdict.has_failed and bool(verdict.evidence) and not any(quote.verified for quote in verdict.evidence)
 
 
 def unsupported(verdict: Verdict, detail: str) -> Verdict:

@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, plan_case
 from persona_pipeline.evaluation.read import ALL_TIME, proposition_set, read_folder
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
@@ -303,7 +304,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
             return None
         window = Window.ending(newest, None if self.length == ALL_TIME else parse_window(self.length))
         path = next(path for path in self._tree(revision) if path.startswith(f"personas/{self.agent_id}.y"))
-        own = readable_recordings(root / RECORDINGS)
+        own = readable_recordings(root / RECORDINGS, self.world.settings)
         found = state_of(snapshot, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
         text = (root / path).read_text(encoding="utf-8-sig")
         return replace(found, label=revision.short, revision=revision, persona_file=(path, text))
@@ -342,10 +343,10 @@ def state_of(
     return State("", plan, Judged(plan, told).dimensions(), verdicts, agent)
 
 
-def readable_recordings(folder: Path) -> OpenedJudge | None:
+def readable_recordings(folder: Path, settings: Settings) -> OpenedJudge | None:
     """Return what is recorded in a folder; None where a line of it cannot be believed, as in forms of older versions."""
     try:
-        return OpenedJudge(RecordedBackend(folder))
+        return OpenedJudge(RecordedBackend(folder, settings=settings))
     except ConfigError:
         return None
 

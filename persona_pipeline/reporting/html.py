@@ -14,7 +14,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from persona_pipeline.base.theme import theme_css
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.page import (
     Agent,
@@ -65,7 +64,7 @@ def page_html(page: Page, *, script: bool = False) -> str:
     Args:
         script: with ours, which turns the theme, opens what is folded and finds a row.
     """
-    style, code = theme_css() + _asset("report.css"), _asset("report.js") if script else ""
+    style, code = _theme() + _asset("report.css"), _asset("report.js") if script else ""
     allowed = f"script-src '{_digest(code)}'; " if code else ""
     policy = f"default-src 'none'; style-src '{_digest(style)}'; {allowed}base-uri 'none'; form-action 'none'"
     template = _environment().get_template("page.html.j2")
@@ -105,6 +104,10 @@ def _environment() -> Environment:
 
 
 @lru_cache
+def _theme() -> str:
+    return files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8")
+
+
 def _asset(name: str) -> str:
     return files(_PACKAGE).joinpath("static", name).read_text(encoding="utf-8")
 

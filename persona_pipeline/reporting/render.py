@@ -70,7 +70,7 @@ def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) 
 
 def write_page(page: Page, data: Mapping[str, Any], format: str, output: Path | None) -> None:
     """Write a page in one of ``PAGE_FORMATS`` to a file, without one to stdout."""
-    from persona_pipeline.base.files import write_atomically
+    from persona_pipeline.base.documents.json import write_atomically
 
     if output is not None:
         write_atomically(output, render_page(page, format, data))

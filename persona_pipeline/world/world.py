@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, is_held, open_store, upsert
+from persona_pipeline.base.database.engine import Store, among, default_url, is_held, open_store, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.settings import Settings, get_settings
@@ -113,7 +113,7 @@ class World:
         if settings.database_url is None:
             database = str(folder / ".persona" / "store.db")
             return cls(folder, open_store(URL.create("sqlite", database=database)), environment=settings)
-        return cls(folder, open_store(settings.database_url.get_secret_value()), environment=settings)
+        return cls(folder, open_store(default_url(settings)), environment=settings)
 
     def agent_ids(self) -> list[str]:
         """Return the agents that have a persona file, sorted."""

@@ -26,7 +26,7 @@ from persona_pipeline.guard.calibration.judge_change import (
 from persona_pipeline.guard.calibration.known import peoples_labels
 from persona_pipeline.guard.labels.files import LABELS, LabellerKind, label_of, write_labels
 from persona_pipeline.guard.report import RunReport
-from persona_pipeline.judging.cache import Abilities
+from persona_pipeline.judging.cache import note_ability
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
@@ -135,7 +135,7 @@ def test_a_baseline_says_which_calibration_stood_behind_it(world: World) -> None
 
 def test_a_judge_that_doctor_found_unable_gives_no_coverage_and_no_baseline(world: World) -> None:
     run = evaluated(world).agents["pam"].evaluation.provenance
-    Abilities(world.store).note(run["judge_models"], run["prompt_version"], able=False)
+    note_ability(world.store, run["judge_models"], run["prompt_version"], able=False)
     (world.root / "baselines" / "pam.json").unlink()
     report = evaluated(world, update_baseline=True)
     assert (report.exit_code, "judge_health" in kinds(report)) == (3, True)

@@ -297,11 +297,11 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
     server.handler = honest
     write_claims(sample_root, {"adherence": {"loud": {}, "dead": {}}})
     trial = plan_trial(sample_world, replace(REQUEST, samples=2))
-    assert trial.estimate().startswith("36 calls to claude-haiku-5-5: about ")
+    assert trial.estimate(sample_world.settings).startswith("36 calls to claude-haiku-5-5: about ")
     judge = open_judge("anthropic", sample_world, JudgeOptions())
     assert isinstance(judge.backend, ModelBackend)
     matrix = run_trial(trial, judge)
-    assert matrix.usage.model_dump() == pytest.approx(vars(judge.backend.ledger.total))
+    assert matrix.usage.model_dump() == pytest.approx(vars(judge.backend.spent))
     assert (matrix.usage.calls, server.paid, matrix.judgments) == (42, 42, 42), (
         "three kills stand alone, and are judged twice more"
     )

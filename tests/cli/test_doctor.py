@@ -16,7 +16,7 @@ from persona_pipeline.base.database.engine import default_url, open_store
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli.world import doctor as command
 from persona_pipeline.cli.world.doctor import diagnose, doctor
-from persona_pipeline.judging.cache import Abilities
+from persona_pipeline.judging.cache import unable_judges
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
 from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
@@ -181,12 +181,12 @@ def test_a_judge_whose_answers_are_worth_nothing(
     assert (told.exit_code, said in told.stdout) == (3, True), told.stdout
     assert "cannot judge" in told.stdout
     with closing(open_store(default_url(Settings(root=sample_root)))) as store:
-        assert Abilities(store).unable(["claude-haiku-5-5"], [PROMPT_VERSION]) == ["claude-haiku-5-5"]
+        assert unable_judges(store) == {("claude-haiku-5-5", PROMPT_VERSION)}
     # What is right again is forgiven.
     server.handler = honest
     assert CliRunner().invoke(app, ["--no-dagster"]).exit_code == 0
     with closing(open_store(default_url(Settings(root=sample_root)))) as store:
-        assert Abilities(store).unable(["claude-haiku-5-5"], [PROMPT_VERSION]) == []
+        assert unable_judges(store) == frozenset()
 
 
 def test_a_judge_that_hangs(sample_root: Path, server: MessagesServer) -> None:

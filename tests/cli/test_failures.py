@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from persona_pipeline.base.files import write_atomically
+from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.cli import machine_failure
 
 CODE = "from persona_pipeline.cli import main; main()"

@@ -206,7 +206,7 @@ def test_the_judge_sees_persona_window_and_action(either_world: World) -> None:
         "text": "The new one 7",
     }
     assert "Ann is dry and brief." in question.context[0]
-    assert (question.kind, question.mechanism, question.thinking) == ("gate", "gate", False)
+    assert (question.kind, question.thinking) == ("gate", False)
 
 
 def test_an_environment_set_shows_what_others_said(either_world: World) -> None:

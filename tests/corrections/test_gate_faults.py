@@ -17,7 +17,7 @@ from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate, gate_backend
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.model.asking import ModelBackend
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Question
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from persona_pipeline.base.breaker import AgentBreakers, Breaker
+from persona_pipeline.base.calls import AgentBreakers, Breaker
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate

@@ -26,7 +26,7 @@ from persona_pipeline.corrections.replay.thresholds import (
     touched_at_most,
 )
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message

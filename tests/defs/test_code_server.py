@@ -10,7 +10,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from persona_pipeline.base.database.engine import Store, exclusive, is_held, open_store
+from persona_pipeline.base.database.engine import Store, default_url, exclusive, is_held, open_store
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs.platform import code_server
 from persona_pipeline.defs.platform.code_server import Address, runs_under_way, take_over
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run
@@ -26,7 +27,7 @@ def nothing() -> None: ...
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{tmp_path}/store.db")
-    return open_store()
+    return open_store(default_url(Settings()))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persona_pipeline.judging.recordings.files import sign_recordings
+from persona_pipeline.judging.recordings.replay import sign_recordings
 from tests.support.command_line import Cli, in_process
 
 SECRET = "a secret of at least thirty-two characters"

@@ -304,7 +304,7 @@ def test_another_package_adds_the_format_of_the_page(
     monkeypatch.setitem(sys.modules, "acme_formats", module)
     points = {"irc": EntryPoint("irc", "acme_formats:IrcLog", IMPORTERS.group)}
     points["wrong"] = EntryPoint("wrong", "acme_formats:message_row", IMPORTERS.group)
-    monkeypatch.setattr("persona_pipeline.base.registry.offered", {IMPORTERS.group: points}.get)
+    monkeypatch.setattr("persona_pipeline.base.options.offered", {IMPORTERS.group: points}.get)
     monkeypatch.setattr(IMPORTERS, "loaded", {})
     path = tmp_path / "general.irc"
     path.write_text("2026-03-01T10:00:00Z <ann> hi\n2026-03-01T10:00:09Z bob joined\nsoon <ann> ho\n", encoding="utf-8")

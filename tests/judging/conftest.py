@@ -9,8 +9,8 @@ from pydantic import SecretStr
 
 from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.providers.base import ModelOptions
 from tests.support.clock import LONG
 from tests.support.messages_server import MessagesServer
 

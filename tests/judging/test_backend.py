@@ -13,8 +13,8 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer, message, status, verdicts
@@ -83,7 +83,7 @@ def test_the_first_call_of_a_prefix_goes_alone_and_the_rest_reads_its_cache(
     server.latency = 0.05
     asyncio.run(judge.judge(requests(6, trajectory=LONG)))
     assert server.usage["cache_read_input_tokens"] == 5 * server.usage["cache_creation_input_tokens"]
-    total = judge.backend.ledger.total
+    total = judge.backend.spent
     assert total.cache_read_tokens == server.usage["cache_read_input_tokens"]
     assert total.calls == 6
 
@@ -145,7 +145,7 @@ def test_unchanged_requests_are_never_paid_for_twice(
     second = asyncio.run(again.judge(asked))
     assert server.paid == 5
     assert [verdict.score for verdict in second] == [verdict.score for verdict in first]
-    assert again.backend.ledger.total.calls == 0
+    assert again.backend.spent.calls == 0
     assert again.backend.cached_answers == 5
     assert sum(verdict.usage.calls for verdict in second) == 0
 
@@ -174,20 +174,6 @@ def test_equal_questions_are_asked_once(server: MessagesServer, judge: OpenedJud
     assert server.paid == 1
     assert first.score == second.score
     assert (first.usage.calls, second.usage.calls) == (1, 0)
-
-
-def test_usage_is_charged_to_mechanism_agent_and_dimension(server: MessagesServer, backend: ModelBackend) -> None:
-    asyncio.run(live_judge(backend).judge([request(), request("x", "x", dimension="fluency", agent_id="dwight")]))
-    asyncio.run(live_judge(backend, mechanism="suite").judge([request("y", "y")]))
-    counts = {
-        party: {name: usage.calls for name, usage in backend.ledger.by(party).items()}
-        for party in ("mechanism", "agent_id", "dimension")
-    }
-    assert counts == {
-        "mechanism": {"evaluation": 2, "suite": 1},
-        "agent_id": {"dwight": 1, "michael": 2},
-        "dimension": {"adherence": 2, "fluency": 1},
-    }
 
 
 def test_structured_output_that_is_rejected_becomes_prompted_json_and_is_remembered(

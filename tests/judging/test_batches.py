@@ -17,7 +17,7 @@ from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
 from persona_pipeline.judging.model.messages import RequestStyle
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Unscored
 from tests.support.judging import requests, trajectory
 from tests.support.messages_server import Cut, MessagesServer, Reply, Reset, message, status
@@ -172,7 +172,7 @@ def test_a_process_killed_between_submission_and_its_record_does_not_pay_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(batches, "update_record", killed)
+        patched.setattr(batches, "_update", killed)
         with pytest.raises(KeyboardInterrupt):
             submitted(store, options)
     assert [row.status for row in rows(store)] == ["submitting"]

@@ -1,6 +1,6 @@
 """When no more calls are made."""
 
-from persona_pipeline.base.breaker import Breaker
+from persona_pipeline.base.calls import Breaker
 
 
 class Clock:

@@ -13,7 +13,7 @@ from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from tests.support.judging import request
 from tests.support.messages_server import MessagesServer, message, status, verdicts
@@ -44,7 +44,7 @@ def test_what_it_cost_and_for_whom_is_on_record(cache: JudgmentCache, store: Sto
 
 def test_what_a_batch_brought_is_charged_to_whoever_uses_it_first(cache: JudgmentCache) -> None:
     cache.put("called", QUESTION, ANSWER)
-    cache.put("batched", QUESTION, ANSWER, batch=True)
+    cache.put("batched", QUESTION, ANSWER, batched_as=QUESTION.key)
     assert cache.charge(["called", "batched", "unknown"]) == {"batched": ANSWER.usage}
     assert cache.charge(["called", "batched", "unknown"]) == {}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.judging.layers import canaries_for, with_canaries
+from persona_pipeline.judging.layers import canaries_for
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from tests.support.judging import LINES, request, requests, trajectory
@@ -36,7 +36,7 @@ def test_a_flagged_transcript_brings_a_false_and_a_true_claim_and_a_clean_one_no
     said = " ".join(entry.text for entry in FLAGGED.entries)
     assert false.request.proposition_id.removeprefix("uses_") not in said
     assert true.request.proposition_id.removeprefix("uses_") in said
-    assert with_canaries([request()]) == [request()]
+    assert canaries_for([request()]) == []
 
 
 @pytest.mark.parametrize(

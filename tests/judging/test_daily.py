@@ -12,9 +12,9 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import Budget, DailyLimit
 from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.world import World
 from tests.support.judging import requests, trajectory
@@ -65,7 +65,7 @@ def test_a_day_is_spent_in_calls_of_several_judges_and_the_next_one_is_new(
         judge = live_judge(ModelBackend(options, budget=Budget(None, limit)))
         told = asyncio.run(judge.judge(requests(60, trajectory=trajectory(f"talk {number}", length=40))))
         stopped += [verdict for verdict in told if verdict.unscored is Unscored.BUDGET]
-        spent += judge.backend.ledger.total.usd or 0.0
+        spent += judge.backend.spent.usd or 0.0
     assert 0 < len(stopped) < 120
     assert server.paid == 120 - len(stopped)
     assert spent == pytest.approx(0.004 - limit.remaining)

@@ -1,17 +1,20 @@
 """What a run would cost, before it is paid for."""
 
 import asyncio
+import uuid
 from dataclasses import asdict, replace
 
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 
 from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 
@@ -55,7 +58,7 @@ def test_the_estimate_is_near_what_the_run_then_takes(server: MessagesServer, op
     expected = estimate(asked, options=options)
     judge = live_judge(ModelBackend(options))
     asyncio.run(judge.judge(asked))
-    taken = judge.backend.ledger.total
+    taken = judge.backend.spent
     assert expected.usage.cache_read_tokens == pytest.approx(taken.cache_read_tokens, rel=0.1)
     assert expected.usage.calls == taken.calls
     assert taken.usd and expected.worst_usd and taken.usd < expected.worst_usd
@@ -73,10 +76,10 @@ def test_a_batch_is_priced_with_the_cache_hits_of_those_before(store: Store) -> 
         return found.expected if found else 0.0
 
     unknown = batch_usd()
-    with store.begin() as connection:
-        record = batches.add_record(connection, [])
     summary = batches.BatchSummary("b", cache_creation_tokens=900, cache_read_tokens=100)
-    batches.update_record(store, record, batches.COLLECTED, summary=asdict(summary))
+    row = {"id": uuid.uuid4(), "status": batches.COLLECTED, "requests": [], "summary": asdict(summary)}
+    with store.begin() as connection:
+        connection.execute(sa.insert(judge_batches).values(row))
     assert batches.cache_hits(store) == 0.1
     assert batch_usd() > unknown
 
@@ -93,7 +96,7 @@ def test_what_the_store_holds_costs_nothing_and_teaches_how_long_answers_are(
     guessed, learnt = estimate(other, options=options), estimate(other, options=options, store=store)
     judge = live_judge(ModelBackend(options))
     asyncio.run(judge.judge(other))
-    taken = judge.backend.ledger.total
+    taken = judge.backend.spent
     assert learnt.usage.output_tokens == pytest.approx(taken.output_tokens, rel=0.1)
     assert learnt.usd and guessed.usd
     assert learnt.usd.low <= (taken.usd or 0) <= learnt.usd.high

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.judging.model import pace
-from persona_pipeline.judging.model.pace import AdaptiveWidth, fan_out
+from persona_pipeline.judging import pace
+from persona_pipeline.judging.pace import AdaptiveWidth, fan_out
 from tests.support.clock import LONG
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from tests.support.clock import LONG, Clock, ended_at
 from tests.support.judging import request, requests, trajectory

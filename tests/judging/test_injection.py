@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from persona_pipeline.base.settings import PACKAGE_PARENT
-from persona_pipeline.judging.claims import proposition_question
-from persona_pipeline.judging.injection import reads_as_injection
+from persona_pipeline.judging.claims import proposition_question, reads_as_injection
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.world.models import Entry, Trajectory

@@ -9,9 +9,9 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from tests.support.clock import LONG, Clock, ended_at, until
 from tests.support.judging import request, requests, trajectory
@@ -136,7 +136,7 @@ def test_a_budget_stops_calls_before_they_are_sent(server: MessagesServer, optio
     assert 0 < len(stopped) < 60
     assert server.paid == 60 - len(stopped)
     assert budget.stopped == len(stopped)
-    assert budget.spent == pytest.approx(judge.backend.ledger.total.usd)
+    assert budget.spent == pytest.approx(judge.backend.spent.usd)
     assert budget.spent <= 0.003
     assert "limit of 0.003 dollars" in stopped[0].detail
 
@@ -160,7 +160,7 @@ def test_a_mark_is_placed_generously_until_an_answer_tells(server: MessagesServe
     marked = ["cache_control" in call.raw.decode() for call in server.calls]
     assert marked == [True, True]
     asyncio.run(judge.judge(requests(2, trajectory=trajectory("again", length=24))))
-    cached = backend.ledger.total.cache_creation_tokens > 0
+    cached = backend.spent.cache_creation_tokens > 0
     assert ["cache_control" in call.raw.decode() for call in server.calls[2:]] == [cached, cached]
 
 

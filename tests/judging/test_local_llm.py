@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.model.probe import ProbeLevel, probe
-from persona_pipeline.judging.providers.base import find_provider
+from persona_pipeline.judging.providers.base import ModelOptions, find_provider
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.testing.worlds import write_small_world
 from tests.support.constraining_proxy import ConstrainingProxy
@@ -65,7 +64,7 @@ def test_what_a_small_model_says_is_unscored_and_named(options: ModelOptions) ->
     assert {verdict.unscored for verdict in told} <= {Unscored.INVALID_OUTPUT, Unscored.TRUNCATED}
     assert all(verdict.detail for verdict in told)
     assert all(verdict.usage.output_tokens for verdict in told)
-    assert judge.backend.ledger.total.usd is None
+    assert judge.backend.spent.usd is None
 
 
 def test_prompted_json_of_a_small_model_is_no_number_either(options: ModelOptions) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.model.pace import Admission, Limit, Pacer
 from persona_pipeline.judging.money import Budget
+from persona_pipeline.judging.pace import Admission, Limit, Pacer
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from tests.support.clock import LONG, Clock, until
 from tests.support.judging import requests
@@ -139,7 +139,7 @@ def test_waiting_for_leave_takes_nothing_off_a_calls_deadline(
     async def run() -> Sequence[Verdict]:
         judging = asyncio.create_task(live_judge(backend).judge(requests(3)))
         for answered in (1, 2):
-            await until(lambda answered=answered: backend.ledger.total.calls == answered)
+            await until(lambda answered=answered: backend.spent.calls == answered)
             await asyncio.sleep(0.02)
             assert len(server.calls) == answered
             clock.forward(3 * options.deadline)
@@ -158,7 +158,7 @@ def test_what_was_refused_is_asked_again_and_no_call_fails(
     answers = asyncio.run(live_judge(backend).judge(requests(16)))
     assert all(verdict.score is not None for verdict in answers)
     assert server.limits.refused == backend.pacer.refused > 0
-    assert backend.ledger.total.usd == pytest.approx(sum(v.usage.usd or 0 for v in answers))
+    assert backend.spent.usd == pytest.approx(sum(v.usage.usd or 0 for v in answers))
 
 
 def test_a_setting_holds_without_a_word_of_the_server(server: MessagesServer, options: ModelOptions) -> None:
@@ -195,7 +195,7 @@ def test_a_refusal_costs_and_reserves_nothing(server: MessagesServer, options: M
     answers: list[object] = []
     asyncio.run(run())
     assert free == [1.0]
-    assert backend.budget.spent == pytest.approx(backend.ledger.total.usd)
+    assert backend.budget.spent == pytest.approx(backend.spent.usd)
 
 
 @pytest.mark.parametrize(

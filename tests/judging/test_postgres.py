@@ -14,7 +14,7 @@ from persona_pipeline.judging.batches import Submission, collect_batches, submit
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions
 from tests.support.judging import request, requests
 from tests.support.messages_server import MessagesServer, Reset, message, verdicts
 

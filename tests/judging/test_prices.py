@@ -86,16 +86,17 @@ def test_what_tells_models_apart_stays(spelled: str, name: str) -> None:
     assert model_name(spelled) == name
 
 
-def test_a_price_that_is_set_counts_before_the_public_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERSONA_JUDGE_PRICES", "home/Gemma3:4b = 0.1/0.4, claude-haiku-5-5=1/2/3/4,")
-    get_settings.cache_clear()
+def test_a_price_that_is_set_counts_before_the_public_one() -> None:
+    own = "home/Gemma3:4b = 0.1/0.4, claude-haiku-5-5=1/2/3/4,"
     usage = Usage(1_000_000, 100_000, 10_000, 1_000)
-    assert price(usage, "gemma3:4b") == pytest.approx(0.1 + 0.04 + 0.001 + 0.0001)
-    assert price(usage, "us.anthropic.claude-haiku-5-5-20260101-v1:0") == pytest.approx(1 + 0.2 + 0.03 + 0.004)
-    assert price(usage, "served-under-another-name", "gemma3:4b", batch=True) == pytest.approx(0.1411 / 2)
-    assert Budget(1.0).worst_price("word", 10, "gemma3:4b") > 0
-    assert read_usage({"input_tokens": 10, "output_tokens": 0}, "gemma3:4b").usd == pytest.approx(1e-6)
-    assert price(usage, "gemma3:27b") is None
+    assert price(usage, "gemma3:4b", prices=own) == pytest.approx(0.1 + 0.04 + 0.001 + 0.0001)
+    assert price(usage, "us.anthropic.claude-haiku-5-5-20260101-v1:0", prices=own) == pytest.approx(
+        1 + 0.2 + 0.03 + 0.004
+    )
+    assert price(usage, "served-under-another-name", "gemma3:4b", prices=own, batch=True) == pytest.approx(0.1411 / 2)
+    assert Budget(1.0).worst_price("word", 10, "gemma3:4b", own) > 0
+    assert read_usage({"input_tokens": 10, "output_tokens": 0}, "gemma3:4b", prices=own).usd == pytest.approx(1e-6)
+    assert price(usage, "gemma3:27b", prices=own) is None
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.progress import Progress
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Unscored, Usage
 from tests.support.judging import requests
 from tests.support.messages_server import ANSWER, MessagesServer, status
@@ -57,7 +57,7 @@ def test_a_run_is_seen_while_it_runs(server: MessagesServer, options: ModelOptio
     asyncio.run(judge.judge(requests(4)))
     verdicts = asyncio.run(judge.judge(requests(12)))
     assert sum(verdict.score is None for verdict in verdicts) == 1
-    spent = backend.ledger.total.usd
+    spent = backend.spent.usd
     assert said[-1] == f"judged 16 of 16, 1 failed, 4 known before, ${spent:.4f}"
     between = [line for line in said if line.endswith("left")]
     assert between, "it is also said while answers are waited for"

@@ -18,14 +18,14 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.model.probe import ProbeLevel, probe
 from persona_pipeline.judging.money import Budget, price
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.providers.anthropic import AnthropicProvider
 from persona_pipeline.judging.providers.base import PROVIDERS as REGISTRY
-from persona_pipeline.judging.providers.base import find_provider
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
+from persona_pipeline.judging.providers.base import ModelOptions, find_provider
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Usage
 from tests.support.judging import layered, request, requests, trajectory
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message, status
@@ -86,7 +86,7 @@ def test_usage_is_the_servers_and_priced(provider: str, server: MessagesServer, 
     expected = Usage(used["input_tokens"], used["output_tokens"], calls=1)
     assert replace(told[0].usage, usd=0.0) == expected
     assert told[0].usage.usd == price(expected, MODELS[provider])
-    assert judge.backend.ledger.total == told[0].usage
+    assert judge.backend.spent == told[0].usage
 
 
 def test_a_server_without_structured_output_is_asked_in_words(server: MessagesServer, options: ModelOptions) -> None:
@@ -269,7 +269,7 @@ def test_another_package_adds_a_judge_by_entry_point(monkeypatch: pytest.MonkeyP
         # What is built in is nobody else's to name.
         "openai": EntryPoint("openai", f"{__name__}:HomeProvider", REGISTRY.group),
     }
-    monkeypatch.setattr("persona_pipeline.base.registry.offered", {REGISTRY.group: points}.get)
+    monkeypatch.setattr("persona_pipeline.base.options.offered", {REGISTRY.group: points}.get)
     monkeypatch.setattr(REGISTRY, "loaded", {})
     find_provider.cache_clear()
     try:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.files import Recording, load_recording_file, load_recordings, write_recordings
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
+from persona_pipeline.judging.recordings.line import Recording
+from persona_pipeline.judging.recordings.replay import RecordedBackend, load_recording_file, load_recordings
+from persona_pipeline.judging.recordings.writing import RecordingWriter, write_recordings
 from persona_pipeline.judging.verdict import Answer, Evidence, JudgeRequest, Question, Unscored, Verdict, recording_key
 from tests.support.judging import layered, request, requests, trajectory
 from tests.support.messages_server import MessagesServer, status
@@ -59,7 +61,7 @@ def test_a_failure_is_recorded_as_that_and_is_no_answer(
     (again,) = replay(tmp_path, request())
     assert again == replace(live, usage=again.usage, min_coverage=0.95)
     assert (again.score, again.unscored, [*writer.failed]) == (None, Unscored.API_ERROR, [request().key])
-    assert load_recordings(tmp_path) == {}
+    assert load_recordings(tmp_path, None) == {}
     recorded = RecordedBackend(tmp_path)
     assert not recorded.has_recorded([request()]) and recorded.has_recorded([request()], failures=True)
     assert [item.unscored for item in recorded.unused()] == [Unscored.API_ERROR]
@@ -81,9 +83,9 @@ def test_an_answer_takes_the_place_of_a_failure_and_a_failure_leaves_an_earlier_
     writer.record([request()], [failed()])
     assert path.read_text("utf-8").startswith(before)
     assert replay(tmp_path, request())[0].unscored is Unscored.TIMEOUT
-    assert [item.score for item in load_recordings(tmp_path).values()] == [7], "what was paid for is known"
+    assert [item.score for item in load_recordings(tmp_path, None).values()] == [7], "what was paid for is known"
     writer.record([request()], [scored])
-    assert load_recording_file(path) == [replace(load_recording_file(path)[0], score=7)]
+    assert load_recording_file(path, None) == [replace(load_recording_file(path, None)[0], score=7)]
 
 
 @pytest.mark.parametrize(
@@ -91,13 +93,13 @@ def test_an_answer_takes_the_place_of_a_failure_and_a_failure_leaves_an_earlier_
     [(0.0, 0.95, 0.95), (0.95, 0.95, 0.95), (0.99, 0.95, 0.99), (None, 0.95, 1.0), (0.5, 0.4, 0.5)],
 )
 def test_a_failure_that_is_not_signed_asks_for_no_less_than_a_live_run(
-    noted: float | None, live: float, asked: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    noted: float | None, live: float, asked: float, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PERSONA_MIN_COVERAGE_LIVE", str(live))
-    RecordingWriter(tmp_path, noted).record([request()], [failed()])
+    RecordingWriter(tmp_path).record([request()], [failed()])
     (path,) = tmp_path.rglob("*.jsonl")
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "min_coverage": noted}) + "\n", "utf-8")
-    assert replay(tmp_path, request())[0].min_coverage == asked
+    backend = RecordedBackend(tmp_path, settings=Settings(min_coverage_live=live))
+    assert asyncio.run(OpenedJudge(backend).judge([request()]))[0].min_coverage == asked
 
 
 def test_that_nothing_is_recorded_is_not_recorded(tmp_path: Path) -> None:
@@ -217,10 +219,10 @@ def test_all_bad_lines_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("x\n\ny\n", encoding="utf-8")
     (tmp_path / "b.jsonl").write_bytes(b"\xff\n")
     with pytest.raises(ConfigError) as caught:
-        load_recordings(tmp_path)
+        load_recordings(tmp_path, None)
     assert len(caught.value.problems) == 3
     with pytest.raises(ConfigError, match=r"a\.jsonl:3"):
-        load_recording_file(tmp_path / "a.jsonl")
+        load_recording_file(tmp_path / "a.jsonl", None)
 
 
 def test_two_answers_to_one_question_are_an_error_that_names_both(tmp_path: Path) -> None:
@@ -228,17 +230,17 @@ def test_two_answers_to_one_question_are_an_error_that_names_both(tmp_path: Path
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps({**LINE, "score": 6}) + "\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"(?s)file\.jsonl:1: .*another answer at .*other\.jsonl:1"):
-        load_recordings(tmp_path)
+        load_recordings(tmp_path, None)
 
 
 def test_the_same_answer_twice_is_no_error(tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "other.jsonl").write_text(json.dumps({**LINE, "recorded_at": "2026-06-01"}) + "\n", encoding="utf-8")
-    assert len(load_recordings(tmp_path)) == 1
+    assert len(load_recordings(tmp_path, None)) == 1
 
 
 def test_a_missing_folder_has_no_recordings(tmp_path: Path) -> None:
-    assert load_recordings(tmp_path / "none") == {}
+    assert load_recordings(tmp_path / "none", None) == {}
 
 
 def test_writing_replaces_the_same_key_keeps_the_rest_and_is_sorted(tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ def test_writing_replaces_the_same_key_keeps_the_rest_and_is_sorted(tmp_path: Pa
     write_recordings(tmp_path, [item("b", "zeta", 1), item("a", "alpha", 2)])
     write_recordings(tmp_path, [item("b", "zeta", 3), item("c", "beta", 4)])
     path = tmp_path / "michael" / "fluency.jsonl"
-    assert [(line.proposition_id, line.score) for line in load_recording_file(path)] == [
+    assert [(line.proposition_id, line.score) for line in load_recording_file(path, None)] == [
         ("alpha", 2),
         ("beta", 4),
         ("zeta", 3),
@@ -374,7 +376,7 @@ def test_an_answer_to_something_else_is_an_error(old: str, new: str, tmp_path: P
     (path,) = tmp_path.rglob("*.jsonl")
     path.write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
     with pytest.raises(ConfigError, match="its key is not that"):
-        load_recording_file(path)
+        load_recording_file(path, None)
 
 
 def test_a_score_given_twice_is_an_error(tmp_path: Path) -> None:

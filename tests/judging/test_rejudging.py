@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter, Rejudging, rejudge
+from persona_pipeline.judging.recordings.replay import RecordedBackend, Rejudging, rejudge
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from tests.support.judging import request, requests
 

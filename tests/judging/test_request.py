@@ -91,7 +91,6 @@ def test_every_field_of_a_question_is_part_of_the_key_or_cannot_change_an_answer
         "label",
         "agent_id",
         "dimension",
-        "mechanism",
         "check",
         "context_recurs",
         "requests",
@@ -124,7 +123,6 @@ def test_every_field_of_a_body_is_part_of_the_key() -> None:
             "thinking": False,
             "label": "l",
             "agent_id": "a",
-            "mechanism": "m",
         }.items()
     ]
     for change in changes:

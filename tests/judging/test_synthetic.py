@@ -75,8 +75,8 @@ def test_the_same_answers_make_the_same_messages(server: MessagesServer, backend
     assert generate(backend).messages == generate(backend).messages
 
 
-def test_it_is_charged_to_synthetic(server: MessagesServer, backend: ModelBackend) -> None:
+def test_it_says_what_it_took(server: MessagesServer, backend: ModelBackend) -> None:
     server.handler = reply
     made = generate(backend)
     assert made.usage.calls == 10
-    assert set(backend.ledger.by("mechanism")) == {"synthetic"}
+    assert backend.spent == made.usage

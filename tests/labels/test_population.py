@@ -13,7 +13,7 @@ from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.labels.files import Label, label_of, stale_labels, write_labels
 from persona_pipeline.judging.open import JudgeOptions, open_judge
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
 from persona_pipeline.world import World
 from tests.support.messages_server import MessagesServer

@@ -9,7 +9,7 @@ import pytest
 import persona_pipeline as pp
 import persona_pipeline.pytest_plugin.marks
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from tests.pytest_plugin.plugin import PLUGIN
 from tests.support.judging import layered

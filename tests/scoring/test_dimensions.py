@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring import SCORERS
 from persona_pipeline.scoring.fluency import phrase_uses

@@ -1,8 +1,6 @@
 """A store of an earlier version is carried over: nothing that was evaluated is lost."""
 
 import hashlib
-import shutil
-import tempfile
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,16 +8,16 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import HEAD, MIGRATIONS, Store, alembic_config, current_revision, open_store
+from persona_pipeline.base.database.engine import HEAD, Store, current_revision, open_store
 from persona_pipeline.evaluation.history import newest_outlines, newest_run
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import newest_windows, touched_windows
+from tests.support.earlier_stores import bring_to
 
 FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
 RUN = uuid.uuid4()
@@ -41,9 +39,7 @@ def _first_schema(database_url: str) -> None:
     store = open_store(database_url, migrate=False)
     schema = None if store.is_sqlite else "persona"
     with store.begin() as connection:
-        if schema:
-            connection.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
-        command.upgrade(alembic_config(connection), "0001")
+        bring_to(connection, "0001")
     with store.begin() as connection:
         known = sa.MetaData()
         known.reflect(connection, schema=schema)
@@ -111,23 +107,14 @@ def test_a_line_that_was_left_out_for_a_key_nobody_knew_is_a_message_now(databas
     world.store.close()
 
 
-UNRELEASED = Path(__file__).parent / "unreleased"
-
-
 @pytest.mark.parametrize("stands_at", [f"{step:04}" for step in range(2, 11)])
 def test_a_store_at_a_step_that_was_never_released_ends_where_every_other_does(
     database_url: str, stands_at: str
 ) -> None:
-    """The steps as they were stand beside this test, each in the words of its time."""
     _first_schema(database_url)
     store = open_store(database_url, migrate=False)
     with store.begin() as connection:
-        config = alembic_config(connection)
-        first = MIGRATIONS / "versions" / "0001_first_schema.py"
-        steps = shutil.copytree(UNRELEASED, Path(tempfile.mkdtemp()) / "steps")
-        shutil.copy(first, steps)
-        config.set_main_option("version_locations", str(steps))
-        command.upgrade(config, stands_at)
+        bring_to(connection, stands_at)
     store.close()
     store = open_store(database_url)
     with store.connect() as connection:
@@ -168,5 +155,7 @@ def _schema_of(store: Store) -> dict[str, Any]:
                 ),
                 sorted(map(str, known.get_foreign_keys(table, schema))),
                 known.get_pk_constraint(table, schema)["constrained_columns"],
+                sorted(map(str, known.get_unique_constraints(table, schema))),
+                sorted(map(str, known.get_check_constraints(table, schema))),
             )
         return found

@@ -37,8 +37,8 @@ class Clock:
     @classmethod
     def take_over(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
         """Return a clock that everybody looks at until the test is over."""
-        from persona_pipeline.base.breaker import Breaker
-        from persona_pipeline.judging.model.pace import AdaptiveWidth, Pacer
+        from persona_pipeline.base.calls import Breaker
+        from persona_pipeline.judging.pace import AdaptiveWidth, Pacer
 
         clock = cls()
         monkeypatch.setattr(time, "monotonic", clock)

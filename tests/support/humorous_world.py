@@ -10,7 +10,7 @@ from persona_pipeline.definitions import defs
 from persona_pipeline.evaluation.calibrate import judged_population, world_labels
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.labels.files import Label
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.lab.claims.drafts import plan_claims
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.terminal import report_text

@@ -13,16 +13,15 @@ from pydantic import SecretStr
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.client import connect_sync
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import has_price
+from persona_pipeline.judging.providers.base import ModelOptions
 from tests.support.judging import requests
 
 
 def main(url: str, database: str, count: str, width: str) -> None:
     options = ModelOptions(base_url=url, api_key=SecretStr("test"), width=int(width), max_retries=0)
     # What every child would otherwise spend its first second on.
-    connect_sync(options).close()
+    options.provider.connect_sync(options).close()
     has_price(options.model)
     print("ready", flush=True)
     for _ in sys.stdin:

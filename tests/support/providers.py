@@ -3,8 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.providers.base import find_provider
+from persona_pipeline.judging.providers.base import ModelOptions, find_provider
 from tests.support.clock import LONG
 from tests.support.messages_server import MessagesServer
 from tests.support.protocols import ACCESS_KEY, BEARER, PROJECT, REGION, SECRET_KEY, SESSION_TOKEN

@@ -15,8 +15,7 @@ from pathlib import Path
 import yaml
 
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.judging.recordings.files import sign_recordings
-from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.recordings.replay import RecordedBackend, sign_recordings
 from tests.support.github import Runner, step
 
 PROJECT = Path(__file__).parents[2]
@@ -270,7 +269,7 @@ def record(world: Path, **said: int) -> None:
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import planned
-    from persona_pipeline.judging.recordings.replay import RecordingWriter
+    from persona_pipeline.judging.recordings.writing import RecordingWriter
     from persona_pipeline.judging.verdict import Evidence, Verdict
 
     known = RecordedBackend(world / "recordings")

@@ -12,9 +12,10 @@ from typing import Any
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import RunReport
-from persona_pipeline.judging.injection import suspicious_entries
+from persona_pipeline.judging.claims import suspicious_entries
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst, RecordingWriter
+from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
 from persona_pipeline.world import World

@@ -3,7 +3,7 @@
 import gzip
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.base.telemetry import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, within_span
+from persona_pipeline.base.telemetry import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, made_emitter, within_span
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.evaluation.request import EvaluationRequest
@@ -73,11 +73,11 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 def _forget() -> None:
     get_settings.cache_clear()
-    emitter.cache_clear()
+    made_emitter.cache_clear()
 
 
 def flush() -> None:
-    sender = emitter()
+    sender = emitter(get_settings())
     assert sender is not None
     sender.close(240)
 
@@ -114,6 +114,7 @@ def answer(asked: JudgeRequest) -> Verdict:
 
 def evaluate(world: World) -> str:
     asked = EvaluationRequest(agents=["ann"], dimensions=["adherence", "fluency"], window="all")
+    world = replace(world, environment=get_settings())
     return run_evaluation(world, ScriptedJudge(answer), asked).report.agents["ann"].evaluation.run_id
 
 
@@ -185,7 +186,7 @@ def test_nothing_is_sent_unless_it_is_asked_for(
     monkeypatch.setenv("PERSONA_OTEL_EVENTS", "")
     _forget()
     evaluate(world)
-    assert emitter() is None
+    assert emitter(get_settings()) is None
     assert collector.requests == []
 
 
@@ -199,7 +200,7 @@ def test_an_evaluation_does_not_learn_of_a_dead_collector(
     if not status:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     evaluate(world)
-    sender = emitter()
+    sender = emitter(get_settings())
     assert sender is not None
     sender.close(0.01)
 
@@ -219,7 +220,7 @@ def test_without_the_packages_a_line_is_logged_and_nothing_sent(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)
     evaluate(world)
-    assert emitter() is None
+    assert emitter(get_settings()) is None
     (said,) = [record.getMessage() for record in caplog.records if record.name == "persona_pipeline.telemetry"]
     assert "persona-pipeline[otel]" in said
 
@@ -309,7 +310,7 @@ def test_extras_that_name_no_span_are_no_span(extras: dict[str, Any], found: Spa
 def test_without_events_the_current_span_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERSONA_OTEL_EVENTS", raising=False)
     _forget()
-    with within_span(f"00-{TRACE}-{SPAN}-01"):
+    with within_span(f"00-{TRACE}-{SPAN}-01", get_settings()):
         from opentelemetry.trace import get_current_span
 
         assert not get_current_span().get_span_context().is_valid

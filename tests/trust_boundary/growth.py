@@ -13,7 +13,7 @@ from pathlib import Path
 from persona_pipeline.corrections.prompt import gate_question
 from persona_pipeline.importing import ReadOptions, Source
 from persona_pipeline.importing.run import importer_of
-from persona_pipeline.judging import injection
+from persona_pipeline.judging import claims
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
@@ -171,7 +171,7 @@ STAGES: dict[str, Stage] = {
     "card": _card,
     "plan": _plan,
     "ask a judge": _ask,
-    "injection check": injection.reads_as_injection,
+    "injection check": claims.reads_as_injection,
     "n-grams": _ngrams,
     "voices": lambda text: voice_similarity({"ann": [text], "bob": ["I oiled it."], "cat": ["Fine."]}),
     "agreement": is_agreement,
@@ -208,7 +208,7 @@ def growth(stage: str, kind: str, lengths: Sequence[int], *, tries: int = 2) -> 
 
 
 def _cpu_seconds(work: Callable[[], object]) -> float:
-    for cached in (injection.suspicious_entries, injection._read):
+    for cached in (claims.suspicious_entries, claims._read):
         cached.cache_clear()
     started = time.thread_time()
     work()

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.guard.baselines.golden import load_baseline
-from persona_pipeline.judging.recordings.files import load_recordings
+from persona_pipeline.judging.recordings.replay import load_recordings
 from tests.support.messages_server import MessagesServer
 
 PROJECT = Path(__file__).parents[2]
@@ -29,13 +29,14 @@ import sys
 from pydantic import SecretStr
 from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.batches import collect_batches, submit_batch
-from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.base.database.engine import open_store
+from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.base.database.engine import default_url, open_store
+from persona_pipeline.base.settings import Settings
 from tests.support.judging import requests
 from persona_pipeline.cli import machine_failure
 options = ModelOptions(base_url=sys.argv[2], api_key=SecretStr("k"))
 try:
-    store = open_store()
+    store = open_store(default_url(Settings()))
     if sys.argv[1] == "submit":
         submit_batch(store, options, [question for _, question in questions_of(requests(60), max_tokens=500)])
     else:
@@ -97,7 +98,7 @@ class Scene:
                     (said,) = connection.execute("PRAGMA integrity_check").fetchone()
                     if said != "ok":
                         self.problems.append(f"{what}: the database says {said}")
-            load_recordings(self.root / "recordings")
+            load_recordings(self.root / "recordings", None)
             for path in (self.root / "baselines").glob("*.json"):
                 load_baseline(path)
         except Exception as error:
@@ -124,7 +125,7 @@ def _forget_recordings(scene: Scene) -> None:
 
 
 def _recorded(scene: Scene) -> object:
-    found = load_recordings(scene.root / "recordings").values()
+    found = load_recordings(scene.root / "recordings", None).values()
     return sorted((item.key, item.score, item.unscored, item.reasoning) for item in found)
 
 

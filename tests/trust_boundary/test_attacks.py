@@ -26,11 +26,12 @@ from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.corrections.statistics import correction_statistics
-from persona_pipeline.judging.injection import reads_as_injection
+from persona_pipeline.judging.claims import reads_as_injection
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordingWriter
+from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.comment import main as comment_main
 from persona_pipeline.reporting.render import json_text

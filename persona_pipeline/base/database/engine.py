@@ -17,9 +17,10 @@ from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 
-from persona_pipeline.base.database.tables import SCHEMA, leases
+from persona_pipeline.base.database.counting import count_messages
+from persona_pipeline.base.database.tables import SCHEMA, leases, metadata
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.base.settings import Settings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
@@ -39,7 +40,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def upgrade(engine: Engine) -> None:
-    """Run the pending migrations; does nothing when there is none.
+    """Run the pending migrations, or make all tables in an empty database; does nothing when there is nothing to do.
 
     Raises:
         ConfigError: the database was written by a newer version of this package.
@@ -55,7 +56,13 @@ def upgrade(engine: Engine) -> None:
     from alembic import command
 
     with _exclusive(engine) as connection:
-        if current_revision(connection) in _UNRELEASED:
+        revision = current_revision(connection)
+        if revision is None:
+            metadata.create_all(connection)
+            count_messages(connection)
+            command.stamp(alembic_config(connection), "head")
+            return
+        if revision in _UNRELEASED:
             schema = None if connection.dialect.name == "sqlite" else SCHEMA
             connection.execute(
                 sa.table("alembic_version", sa.column("version_num"), schema=schema).update().values(version_num="0001")
@@ -172,19 +179,17 @@ def normalise_url(text: str) -> URL:
     return url
 
 
-def open_store(url: URL | str | None = None, *, migrate: bool = True) -> Store:
+def open_store(url: URL | str, *, migrate: bool = True) -> Store:
     """Open the store and bring its schema up to date.
 
     Args:
-        url: the database; by default what the settings say.
+        url: the database, such as ``default_url`` gives.
         migrate: run pending migrations first.
 
     Raises:
         ConfigError: the URL is not usable or the database cannot be reached.
     """
-    if url is None:
-        url = default_url(get_settings())
-    elif isinstance(url, str):
+    if isinstance(url, str):
         url = normalise_url(url)
     engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _postgres_engine(url)
     if migrate:

@@ -71,14 +71,9 @@ def created_at(name: str = "created_at") -> sa.Column:
     return sa.Column(name, UtcDateTime(), nullable=False, server_default=sa.func.now())
 
 
-def agent_column(**options: Any) -> sa.Column[str]:
-    return sa.Column(
-        "agent_id",
-        sa.Text(),
-        sa.ForeignKey(f"{SCHEMA}.agents.id", ondelete="CASCADE"),
-        nullable=False,
-        **options,
-    )
+def agent_column(foreign_key: str | None = None, **options: Any) -> sa.Column[str]:
+    refers = sa.ForeignKey(f"{SCHEMA}.agents.id", name=foreign_key, ondelete="CASCADE")
+    return sa.Column("agent_id", sa.Text(), refers, nullable=False, **options)
 
 
 agents = sa.Table(
@@ -125,7 +120,7 @@ message_windows = sa.Table(
 voice_models = sa.Table(
     "voice_models",
     metadata,
-    agent_column(primary_key=True),
+    agent_column(sa.schema.conv("fk_voice_models_agent_id_agents"), primary_key=True),
     sa.Column("persona_hash", sa.Text(), nullable=False),
     # Messages up to here belong to an earlier persona.
     sa.Column("since", UtcDateTime()),
@@ -438,7 +433,7 @@ gate_days = sa.Table(
     "gate_days",
     metadata,
     # What an agent's gate did on one UTC day, summed up from gate_checks; an action counts where it began.
-    agent_column(primary_key=True),
+    agent_column(sa.schema.conv("fk_gate_days_agent_id_agents"), primary_key=True),
     sa.Column("day", sa.Date(), primary_key=True),
     sa.Column("tally", JsonColumn, nullable=False),
 )

@@ -1,18 +1,20 @@
-"""JSON and CSV as they are meant: no key twice, no NaN, no nesting without end; numbered lines, one spelling and its hash."""
+"""JSON and CSV as they are meant: no key twice, no NaN, numbered lines, one spelling and its hash; files written whole."""
 
 import csv
 import hashlib
 import io
 import json
 import math
+import os
 import re
+import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from persona_pipeline.base.errors import Problem
-from persona_pipeline.base.files import write_atomically
 
 
 class JsonError(json.JSONDecodeError):
@@ -204,3 +206,46 @@ def rfc3339(moment: datetime, *, exact: bool = False) -> str:
 def storable(text: str) -> str:
     """Return the text with NUL and lone surrogates, which no database takes, as U+FFFD."""
     return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write bytes, or text as UTF-8 with line feeds. A crash or an error leaves what was there before.
+
+    A link is followed, a file keeps its mode, and what is no regular file (a device, a named pipe) is written through to.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    # Moved onto a link, a file would replace the link.
+    place = Path(os.path.realpath(path))
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG | 0o644
+    if stat.S_ISREG(mode):
+        _replace(path, place, data, stat.S_IMODE(mode))
+        return
+    with place.open("wb", buffering=0) as stream:
+        left = memoryview(data)
+        while left:
+            left = left[stream.write(left) :]
+
+
+def _replace(path: Path, place: Path, data: bytes, mode: int) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(place)
+    except BaseException as error:
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
+            # The user knows the file by its own name.
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise

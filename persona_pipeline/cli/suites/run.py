@@ -195,10 +195,11 @@ def run(
     whole = replace(joined(suites, results), unchanged=all(result.unchanged for result in results))
     _report(whole, results, as_json, outputs)
     if save:
-        from persona_pipeline.base.database.engine import open_store
+        from persona_pipeline.base.database.engine import default_url, open_store
+        from persona_pipeline.base.settings import get_settings
         from persona_pipeline.suites.results.storage import save_suite_result
 
-        store = open_store()
+        store = open_store(default_url(get_settings()))
         for result in results:
             save_suite_result(store, result)
     raise typer.Exit(whole.exit_code)

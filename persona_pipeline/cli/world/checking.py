@@ -149,15 +149,16 @@ def _tracked(root: Path) -> Iterator[Problem]:
 
 def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
     """Golden files beside the recordings they name. Files that do not load are problems of their own."""
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.evaluation.retaking import retake_baselines
-    from persona_pipeline.judging.recordings.files import signing_secret
 
-    if require_signed and signing_secret() is None:
+    settings = get_settings()
+    if require_signed and settings.signing_secret is None:
         checked.problems.append(Problem("--require-signed needs PERSONA_RECORDINGS_SECRET, which signs recordings"))
     if checked.problems:
         return
     unknown: dict[str, list[str]] = {}
-    for item in retake_baselines(root):
+    for item in retake_baselines(root, settings):
         checked.problems += [
             Problem(f"says {text}; take it again with `persona-pipeline baseline`", str(item.path))
             for text in item.wrong[:MOST_DIFFERENCES]
@@ -176,6 +177,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.guard.calibration.known import KnownVerdicts
     from persona_pipeline.guard.labels.files import LABELS, load_labels, stale_labels
 
@@ -186,7 +188,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
         return
     if not labels or checked.problems:
         return
-    known = KnownVerdicts(root, _store_of(root))
+    known = KnownVerdicts(root, _store_of(root), get_settings().signing_secret)
     for path in sorted((root / LABELS).glob("*.jsonl")):
         own = [label for label in labels if label.dimension == path.stem]
         stale = stale_labels(root, own, is_judged=known.knows)
@@ -205,12 +207,13 @@ def _store_of(root: Path) -> "Store | None":
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
     """Recordings of claims that no agent has: stale, or slipped in. Files that do not load are problems of their own."""
-    from persona_pipeline.judging.recordings.files import load_recording_file
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.judging.recordings.replay import load_recording_file
     from persona_pipeline.judging.verdict import PROPOSITION
 
     for path in sorted(folder.glob("**/*.jsonl")):
         try:
-            recordings = load_recording_file(path)
+            recordings = load_recording_file(path, get_settings().signing_secret)
         except ConfigError:
             continue
         stray = [
@@ -324,9 +327,10 @@ def _baseline(path: Path) -> None:
 
 
 def _recordings(path: Path) -> None:
-    from persona_pipeline.judging.recordings.files import load_recording_file
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.judging.recordings.replay import load_recording_file
 
-    load_recording_file(path)
+    load_recording_file(path, get_settings().signing_secret)
 
 
 def _labels(path: Path) -> None:

@@ -15,8 +15,8 @@ from persona_pipeline.cli.options import environment
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
-    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.model.probe import Probed, ProbeFinding
+    from persona_pipeline.judging.providers.base import ModelOptions
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
@@ -57,8 +57,8 @@ def doctor(
 
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[ProbeFinding]":
     """Return what was found, in the order it is shown."""
-    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.model.probe import ProbeLevel
+    from persona_pipeline.judging.providers.base import ModelOptions
 
     asked = _start_dagster() if dagster else None
     findings = [
@@ -158,10 +158,10 @@ def _messages(settings: "Settings") -> "ProbeFinding":
 
 def _recordings(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-    from persona_pipeline.judging.recordings.files import load_recordings
+    from persona_pipeline.judging.recordings.replay import load_recordings
 
     folder = settings.world_root / "recordings"
-    recordings = load_recordings(folder)
+    recordings = load_recordings(folder, settings.signing_secret)
     if recordings:
         agents = len({item.agent_id for item in recordings.values() if item.agent_id})
         return ProbeFinding("recordings", ProbeLevel.OK, f"{len(recordings)} judgments of {agents} agents")
@@ -199,7 +199,7 @@ def _judge(options: "ModelOptions", calls: bool, settings: "Settings") -> "list[
 def _remember(probed: "Probed", settings: "Settings") -> None:
     """Keep what was found of the judge, so that evaluations and baselines know it; a database that fails is named elsewhere."""
     from persona_pipeline.base.database.engine import default_url, open_store
-    from persona_pipeline.judging.cache import Abilities
+    from persona_pipeline.judging.cache import note_ability
     from persona_pipeline.judging.claims import PROMPT_VERSION
 
     if probed.able is None:
@@ -209,7 +209,7 @@ def _remember(probed: "Probed", settings: "Settings") -> None:
     except ConfigError:
         return
     try:
-        Abilities(store).note(probed.models, PROMPT_VERSION, able=probed.able)
+        note_ability(store, probed.models, PROMPT_VERSION, able=probed.able)
     finally:
         store.close()
 

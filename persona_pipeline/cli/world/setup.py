@@ -88,9 +88,10 @@ def migrate() -> None:
     Whatever opens the store does the first by itself. In a deployment this command goes before all else, so that a migration which
     fails stops the upgrade and nothing else.
     """
-    from persona_pipeline.base.database.engine import HEAD, open_store
+    from persona_pipeline.base.database.engine import HEAD, default_url, open_store
+    from persona_pipeline.base.settings import get_settings
 
-    open_store().close()
+    open_store(default_url(get_settings())).close()
     typer.echo(f"store: {HEAD}")
     if not os.environ.get("DAGSTER_HOME"):
         typer.echo("Dagster: DAGSTER_HOME is not set, nothing to do")

@@ -45,8 +45,8 @@ from persona_pipeline.corrections.replay.thresholds import (
 )
 from persona_pipeline.corrections.statistics import GateStatistics, correction_statistics
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.scoring.results import final_score, weighted_mean
@@ -326,7 +326,7 @@ def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, 
         item for agent in request.agents for item in questions_about(world, agent, _messages(world, request, agent))
     ]
     questions = [item.question for item in asked if item.question]
-    recorded = RecordedBackend(world.root / RECORDINGS)
+    recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = questions if fresh else [item for item in questions if item.key not in recorded.recordings]
     options = ModelOptions.from_settings(world.settings, judge)
     return estimate_questions(missing, options, None if fresh else world.store)

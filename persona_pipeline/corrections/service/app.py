@@ -271,7 +271,7 @@ def _corrections(service: _Service) -> APIRouter:
 
     @router.post("/gate", summary="May this text be sent?")
     async def gate(request: GateRequest, http: Request) -> GateResponse:
-        with within_span(http.headers.get("traceparent")):
+        with within_span(http.headers.get("traceparent"), service.world.settings):
             decision = await service.gate.check(
                 request.agent_id,
                 request.text,

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from persona_pipeline.base.database.engine import exclusive, open_store
+from persona_pipeline.base.database.engine import default_url, exclusive, open_store
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run, run_code_server
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -92,7 +93,7 @@ def take_over(
     while not _accepts(address.port):
         if done.wait(_LOOK_SECONDS):
             return
-    with exclusive(open_store(), [f"code server {address}"]):
+    with exclusive(open_store(default_url(get_settings())), [f"code server {address}"]):
         for run in _still(instance, before):
             fail_run(instance, run, "The code server that executed this run is gone, and the run with it.")
         done.wait()

@@ -11,9 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from persona_pipeline.base.documents.json import content_hash, rfc3339
+from persona_pipeline.base.documents.json import content_hash, rfc3339, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.base.files import write_atomically
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import spread_of, summarised
 from persona_pipeline.scoring.results import DimensionEvaluation

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import write_atomically
 from persona_pipeline.guard.calibration.measures import Measure, bias, spearman
 
 # Below this many anchors a change of .4 in rank correlation is seen in less than half of the cases.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.database.engine import Store
-from persona_pipeline.base.database.judgments import answer_keys, answers
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.guard.baselines.models import People
 from persona_pipeline.guard.baselines.spread import judged_share
@@ -23,10 +22,10 @@ from persona_pipeline.guard.calibration.labelled import (
 )
 from persona_pipeline.guard.calibration.measures import FEWEST_LABELS, HIGHEST, PeoplesScores
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
-from persona_pipeline.judging.cache import unpack_answer
+from persona_pipeline.judging.cache import kept_answers, kept_keys
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of
 from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.files import Recording, load_recordings
+from persona_pipeline.judging.recordings.replay import load_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
     Answer,
@@ -147,15 +146,17 @@ class KnownVerdicts:
     Attributes:
         root: the world's folder.
         store: None: what is recorded is all that is known.
+        secret: recordings must be signed with it; None: they need not be.
     """
 
     root: Path
     store: Store | None
+    secret: bytes | None
 
     @classmethod
     def of(cls, world: World) -> "KnownVerdicts":
         """Return those of an open world."""
-        return cls(world.root, world.store)
+        return cls(world.root, world.store, world.settings.signing_secret)
 
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
@@ -202,13 +203,13 @@ class KnownVerdicts:
         return key in self._recorded or key in self._kept
 
     @cached_property
-    def _recorded(self) -> Mapping[str, Recording]:
-        return load_recordings(self.root / RECORDINGS)
+    def _recorded(self):
+        return load_recordings(self.root / RECORDINGS, self.secret)
 
     @cached_property
     def _kept(self) -> Mapping[str, Sequence[str]]:
         """The rows of the store by what they judged."""
-        return answer_keys(self.store, PROPOSITION) if self.store else {}
+        return kept_keys(self.store, PROPOSITION) if self.store else {}
 
     def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[_Said]]:
         keys = [list(self._keys_of(subject)) for subject in subjects]
@@ -233,14 +234,8 @@ class KnownVerdicts:
             sample += 1
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, _Said]:
-        found = {}
-        for row in answers(self.store, list(wanted)) if self.store else ():
-            try:
-                found[row.key] = _Said(unpack_answer(row.answer), row.model, row.prompt_version)
-            except ValueError:
-                # Damaged: the cache says so when it meets it.
-                continue
-        return found
+        rows = kept_answers(self.store, list(wanted)) if self.store else ()
+        return {key: _Said(data, model, prompt) for key, data, model, prompt in rows}
 
 
 def peoples_labels(world: World) -> PeoplesLabels:

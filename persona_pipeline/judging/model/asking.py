@@ -1,18 +1,18 @@
 """Questions on their way to a model: what is sent, what shares a prefix, and who pays."""
 
+import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from persona_pipeline.base.breaker import AgentBreakers, Breaker
+from persona_pipeline.base.calls import AgentBreakers, Breaker
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.layers import Claims, OpenedJudge
-from persona_pipeline.judging.model.client import CallError, Leave, SharedClient, send
 from persona_pipeline.judging.model.messages import (
     Prefix,
     RequestStyle,
@@ -21,13 +21,12 @@ from persona_pipeline.judging.model.messages import (
     read_response,
     request_key,
     traits_of,
-    unknown_usage,
 )
-from persona_pipeline.judging.model.options import ModelOptions
-from persona_pipeline.judging.model.pace import AdaptiveWidth, Cost, Limit, Pacer, fan_out
-from persona_pipeline.judging.money import Budget, Reservation, UsageLedger, estimated_tokens, price, require_price
+from persona_pipeline.judging.money import Budget, Reservation, estimated_tokens, price, require_price
+from persona_pipeline.judging.pace import AdaptiveWidth, Cost, Limit, Pacer, fan_out
 from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored, Usage
+from persona_pipeline.judging.providers.base import CallError, Leave, ModelOptions, connect, send
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Question, Unscored, Usage
 
 
 @dataclass(frozen=True)
@@ -38,19 +37,6 @@ class Call:
     style: RequestStyle
     key: str
     prefix: Prefix
-
-
-def failed_answer(error: CallError) -> Answer:
-    """Return what a call that brought no message is as an answer."""
-    return Answer(unscored=error.reason, detail=error.detail, usage=error.usage, blame=error.blame)
-
-
-def by_prefix(calls: Iterable[Call]) -> list[list[Call]]:
-    """Return the calls in groups that share all but the last turn."""
-    groups: dict[Prefix, list[Call]] = {}
-    for call in calls:
-        groups.setdefault(call.prefix, []).append(call)
-    return list(groups.values())
 
 
 def each_paid_once(calls: Sequence[Call], answers: dict[str, Answer]) -> Iterator[Answer]:
@@ -69,10 +55,8 @@ _GENEROUS, _TIGHT = 1.5, 2.0
 
 
 class Expected:
-    """Expectations of calls to one model."""
-
-    def __init__(self, model: str) -> None:
-        self.model = model
+    def __init__(self, options: ModelOptions) -> None:
+        self.model, self.prices = options.model, options.prices
         self._warm: set[Prefix] = set()
         self._output_tokens = _ANSWER_TOKENS
         self._density = 0.0
@@ -103,7 +87,7 @@ class Expected:
                 prefix = {"cache_read_tokens" if place else "cache_creation_tokens": call.prefix.tokens}
                 asks, output = estimated_tokens(call.question.ask), int(self._output_tokens)
                 usage = Usage(input_tokens=asks, output_tokens=output, **prefix)
-                expected += price(usage, self.model) or 0.0
+                expected += price(usage, self.model, prices=self.prices) or 0.0
         return _TIGHT * expected > budget.remaining
 
     def cost(self, call: Call) -> Cost:
@@ -117,6 +101,33 @@ class Expected:
         }
 
 
+class SharedClient:
+    """One client for all that ask at the same time in one event loop."""
+
+    def __init__(self, options: ModelOptions, pacer: Pacer, on_status: Callable[[int], None]) -> None:
+        self._connect = lambda: connect(options, pacer, on_status)
+        self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._users = 0
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Any]:
+        """Hold the client; the last to let go closes it."""
+        loop = asyncio.get_running_loop()
+        client = self._client
+        if client is None or self._loop is not loop:
+            client = self._client = self._connect()
+            self._loop, self._users = loop, 0
+        self._users += 1
+        try:
+            yield client
+        finally:
+            self._users -= 1
+            if not self._users and self._client is client:
+                self._client = None
+                await client.close()
+
+
 log = logging.getLogger(__name__)
 
 _REJECTED = (400, 422)
@@ -124,9 +135,9 @@ _REJECTED = (400, 422)
 _FALLBACK_TRIES = 2
 
 
-def live_judge(backend: "ModelBackend", grouping: int = 1, mechanism: str = "evaluation") -> OpenedJudge:
+def live_judge(backend: "ModelBackend", grouping: int = 1) -> OpenedJudge:
     """Return a judge that puts everything to a model; claims in groups of ``grouping``."""
-    return OpenedJudge(backend, (Claims(backend.options.max_tokens, grouping),), mechanism)
+    return OpenedJudge(backend, (Claims(backend.options.max_tokens, grouping),))
 
 
 class ModelBackend:
@@ -144,7 +155,7 @@ class ModelBackend:
         ConfigError: a key, a package or a setting is missing, or a budget for a model without a known price.
 
     Attributes:
-        ledger: what was spent, by whom.
+        spent: what its calls took.
         models: the models that served answers, with how often.
         cached_answers: how many answers came from the cache.
         batched: what those of them cost that a message batch had brought and nobody had used.
@@ -163,10 +174,10 @@ class ModelBackend:
         self.options = options or ModelOptions()
         self.options.require_usable()
         if budget:
-            require_price(self.options.model)
+            require_price(self.options.model, self.options.prices)
         self.cache = cache
         self.budget = budget
-        self.ledger = UsageLedger()
+        self.spent = Usage()
         self.models: Counter[str] = Counter()
         self.cached_answers = 0
         self.batched = Usage()
@@ -179,7 +190,7 @@ class ModelBackend:
         self.style = RequestStyle(self.options.model, self.options.effort, structured=not rejects)
         self._run_ends: float | None = None
         self._fallbacks_rejected = 0
-        self._expected = Expected(self.options.model)
+        self._expected = Expected(self.options)
         self._client = SharedClient(self.options, self.pacer, self._hear)
         self._stack = AsyncExitStack()
 
@@ -216,7 +227,7 @@ class ModelBackend:
         """Return an answer to every question, in their order; equal questions are asked once."""
         calls = [self._prepare(question, self.style) for question in questions]
         answers = self.cache.find((call.key, call.question) for call in calls) if self.cache else {}
-        self._charge(calls, answers)
+        self._charge(answers)
         self.cached_answers += len(answers)
         if self.progress:
             self.progress.knew(len(answers))
@@ -233,34 +244,29 @@ class ModelBackend:
                         self.progress.heard(answers[call.key])
                     return answers[call.key].data is not None
 
-                groups = by_prefix(pending.values())
-                shared = {group[0].prefix for group in groups if self._expected.is_cacheable(group)}
+                by_prefix: dict[Prefix, list[Call]] = {}
+                for call in pending.values():
+                    by_prefix.setdefault(call.prefix, []).append(call)
+                groups = list(by_prefix.values())
+                shared = {prefix for prefix, group in by_prefix.items() if self._expected.is_cacheable(group)}
                 # With little money a few transcripts in full are worth more than the first claim of each.
-                for some in (
-                    [[group] for group in groups]
-                    if self.budget and self._expected.is_tight(groups, self.budget)
-                    else [groups]
-                ):
+                is_tight = self.budget and self._expected.is_tight(groups, self.budget)
+                for some in [[group] for group in groups] if is_tight else [groups]:
                     await fan_out(some, answer, leads=lambda group: group[0].prefix in shared)
         return list(each_paid_once(calls, answers))
 
-    def _charge(self, calls: Sequence[Call], answers: dict[str, Answer]) -> None:
+    def _charge(self, answers: dict[str, Answer]) -> None:
         """Let those who use what message batches brought bear what it cost."""
         due = self.cache.charge(answers) if self.cache and answers else {}
-        questions = {call.key: call.question for call in calls}
         for key, usage in due.items():
             answers[key] = replace(answers[key], usage=usage)
-            self.ledger.add(questions[key], usage)
-        self.batched += sum(due.values(), Usage())
+            self.spent += usage
+            self.batched += usage
 
     def _prepare(self, question: Question, style: RequestStyle) -> Call:
         prefix = prefix_of(style, question)
-        return Call(
-            question,
-            style,
-            request_key(prefix, question, self.options.endpoint, provider=self.options.provider),
-            prefix,
-        )
+        key = request_key(prefix, question, self.options.endpoint, provider=self.options.provider)
+        return Call(question, style, key, prefix)
 
     async def _answer(self, client: Any, call: Call, *, shared: bool) -> Answer:
         async with self.width.slot():
@@ -280,7 +286,7 @@ class ModelBackend:
             except Exception as error:
                 log.exception("judging %s failed", call.question.label)
                 answer = Answer(unscored=Unscored.API_ERROR, detail=f"{type(error).__name__}: {error}"[:200])
-            self.ledger.add(call.question, answer.usage)
+            self.spent += answer.usage
             return answer
 
     async def _attempt(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
@@ -288,20 +294,20 @@ class ModelBackend:
             answer = await self._paid(client, call, leave, shared=shared)
         except CallError as error:
             if error.status not in _REJECTED or error.reason is Unscored.REFUSAL or not self._may_fall_back(call):
-                return failed_answer(error)
+                return error.answer
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
                 answer = await self._paid(client, call, leave, shared=shared)
             except CallError as second:
                 self._fallbacks_rejected += second.status in _REJECTED
-                return failed_answer(error)
+                return error.answer
             self._note_rejection()
         if answer.unscored is Unscored.TRUNCATED:
             longer = replace(call.question, max_tokens=2 * call.question.max_tokens)
             try:
                 second = await self._paid(client, replace(call, question=longer), leave, shared=shared)
             except CallError as error:
-                second = failed_answer(error)
+                second = error.answer
             if second.unscored is Unscored.BUDGET:
                 return answer
             answer = replace(second, usage=answer.usage + second.usage)
@@ -357,18 +363,19 @@ class ModelBackend:
         text = plain_json(body) if self.budget else ""
         reservation: Reservation | None = None
         if self.budget:
-            worst = self.budget.worst_price(text, body["max_tokens"], self.options.model)
+            worst = self.budget.worst_price(text, body["max_tokens"], self.options.model, self.options.prices)
             reservation = await self.budget.reserve(worst)
             if reservation is None:
                 detail = f"not asked: it could pass the limit of {self.budget.limit(worst)}"
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
-        usage = unknown_usage()
+        usage = UNKNOWN_USAGE
         try:
             message = await send(self.options.provider, client, body, leave)
             answer = read_response(
                 message,
                 call.question,
                 requested_model=self.options.model,
+                prices=self.options.prices,
                 fences_allowed=not call.style.structured,
             )
             usage = answer.usage

@@ -2,16 +2,16 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from persona_pipeline.base.documents.json import JsonError, canonical_json, content_hash, strict_json
 from persona_pipeline.judging.claims import plain_json
-from persona_pipeline.judging.money import estimated_tokens, model_name, price
-from persona_pipeline.judging.providers.base import FIRST, Provider
-from persona_pipeline.judging.verdict import Answer, KeptQuestion, Question, Unscored, Usage
+from persona_pipeline.judging.money import estimated_tokens, model_name, read_usage
+from persona_pipeline.judging.providers.base import FIRST, ModelOptions, Provider
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Question, Unscored
 
 _TOOL_USE_ID = "toolu_read_transcript"
 _READ_TRANSCRIPT = {
@@ -198,6 +198,13 @@ def request_key(
     return content_hash(subject if provider.name == FIRST else {**subject, "provider": provider.name})
 
 
+def keys_of(questions: Sequence[Question], options: ModelOptions) -> list[str]:
+    """Return the keys under which the answers of questions are kept, where the server takes structured output."""
+    style = RequestStyle(options.model, options.effort)
+    endpoint, provider = options.endpoint, options.provider
+    return [request_key(prefix_of(style, question), question, endpoint, provider=provider) for question in questions]
+
+
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": _encodable(text)}
 
@@ -214,23 +221,25 @@ _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 
 def read_response(
     message: Any,
-    question: KeptQuestion,
+    question: Question,
     *,
     requested_model: str,
+    prices: str = "",
     fences_allowed: bool = False,
     batch: bool = False,
 ) -> Answer:
     """Return the answer in a parsed response body. Never raises: what is no valid answer is unscored.
 
     Args:
+        prices: as of ``money.price``.
         fences_allowed: a Markdown code fence around the whole answer is taken off (prompted JSON).
         batch: the call was part of a message batch, at half price.
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
-        return Answer(unscored=Unscored.API_ERROR, detail="the response is no message", usage=unknown_usage())
+        return Answer(unscored=Unscored.API_ERROR, detail="the response is no message", usage=UNKNOWN_USAGE)
     served = message.get("model")
     model = served if isinstance(served, str) else requested_model
-    usage = read_usage(message.get("usage"), model, requested_model, batch=batch)
+    usage = read_usage(message.get("usage"), model, requested_model, prices=prices, batch=batch)
 
     def unscored(reason: Unscored, detail: str) -> Answer:
         return Answer(unscored=reason, detail=detail, usage=usage, model=model, prompt_version=question.prompt_version)
@@ -257,43 +266,6 @@ def read_response(
     if problem := question.problem(data):
         return unscored(Unscored.INVALID_OUTPUT, problem)
     return Answer(data, usage=usage, model=model, prompt_version=question.prompt_version)
-
-
-def read_usage(usage: Any, model: str, requested_model: str | None = None, *, batch: bool = False) -> Usage:
-    """Return tokens and price of one call; a response that does not say costs an unknown sum, not nothing."""
-    if not isinstance(usage, Mapping):
-        return unknown_usage()
-    counts = [
-        usage.get(name) or 0
-        for name in (
-            "input_tokens",
-            "output_tokens",
-            "cache_creation_input_tokens",
-            "cache_read_input_tokens",
-        )
-    ]
-    if "input_tokens" not in usage or "output_tokens" not in usage or not all(map(_is_count, counts)):
-        return unknown_usage()
-    creation = usage.get("cache_creation")
-    hour = creation.get("ephemeral_1h_input_tokens") if isinstance(creation, Mapping) else 0
-    tokens = Usage(*counts, calls=1)
-    usd = price(
-        tokens,
-        model,
-        requested_model,
-        hour_cache_tokens=hour if isinstance(hour, int) and hour > 0 else 0,
-        batch=batch or usage.get("service_tier") == "batch",
-    )
-    return Usage(*counts, calls=1, usd=usd)
-
-
-def unknown_usage() -> Usage:
-    """Return the usage of a call that may have been billed and did not say for how much."""
-    return Usage(calls=1, usd=None)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _category(message: Mapping[str, Any]) -> str:

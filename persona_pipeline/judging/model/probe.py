@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.model.client import connect
 from persona_pipeline.judging.model.messages import UNKNOWN_MODEL, traits_of
-from persona_pipeline.judging.model.options import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.models import Entry, Trajectory
 
@@ -77,7 +76,7 @@ async def probe(options: ModelOptions) -> Probed:
     if model.level is ProbeLevel.ERROR:
         return Probed([model])
     backend = ModelBackend(options)
-    judge = live_judge(backend, mechanism="doctor")
+    judge = live_judge(backend)
     traits = traits_of(options.model)
     known = traits is not UNKNOWN_MODEL
     # Nobody knows what another model caches, and a long transcript may not fit.
@@ -96,6 +95,18 @@ async def probe(options: ModelOptions) -> Probed:
     return Probed(findings, able, tuple(dict.fromkeys(names)))
 
 
+def _ok(name: str, said: str) -> ProbeFinding:
+    return ProbeFinding(name, ProbeLevel.OK, said)
+
+
+def _note(name: str, said: str, remedy: str) -> ProbeFinding:
+    return ProbeFinding(name, ProbeLevel.NOTE, said, remedy)
+
+
+def _error(name: str, said: str, remedy: str, *, cannot_judge: bool = False) -> ProbeFinding:
+    return ProbeFinding(name, ProbeLevel.ERROR, said, remedy, cannot_judge)
+
+
 def _judging(true: Verdict, false: Verdict) -> ProbeFinding | None:
     """Return whether the judge got two plain claims right and quoted what is there; None: a call failed, which says nothing."""
     if any(_failed(verdict) for verdict in (true, false)):
@@ -109,30 +120,28 @@ def _judging(true: Verdict, false: Verdict) -> ProbeFinding | None:
     if made_up := sum(not quote.verified for quote in quotes):
         wrong.append(f"{made_up} of its {len(quotes)} quotes are not in the transcript")
     if not wrong:
-        return ProbeFinding(
-            "judging", ProbeLevel.OK, f"gets a plain claim right ({true.score}) and a false one too ({false.score})"
-        )
-    return ProbeFinding("judging", ProbeLevel.ERROR, f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
+        return _ok("judging", f"gets a plain claim right ({true.score}) and a false one too ({false.score})")
+    return _error("judging", f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
 
 
 async def _slow(options: ModelOptions, request: JudgeRequest) -> ProbeFinding:
     """Return how long an answer takes that did not come in time, and which deadline would do."""
     patient = replace(options, deadline=_LATE * options.deadline)
     started = time.monotonic()
-    (verdict,) = await live_judge(ModelBackend(patient), mechanism="doctor").judge([request])
+    (verdict,) = await live_judge(ModelBackend(patient)).judge([request])
     took = time.monotonic() - started
     said = f"a test call failed: no answer within the deadline of {options.deadline:g} s"
     if _failed(verdict):
         remedy = f"see whether the server is stuck; if it is only slow, set PERSONA_JUDGE_DEADLINE above {patient.deadline:g}"
-        return ProbeFinding("structured output", ProbeLevel.ERROR, f"{said}, nor within {patient.deadline:g} s", remedy)
+        return _error("structured output", f"{said}, nor within {patient.deadline:g} s", remedy)
     # Real transcripts are longer, and several are asked about at once.
     enough = math.ceil(max(_ROOM * took, options.deadline + 1))
     remedy = f"set PERSONA_JUDGE_DEADLINE={enough}, and PERSONA_JUDGE_WIDTH=1 if it answers one call at a time"
-    return ProbeFinding("structured output", ProbeLevel.ERROR, f"{said}; it took {took:.1f} s", remedy)
+    return _error("structured output", f"{said}; it took {took:.1f} s", remedy)
 
 
 def _failed(verdict: Verdict) -> bool:
-    return verdict.unscored is not None and not (verdict.unscored.is_answer or verdict.unscored in _WORTHLESS)
+    return verdict.has_failed and verdict.unscored not in _WORTHLESS
 
 
 def _answer(verdict: Verdict) -> str:
@@ -144,9 +153,7 @@ def _answer(verdict: Verdict) -> str:
 async def _model(options: ModelOptions) -> ProbeFinding:
     sdk: Any = options.provider.sdk()
     name, provider = options.model, options.provider
-    silent = ProbeFinding(
-        "model", ProbeLevel.NOTE, f"{options.endpoint} does not describe its models", "nothing to be done"
-    )
+    silent = _note("model", f"{options.endpoint} does not describe its models", "nothing to be done")
     if not provider.describes_models:
         return silent
     try:
@@ -170,14 +177,12 @@ async def _model(options: ModelOptions) -> ProbeFinding:
     except sdk.NotFoundError:
         if options.is_anthropic:
             remedy = "set PERSONA_JUDGE_MODEL to a model that exists, such as claude-haiku-5-5"
-            return ProbeFinding("model", ProbeLevel.ERROR, f"there is no model {name}", remedy)
+            return _error("model", f"there is no model {name}", remedy)
         return silent
     except sdk.APIError as error:
         status = getattr(error, "status_code", None)
         said = f"asked for the model, {options.endpoint} answers {f'HTTP {status}' if status else type(error).__name__}"
-        return ProbeFinding(
-            "model", ProbeLevel.ERROR, said, "try again later; if it stays, ask whoever runs the endpoint"
-        )
+        return _error("model", said, "try again later; if it stays, ask whoever runs the endpoint")
     return _lifecycle(found, name)
 
 
@@ -185,43 +190,39 @@ def _lifecycle(found: Any, name: str) -> ProbeFinding:
     stage, retires = getattr(found, "lifecycle", None), getattr(found, "retires_at", None)
     remedy = "set PERSONA_JUDGE_MODEL to a newer model, and capture the baselines anew with it"
     if stage == "retired":
-        return ProbeFinding("model", ProbeLevel.ERROR, f"{name} is retired", remedy)
+        return _error("model", f"{name} is retired", remedy)
     if isinstance(retires, datetime):
         said = f"{name} retires on {retires.date().isoformat()}"
         soon = retires - datetime.now(UTC) < _RETIRES_SOON
         return ProbeFinding("model", ProbeLevel.NOTE if soon else ProbeLevel.OK, said, remedy if soon else "")
     if stage == "deprecated":
-        return ProbeFinding("model", ProbeLevel.NOTE, f"{name} is deprecated", remedy)
-    return ProbeFinding("model", ProbeLevel.OK, f"{name} is there")
+        return _note("model", f"{name} is deprecated", remedy)
+    return _ok("model", f"{name} is there")
 
 
 def _structured(verdict: Verdict, backend: ModelBackend) -> ProbeFinding:
     name = "structured output"
-    if verdict.unscored is None or verdict.unscored.is_answer:
-        if backend.notes:
-            remedy = "works, but more answers may be unscored; a server with structured output avoids that"
-            return ProbeFinding(name, ProbeLevel.NOTE, backend.notes[0], remedy)
-        return ProbeFinding(name, ProbeLevel.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
-    if verdict.unscored is Unscored.UNSUPPORTED:
-        return ProbeFinding(name, ProbeLevel.OK, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
+    if not verdict.has_failed and backend.notes:
+        remedy = "works, but more answers may be unscored; a server with structured output avoids that"
+        return _note(name, backend.notes[0], remedy)
+    if not verdict.has_failed or verdict.unscored is Unscored.UNSUPPORTED:
+        return _ok(name, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
     if verdict.unscored in _WORTHLESS:
         said = f"cannot judge: the answer is no verdict: {verdict.detail}"
-        return ProbeFinding(name, ProbeLevel.ERROR, said, _STRONGER, cannot_judge=True)
+        return _error(name, said, _STRONGER, cannot_judge=True)
     remedy = "try again; if it stays, see the error and check limits and permissions of the key"
-    return ProbeFinding(name, ProbeLevel.ERROR, f"a test call failed: {verdict.detail}", remedy)
+    return _error(name, f"a test call failed: {verdict.detail}", remedy)
 
 
 def _caching(second: Verdict, options: ModelOptions) -> ProbeFinding:
     if second.usage.cache_read_tokens:
-        return ProbeFinding(
-            "caching", ProbeLevel.OK, f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache"
-        )
+        return _ok("caching", f"{second.usage.cache_read_tokens} tokens of a prompt were read from the cache")
     remedy = "nothing to be done, but every claim pays for its whole transcript"
     if options.is_anthropic:
         remedy = (
             "check that prompt caching is on for the workspace; until then every claim pays for its whole transcript"
         )
-    return ProbeFinding("caching", ProbeLevel.NOTE, f"{options.endpoint} reads nothing from a cache", remedy)
+    return _note("caching", f"{options.endpoint} reads nothing from a cache", remedy)
 
 
 def _price(verdict: Verdict) -> str:

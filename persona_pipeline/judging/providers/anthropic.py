@@ -5,12 +5,15 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
-from persona_pipeline.judging.providers.base import Calling, Hooks, Provider
+from persona_pipeline.judging.providers.base import Hooks, ModelOptions, Provider
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
 
 CREDENTIALS = (
     "ANTHROPIC_API_KEY",
@@ -56,10 +59,10 @@ class AnthropicProvider(_OverAnthropicSdk):
         host = urlsplit(endpoint).hostname or ""
         return host == "anthropic.com" or host.endswith(".anthropic.com")
 
-    def has_credentials(self, options: Calling) -> bool:
+    def has_credentials(self, options: ModelOptions) -> bool:
         return bool(options.api_key) or not options.is_anthropic or any(map(os.environ.get, CREDENTIALS))
 
-    def connect(self, options: Calling, hooks: Hooks) -> Any:
+    def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
         client = AsyncAnthropic(**self.arguments(options), http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)))
@@ -68,7 +71,12 @@ class AnthropicProvider(_OverAnthropicSdk):
             client._custom_headers = {}
         return client
 
-    def arguments(self, options: Calling) -> dict[str, Any]:
+    def connect_sync(self, options: ModelOptions) -> "Anthropic":
+        from anthropic import Anthropic
+
+        return Anthropic(**self.arguments(options))
+
+    def arguments(self, options: ModelOptions) -> dict[str, Any]:
         """Return what a client is made with.
 
         Raises:
@@ -97,11 +105,11 @@ class BedrockProvider(_OverAnthropicSdk):
     def default_url(self) -> str:
         return f"https://bedrock-runtime.{self._region()}.amazonaws.com"
 
-    def require_usable(self, options: Calling) -> None:
+    def require_usable(self, options: ModelOptions) -> None:
         super().require_usable(options)
         self._region()
 
-    def connect(self, options: Calling, hooks: Hooks) -> Any:
+    def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         from anthropic import DefaultAsyncHttpxClient
         from anthropic.lib.bedrock import AsyncAnthropicBedrock
 
@@ -143,12 +151,12 @@ class VertexProvider(_OverAnthropicSdk):
             return f"https://aiplatform.{region}.rep.googleapis.com/v1"
         return f"https://{region}-aiplatform.googleapis.com/v1"
 
-    def require_usable(self, options: Calling) -> None:
+    def require_usable(self, options: ModelOptions) -> None:
         super().require_usable(options)
         self._setting("CLOUD_ML_REGION", "region")
         self._setting("ANTHROPIC_VERTEX_PROJECT_ID", "project")
 
-    def connect(self, options: Calling, hooks: Hooks) -> Any:
+    def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         from anthropic import DefaultAsyncHttpxClient
         from anthropic.lib.vertex import AsyncAnthropicVertex
 
@@ -176,7 +184,7 @@ def _region_of_profile(profile: str | None) -> str | None:
     return boto3.Session(profile_name=profile).region_name
 
 
-def _how_to_call(options: Calling) -> dict[str, Any]:
+def _how_to_call(options: ModelOptions) -> dict[str, Any]:
     from anthropic import Timeout
 
     return {

@@ -1,43 +1,33 @@
-"""What a provider of a judge's model has to say (server, needs, how its SDK is called), and providers by name."""
+"""Who serves a judge's model: what a provider has to say, how its model is called, and one call over its SDK."""
 
+import asyncio
 import os
+import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.registry import Registry
+from persona_pipeline.base.options import Registry
+from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL, Settings
+from persona_pipeline.judging.pace import Admission, Cost, Limit, Pacer
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Unscored, Usage
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
 
 FIRST = "anthropic"
 Hooks = Mapping[str, list[Any]]
-
-
-class Calling(Protocol):
-    """How a model is called, as far as a provider looks at it; see ``judging.model.options.ModelOptions``."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def api_key(self) -> SecretStr | None: ...
-    @property
-    def base_url(self) -> str | None: ...
-    @property
-    def endpoint(self) -> str: ...
-    @property
-    def is_anthropic(self) -> bool: ...
-    @property
-    def ambient_key(self) -> bool: ...
-    @property
-    def deadline(self) -> float: ...
-    @property
-    def max_retries(self) -> int: ...
-    def require_usable(self) -> None: ...
 
 
 class Provider(ABC):
@@ -84,12 +74,22 @@ class Provider(ABC):
         """Return the SDK, imported: the home of ``APIStatusError``, ``APIConnectionError`` and ``APITimeoutError``."""
 
     @abstractmethod
-    def connect(self, options: Calling, hooks: Hooks) -> Any:
+    def connect(self, options: "ModelOptions", hooks: Hooks) -> Any:
         """Return a client, to be closed.
 
         Args:
             hooks: of the SDK's HTTP client: every request and response has to pass them.
         """
+
+    def connect_sync(self, options: "ModelOptions") -> "Anthropic":
+        """Return a client for code that waits, to be closed: for message batches, which only the Messages API itself has.
+
+        Raises:
+            ConfigError: there is no key, or the server is of another kind.
+        """
+        raise ConfigError(
+            f"message batches are for the judge anthropic, not {self.name}; set PERSONA_JUDGE=anthropic, or judge live"
+        )
 
     @abstractmethod
     async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
@@ -99,11 +99,23 @@ class Provider(ABC):
         """Return a server's answer, parsed, as a message of the Messages API; what is no answer may stay as it is."""
         return response
 
-    def has_credentials(self, options: Calling) -> bool:
+    def usage_in(self, response: Any) -> Any:
+        """Return what a server's answer says it took, in the words of the Messages API."""
+        return response.get("usage")
+
+    def conversing(self) -> "Provider":
+        """Return the provider for bodies and answers in the words of its own server: conversations, which are no judgments."""
+        return self
+
+    def is_anthropic(self, endpoint: str) -> bool:
+        """Whether this server of the provider is Anthropic's own."""
+        return False
+
+    def has_credentials(self, options: "ModelOptions") -> bool:
         """Whether there is a key as far as can be told without asking; servers of one's own need none."""
         return True
 
-    def require_usable(self, options: Calling) -> None:
+    def require_usable(self, options: "ModelOptions") -> None:
         """Check what can be checked without asking anybody.
 
         Raises:
@@ -161,3 +173,313 @@ def find_provider(name: str) -> Provider:
     if found is None:
         raise ConfigError(f"unknown judge {name!r}{PROVIDERS.hint(name, [RECORDED])}")
     return found()
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How the live judge is called.
+
+    Attributes:
+        provider: who serves the model.
+        deadline: wall-clock seconds one judgment may take in all, retries included.
+        run_deadline: wall-clock seconds from the first call, after which nothing more is asked; None: none.
+        max_tokens: for one answer and the thinking before it; doubled once when it does not suffice.
+        width: calls under way at once, at most.
+        grouping: claims of one transcript in one call.
+        max_retries: the SDK's own retries of a call; there are no others.
+        base_url: default: what the environment says (``ANTHROPIC_BASE_URL`` and its like), else the provider's own server.
+        api_key: default: what the SDK finds in the environment or on disk.
+        cache_ttl: how long a shared prefix stays cached: ``5m`` or ``1h``.
+        ambient_key: whether keys and headers of the environment are sent where none is given.
+        breaker_threshold: identical failures in a row after which nothing more is asked for a while.
+        per_minute: the most requests and tokens a minute; what is not said here is learnt from the server's answers.
+        prices: of models, as ``PERSONA_JUDGE_PRICES`` has them.
+        patience: seconds to keep asking a server whose limits let nothing through.
+    """
+
+    provider: Provider = field(default_factory=lambda: find_provider(FIRST))
+    model: str = DEFAULT_JUDGE_MODEL
+    effort: str | None = "low"
+    width: int = 20
+    deadline: float = 60.0
+    run_deadline: float | None = None
+    max_tokens: int = 2048
+    grouping: int = 1
+    max_retries: int = 4
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    cache_ttl: str = "5m"
+    ambient_key: bool = True
+    breaker_threshold: int = 10
+    per_minute: Mapping[Limit, float] = field(default_factory=dict)
+    patience: float = 600.0
+    prices: str = ""
+
+    @classmethod
+    def from_settings(cls, settings: Settings, judge: str | None = None) -> "ModelOptions":
+        """Return the options that the settings say.
+
+        Args:
+            judge: the provider; None: that of the settings, or Anthropic where they name the recorded judge.
+
+        Raises:
+            ConfigError: nobody offers such a provider.
+        """
+        named = settings.judge if judge in (None, RECORDED) else judge
+        provider = find_provider(FIRST if named == RECORDED else named)
+        is_set = "judge_model" in settings.model_fields_set
+        limits = {
+            Limit.REQUESTS: settings.judge_requests_per_minute,
+            Limit.INPUT_TOKENS: settings.judge_input_tokens_per_minute,
+            Limit.OUTPUT_TOKENS: settings.judge_output_tokens_per_minute,
+        }
+        return cls(
+            provider=provider,
+            model=settings.judge_model if is_set else provider.default_model or "",
+            effort=settings.judge_effort or None,
+            width=settings.judge_width,
+            deadline=settings.judge_deadline,
+            run_deadline=settings.run_deadline,
+            max_tokens=settings.judge_max_tokens,
+            grouping=settings.judge_grouping,
+            prices=settings.judge_prices,
+            per_minute={kind: most for kind, most in limits.items() if most is not None},
+        )
+
+    @property
+    def name(self) -> str:
+        """What stands in provenance, such as ``anthropic:claude-haiku-5-5``."""
+        return f"{self.provider.name}:{self.model}"
+
+    @property
+    def endpoint(self) -> str:
+        """The server's base URL, without credentials or a slash at its end.
+
+        Raises:
+            ConfigError: it depends on a setting that is not there.
+        """
+        return self.provider.endpoint(self.base_url)
+
+    @property
+    def is_anthropic(self) -> bool:
+        """Whether the server is Anthropic's own."""
+        return self.provider.is_anthropic(self.endpoint)
+
+    def has_credentials(self) -> bool:
+        """Whether a key was given or is set in the environment; servers of one's own need none."""
+        return self.provider.has_credentials(self)
+
+    def require_usable(self) -> None:
+        """Raise ``ConfigError`` with the remedy when a key, a package or a setting is missing."""
+        self.provider.require_usable(self)
+
+
+@dataclass
+class Leave:
+    """A call's time, and what it takes of the server's limits.
+
+    Attributes:
+        ends: the monotonic time at which the call is given up. Waiting for the server's leave does not count: it moves on.
+        latest: beyond which it does not move.
+        cost: of each request.
+        turn: for the next request, where it has one.
+    """
+
+    ends: float
+    latest: float = float("inf")
+    cost: Cost = field(default_factory=dict)
+    turn: Admission | None = None
+
+    def waited(self, seconds: float) -> None:
+        self.ends = min(self.ends + seconds, self.latest)
+
+
+@dataclass
+class UnderWay:
+    leave: Leave
+    timeout: asyncio.Timeout
+    sent: int = 0
+    statuses: list[int] = field(default_factory=list)
+
+    def waited(self, seconds: float) -> None:
+        self.leave.waited(seconds)
+        if not self.timeout.expired():
+            self.timeout.reschedule(asyncio.get_running_loop().time() + self.leave.ends - time.monotonic())
+
+    @property
+    def may_be_billed(self) -> bool:
+        """Whether the server has a request that it has not refused."""
+        return self.sent > len(self.statuses) or any(status < 400 for status in self.statuses)
+
+
+# The call under way in this task.
+UNDER_WAY: ContextVar[UnderWay] = ContextVar("under_way")
+
+
+def connect(
+    options: ModelOptions, pacer: Pacer | None = None, on_status: Callable[[int], None] = lambda status: None
+) -> Any:
+    """Return a client, to be closed.
+
+    Args:
+        pacer: every request to judge waits for its leave, those the SDK sends again included; a 429 is not sent again.
+        on_status: hears of every response.
+
+    Raises:
+        ConfigError: there is no key.
+    """
+
+    async def leave(_: Any) -> None:
+        call = UNDER_WAY.get(None)
+        if call is None:
+            return
+        if pacer and call.leave.turn is None:
+            started = time.monotonic()
+            call.leave.turn = await pacer.turn(call.leave.cost)
+            call.waited(time.monotonic() - started)
+        call.sent += 1
+
+    async def hear(response: Any) -> None:
+        call = UNDER_WAY.get(None)
+        if call is not None:
+            call.statuses.append(response.status_code)
+            if pacer and call.leave.turn:
+                pacer.heard(call.leave.turn, response.status_code, response.headers)
+            call.leave.turn = None
+        if pacer and response.status_code == 429:
+            # The SDK would sleep and ask again with all others that were refused.
+            response.headers["x-should-retry"] = "false"
+        on_status(response.status_code)
+
+    return options.provider.connect(options, {"request": [leave], "response": [hear]})
+
+
+# No later call can do better: wrong key, no money, not allowed, no such model.
+_FATAL_STATUS = (401, 402, 403, 404)
+# Too long, not allowed, not understood: the next request may be.
+_OF_THE_REQUEST = (400, 413, 422)
+_FATAL_CODES = re.compile(r"spend_limit|on_hold|billing|insufficient_quota")
+_KEY = re.compile(r"sk-[A-Za-z0-9_-]{8,}")
+
+
+@dataclass
+class CallError(Exception):
+    """A call that brought no message.
+
+    Attributes:
+        signature: equal for failures of the same kind.
+        status: HTTP status, None when there was no response.
+        fatal: no later call can succeed either.
+        blame: whose it is: a status that speaks of this request alone says nothing against the endpoint.
+        usage: nothing where the server says it did not work on it; unknown where it may have.
+    """
+
+    detail: str
+    signature: str
+    reason: Unscored = Unscored.API_ERROR
+    status: int | None = None
+    fatal: bool = False
+    usage: Usage = field(default_factory=lambda: Usage(calls=1))
+
+    @property
+    def throttled(self) -> bool:
+        """Whether the same call may succeed later, when the server's limits leave room."""
+        return self.status == 429 and not self.fatal
+
+    @property
+    def blame(self) -> Blame:
+        return Blame.REQUEST if self.status in _OF_THE_REQUEST else Blame.ENDPOINT
+
+    @property
+    def answer(self) -> Answer:
+        return Answer(unscored=self.reason, detail=self.detail, usage=self.usage, blame=self.blame)
+
+
+async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave) -> Any:
+    """Return the response as a message.
+
+    Raises:
+        CallError: there is none.
+    """
+    sdk: Any = provider.sdk()
+    call = UnderWay(leave, asyncio.timeout(leave.ends - time.monotonic()))
+    UNDER_WAY.set(call)
+    try:
+        async with call.timeout:
+            content = await provider.create(client, body)
+    except TimeoutError:
+        said = ", ".join(map(str, call.statuses))
+        detail = f"no answer within the deadline{f' (the server said {said})' if said else ''}"
+        # Refusals are not billed.
+        usage = UNKNOWN_USAGE if call.may_be_billed else Usage(calls=1)
+        raise CallError(detail, "timeout", Unscored.TIMEOUT, usage=usage) from None
+    except CallError:
+        raise
+    except sdk.APITimeoutError:
+        raise CallError("the server went silent", "silence", Unscored.TIMEOUT, usage=UNKNOWN_USAGE) from None
+    except sdk.APIConnectionError as error:
+        raise _connection_error(error) from error
+    except sdk.APIStatusError as error:
+        raise _status_error(error) from error
+    except Exception as error:
+        detail = f"{type(error).__name__}: {_line(str(error))}"
+        if call.sent:
+            raise CallError(detail, type(error).__name__, usage=UNKNOWN_USAGE) from error
+        # Credentials that cannot be had are missing for the next call too; what a value of this request breaks is not.
+        fatal = not isinstance(error, ValueError)
+        raise CallError(f"nothing could be sent: {detail}", type(error).__name__, fatal=fatal) from error
+    try:
+        return provider.read(strict_json(content.decode("utf-8")))
+    except ValueError:
+        said = call.statuses[-1] if call.statuses else 200
+        raise CallError(f"HTTP {said} with a body that is not JSON", "not json", usage=UNKNOWN_USAGE) from None
+
+
+def _connection_error(error: Exception) -> CallError:
+    cause = error.__cause__ or error
+    name = type(cause).__name__
+    # Refused before anything was sent; any other break may have come after the work.
+    usage = Usage(calls=1) if name in ("ConnectError", "ConnectTimeout") else UNKNOWN_USAGE
+    return CallError(f"connection failed: {name}: {_line(str(cause)) or 'no reason given'}", name, usage=usage)
+
+
+def _status_error(error: Any) -> CallError:
+    kinds, code, message = _what_it_says(error)
+    words = [part for part in (*kinds, code) if part]
+    said = _line(message) or ("" if words else "no JSON in the response")
+    detail = f"HTTP {error.status_code}" + (f" {' '.join(words)}" if words else "") + (f": {said}" if said else "")
+    return CallError(
+        detail,
+        f"{error.status_code} {code}",
+        # What the prompt's filter of a cloud will not let through.
+        Unscored.REFUSAL if code == "content_filter" else Unscored.API_ERROR,
+        status=error.status_code,
+        fatal=error.status_code in _FATAL_STATUS or bool(_FATAL_CODES.search(code)),
+    )
+
+
+def _what_it_says(error: Any) -> tuple[list[str], str, str]:
+    """Return the kind, the code and the words of an error, wherever its server puts them."""
+    body = error.body[0] if isinstance(error.body, list) and error.body else error.body
+    outer = body if isinstance(body, Mapping) else {}
+    inner = outer.get("error")
+    inner = inner if isinstance(inner, Mapping) else outer
+    details = inner.get("details")
+    codes = (details.get("error_code") if isinstance(details, Mapping) else None, inner.get("code"))
+    # Amazon names the kind in a header, with more behind a colon.
+    kinds = (
+        inner.get("type"),
+        inner.get("status"),
+        error.response.headers.get("x-amzn-errortype", "").partition(":")[0],
+    )
+    return (
+        [_line(kind) for kind in kinds if isinstance(kind, str) and kind],
+        next((_line(code) for code in codes if isinstance(code, str)), ""),
+        str(inner.get("message") or inner.get("Message") or ""),
+    )
+
+
+def _line(text: str) -> str:
+    """A server's words on one short line, without what looks like a key."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return _KEY.sub("sk-...", " ".join(printable.split()))[:200]

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from persona_pipeline.judging.providers.base import Calling, Hooks, Provider
+from persona_pipeline.judging.providers.base import Hooks, ModelOptions, Provider
 
 # Some servers take nothing but nine letters and digits.
 _CALL_ID = "read00001"
@@ -151,10 +151,10 @@ class OpenAIProvider(Provider):
 
         return openai
 
-    def has_credentials(self, options: Calling) -> bool:
+    def has_credentials(self, options: ModelOptions) -> bool:
         return bool(options.api_key or os.environ.get(_KEY)) or not _is_at(options.endpoint, "openai.com")
 
-    def connect(self, options: Calling, hooks: Hooks) -> Any:
+    def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         self.require_usable(options)
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
@@ -179,6 +179,22 @@ class OpenAIProvider(Provider):
 
     def read(self, response: Any) -> Any:
         return as_message(response)
+
+    def usage_in(self, response: Any) -> Any:
+        return read_chat_usage(response.get("usage"))
+
+    def conversing(self) -> Provider:
+        return _Conversing()
+
+
+class _Conversing(OpenAIProvider):
+    async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        limit = self.limit_of(str(client.base_url))
+        sent = {limit if key == "max_tokens" else key: value for key, value in body.items()}
+        return (await client.chat.completions.with_raw_response.create(**sent)).content
+
+    def read(self, response: Any) -> Any:
+        return response
 
 
 def _is_at(url: str, domain: str) -> bool:

@@ -4,23 +4,15 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.settings import get_settings
-from persona_pipeline.judging.claims import checked_quote
-from persona_pipeline.judging.injection import suspicious_entries
+from persona_pipeline.base.documents.json import write_if_changed
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import Settings, from_environment
+from persona_pipeline.judging.claims import checked_quote, suspicious_entries
 from persona_pipeline.judging.progress import Progress
-from persona_pipeline.judging.recordings.files import (
-    Recording,
-    in_one_line,
-    load_recordings,
-    load_with_failures,
-    signing_secret,
-    write_recordings,
-)
+from persona_pipeline.judging.recordings.line import Recording, read_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
     Answer,
@@ -41,6 +33,8 @@ class RecordedBackend:
 
     Args:
         also: further folders; what the first one answers is taken from there.
+        settings: where they have a secret, every recording must be signed with it; where they have none, what is recorded as failed
+            asks for no less coverage than they do. None: the environment's.
 
     Attributes:
         recordings: the answers, by key.
@@ -54,12 +48,16 @@ class RecordedBackend:
     name = "recorded"
     live = False
 
-    def __init__(self, folder: Path, also: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path, also: Sequence[Path] = (), settings: Settings | None = None) -> None:
         self.folder = folder
-        answers, self.failures = load_with_failures(folder)
+        settings = settings or from_environment(Settings)
+        secret, live = settings.signing_secret, settings.min_coverage_live
+        # Whoever can write a line without signing it asks for no less than we do.
+        self._least_coverage = 0.0 if secret else live
+        answers, self.failures = load_with_failures(folder, secret)
         self.recordings = {key: item for key, item in answers.items() if key not in self.failures}
         for further in also:
-            self.recordings = load_recordings(further) | self.recordings
+            self.recordings = load_recordings(further, secret) | self.recordings
         self.failures = {key: item for key, item in self.failures.items() if key not in self.recordings}
         self.claims: list[JudgeRequest] = []
         self.replayed: set[str] = set()
@@ -120,7 +118,7 @@ class RecordedBackend:
                 unscored=failure.unscored,
                 reasoning=failure.reasoning,
                 detail=failure.detail,
-                min_coverage=_asked_coverage(failure),
+                min_coverage=max(self._least_coverage, 1.0 if failure.min_coverage is None else failure.min_coverage),
                 model=failure.model,
                 prompt_version=failure.prompt_version,
                 injection_suspected=suspected,
@@ -166,120 +164,78 @@ class RecordedBackend:
         return claims
 
 
-def _asked_coverage(failure: Recording) -> float:
-    """Return the coverage asked for when it failed. Whoever can write a line without signing it asks for no less than we do."""
-    asked = 1.0 if failure.min_coverage is None else failure.min_coverage
-    return asked if signing_secret() else max(asked, get_settings().min_coverage_live)
+def load_recordings(folder: Path, secret: bytes | None) -> dict[str, Recording]:
+    """Return the answers recorded in a folder at any depth, by key. A missing folder has none.
+
+    Args and Raises: see ``load_with_failures``.
+    """
+    return load_with_failures(folder, secret)[0]
 
 
-def recording_of(
-    request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime, min_coverage: float | None = None
-) -> Recording | None:
-    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids.
+def load_with_failures(folder: Path, secret: bytes | None) -> tuple[dict[str, Recording], dict[str, Recording]]:
+    """Return the answers recorded in a folder, and apart from them what failed when it was last asked, both by key.
+
+    A key may be in both: then it was asked again, as with ``--fresh``, and failed.
 
     Args:
-        min_coverage: stands with a failure, so that a replay asks for as much.
+        secret: every line must be signed with it; None: nothing need be.
+
+    Raises:
+        ConfigError: lines that are no recording or not signed, and keys recorded twice with different answers, each with
+            its place.
     """
-    if verdict.unscored is Unscored.UNRECORDED:
-        return None
-    local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
-    return Recording(
-        key=request.key,
-        **request.subject,
-        sample=request.sample,
-        score=verdict.score,
-        unscored=verdict.unscored,
-        detail=in_one_line(verdict.detail) if verdict.has_failed else "",
-        min_coverage=min_coverage if verdict.has_failed else None,
-        reasoning=verdict.reasoning,
-        evidence=tuple((local.get(item.message_id or "", ""), item.quote) for item in verdict.evidence),
-        ideas=verdict.ideas,
-        model=verdict.model,
-        prompt_version=verdict.prompt_version,
-        recorded_at=rfc3339(recorded_at),
-    )
-
-
-@dataclass
-class RecordingWriter:
-    """Writes what live judges say as recordings: answers, and what failed with its reason.
-
-    Attributes:
-        min_coverage: the share (0-1) of judgments that the run asks for; None: that of the settings for live judges.
-        asked: the keys of all judgments that were written.
-        failed: those of them that nobody answered so far.
-    """
-
-    folder: Path
-    min_coverage: float | None = None
-    written: set[Path] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
-    failed: dict[str, tuple[JudgeRequest, Unscored]] = field(default_factory=dict)
-
-    def record(
-        self,
-        requests: Iterable[JudgeRequest],
-        verdicts: Iterable[Verdict],
-        *,
-        recorded_at: datetime | None = None,
-    ) -> None:
-        """Write verdicts."""
-        moment, recordings = recorded_at or datetime.now(UTC), []
-        for request, verdict in zip(requests, verdicts, strict=True):
-            recording = recording_of(request, verdict, recorded_at=moment, min_coverage=self._coverage)
-            if recording is None:
+    answers: dict[str, Recording] = {}
+    failures: dict[str, Recording] = {}
+    places: dict[str, str] = {}
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("**/*.jsonl")):
+        for number, recording in read_recordings(path, problems, secret):
+            if recording.has_failed:
+                failures.setdefault(recording.key, recording)
                 continue
-            recordings.append(recording)
-            self.asked.add(request.key)
-            self.failed.pop(request.key, None)
-            if verdict.unscored and verdict.has_failed:
-                self.failed[request.key] = (request, verdict.unscored)
-        self.write(recordings)
+            earlier = answers.setdefault(recording.key, recording)
+            place = places.setdefault(recording.key, f"{path}:{number}")
+            if earlier.judged != recording.judged:
+                problems.append(
+                    Problem(
+                        f"this judgment is recorded with another answer at {place}; delete one of the two",
+                        str(path),
+                        number,
+                    )
+                )
+    if problems:
+        raise ConfigError(problems)
+    return answers, failures
 
-    def record_answers(
-        self, questions: Iterable[Question], answers: Iterable[Answer], *, recorded_at: datetime | None = None
-    ) -> None:
-        """Write the answers to questions of other kinds."""
-        moment = rfc3339(recorded_at or datetime.now(UTC))
-        self.write(
-            Recording(
-                key=question.key,
-                kind=question.kind,
-                agent_id=question.agent_id,
-                label=question.label,
-                subject=question.subject_hash,
-                sample=question.sample,
-                answer=answer.data,
-                unscored=answer.unscored,
-                detail=in_one_line(answer.detail) if answer.unscored else "",
-                min_coverage=self._coverage if answer.unscored else None,
-                model=answer.model,
-                prompt_version=answer.prompt_version,
-                recorded_at=moment,
-            )
-            for question, answer in zip(questions, answers, strict=True)
-            if answer.unscored is None or answer.unscored.is_failed_call
-        )
 
-    @property
-    def _coverage(self) -> float:
-        return get_settings().min_coverage_live if self.min_coverage is None else self.min_coverage
+def load_recording_file(path: Path, secret: bytes | None) -> list[Recording]:
+    """Return the recordings of one file, failures among them; ``secret``: each must be signed with it.
 
-    def write(self, recordings: Iterable[Recording]) -> None:
-        """Add recordings to the folder, replacing those of the same key."""
-        self.written.update(write_recordings(self.folder, recordings))
+    Raises:
+        ConfigError: lines that are no recording or not signed, each with its place.
+    """
+    problems: list[Problem] = []
+    found = read_recordings(path, problems, secret)
+    if problems:
+        raise ConfigError(problems)
+    return [recording for _, recording in found]
 
-    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
-        """Return what the layer below answers, written."""
-        answers = await below(questions)
-        pairs = list(zip(questions, answers, strict=True))
-        claims = [(question.requests[0], answer.verdict) for question, answer in pairs if answer.verdict]
-        others = [(question, answer) for question, answer in pairs if not answer.verdict]
-        if claims:
-            self.record(*zip(*claims, strict=True))
-        if others:
-            self.record_answers(*zip(*others, strict=True))
-        return answers
+
+def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
+    """Sign every recording of a folder, and return the files that changed.
+
+    Raises:
+        ConfigError: a file does not load.
+    """
+    from filelock import FileLock
+
+    changed = []
+    with FileLock(folder / ".lock"):
+        for path in sorted(folder.glob("**/*.jsonl")):
+            text = "".join(recording.to_line(secret) for recording in load_recording_file(path, None))
+            if write_if_changed(path, text):
+                changed.append(path)
+    return changed
 
 
 @dataclass(frozen=True)
@@ -329,16 +285,19 @@ class Rejudged:
     @property
     def is_answered(self) -> bool:
         """Whether the live judge gave an answer that can be compared."""
-        return self.live.unscored is None or self.live.unscored.is_answer
+        return not self.live.has_failed
 
     @property
     def disagrees(self) -> bool:
         """Whether the answers are far apart: scores by three points or more, or an answer of another sort."""
-        if not self.is_answered:
-            return False
+        return self.is_answered and self.distance >= FAR_APART
+
+    @property
+    def distance(self) -> float:
+        """Points between the scores; beyond the scale for answers of another sort."""
         if self.recorded.score is None or self.live.score is None:
-            return (self.recorded.unscored, self.recorded.score) != (self.live.unscored, self.live.score)
-        return abs(self.recorded.score - self.live.score) >= FAR_APART
+            return 10.0 * ((self.recorded.unscored, self.recorded.score) != (self.live.unscored, self.live.score))
+        return abs(self.recorded.score - self.live.score)
 
 
 @dataclass(frozen=True)
@@ -355,7 +314,7 @@ class Rejudging:
     @property
     def disagreements(self) -> list[Rejudged]:
         """The rows that disagree, the farthest apart first."""
-        return sorted((row for row in self.rows if row.disagrees), key=_distance, reverse=True)
+        return sorted((row for row in self.rows if row.disagrees), key=lambda row: row.distance, reverse=True)
 
     @property
     def disagreement(self) -> float:
@@ -386,9 +345,3 @@ async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge
     return Rejudging(
         len(known), tuple(Rejudged(request, old, new) for (request, old), new in zip(drawn, told, strict=True))
     )
-
-
-def _distance(row: Rejudged) -> float:
-    if row.recorded.score is None or row.live.score is None:
-        return 10.0
-    return abs(row.recorded.score - row.live.score)

@@ -259,7 +259,7 @@ def bisect_commits(
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = CommitHistory(states, revisions_between(world.root, good, request.bad, [*READ]))
         newest = states.root(history.revisions[-1])
-        answers.also = tuple(readable_recordings(root / RECORDINGS) for root in (world.root, newest))
+        answers.also = tuple(readable_recordings(root / RECORDINGS, world.settings) for root in (world.root, newest))
         return _searched(history, request), answers
 
 

@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.read import resolve_window
 from persona_pipeline.evaluation.request import select_dimensions
-from persona_pipeline.judging.claims import EVIDENCE_SCHEMA, checked_quote, plain_json
-from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
+from persona_pipeline.judging.claims import (
+    EVIDENCE_SCHEMA,
+    checked_quote,
+    plain_json,
+    reads_as_injection,
+    suspicious_entries,
+)
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.scoring.text.tokens import tokenize
@@ -27,7 +33,7 @@ from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_propo
 from persona_pipeline.world.propositions.models import template_variables
 from persona_pipeline.world.world import World
 
-MECHANISM = "draft"
+KIND = "draft"
 SPEAKER = "Speaker A"
 _MOST_CLAIMS, _LONGEST, _MAX_TOKENS, _WIDTH = 8, 300, 4096, 110
 _ID = re.compile(r"[^a-z0-9]+")
@@ -182,11 +188,12 @@ def draft_backend(judge: Judge) -> Backend:
     return judge.without_recorded()
 
 
-def cost_of(world: World, question: Question) -> str:
+def cost_of(question: Question, settings: Settings) -> str:
+    """Return what asking is expected to take, in words."""
     from persona_pipeline.judging.estimate import estimate_questions
-    from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.judging.providers.base import ModelOptions
 
-    return str(estimate_questions([question], ModelOptions.from_settings(world.settings)))
+    return str(estimate_questions([question], ModelOptions.from_settings(settings)))
 
 
 def _planned(
@@ -199,7 +206,7 @@ def _planned(
         )
     subject = {"of": of, **further.pop("subject", {}), **said.subject}
     question = Question(
-        kind=MECHANISM,
+        kind=KIND,
         subject=subject,
         system=rules,
         evidence=said.evidence,
@@ -207,7 +214,6 @@ def _planned(
         schema=schema,
         max_tokens=_MAX_TOKENS,
         agent_id=said.agent_id,
-        mechanism=MECHANISM,
         prompt_version=f"draft-{of}-1-{content_hash({'rules': rules, 'schema': schema})[:8]}",
         **further,
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import read_questions, read_scopes
 from persona_pipeline.evaluation.request import EvaluationRequest
@@ -106,14 +107,17 @@ class Trial:
     def requests(self) -> list[JudgeRequest]:
         return [asked for plan in self.windows.values() for asked in plan.requests]
 
-    def estimate(self) -> str:
+    def estimate(self, settings: Settings) -> str:
+        """Return what judging all this live would take, in words."""
         from persona_pipeline.judging.estimate import estimate
+        from persona_pipeline.judging.providers.base import ModelOptions
 
         intact = self.windows[INTACT]
         claims = sum(len(intact.claims_of(name)) for name in intact.plans)
         shown = max(len(plan.requests) / max(len(intact.claims_of(name)), 1) for name, plan in intact.plans.items())
         more = round((claims + len(self.broken)) * CONFIRMATIONS * shown / self.request.samples)
-        return f"{estimate(self.requests)}\nkills that stand alone are judged twice more: up to {more} judgments, mostly far fewer"
+        taken = estimate(self.requests, options=ModelOptions.from_settings(settings))
+        return f"{taken}\nkills that stand alone are judged twice more: up to {more} judgments, mostly far fewer"
 
 
 def plan_trial(world: World, request: TrialRequest) -> Trial:

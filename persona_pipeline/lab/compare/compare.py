@@ -13,9 +13,9 @@ from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.judging.claims import no_entries
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
-from persona_pipeline.judging.model.options import ModelOptions
 from persona_pipeline.judging.money import Budget, estimated_tokens, model_name, price
 from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, OpenedJudge, open_judge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.lab.compare.scenes import (
@@ -323,7 +323,9 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
     with open_sides(world.root, before, after) as sides:
         # What is recorded now comes first, then what the newer version has: one answer for both sides to one question.
         others = [side for side in reversed(sides) if side.root != world.root]
-        folders = tuple(side.recordings for side in others if readable_recordings(side.recordings) is not None)
+        folders = tuple(
+            side.recordings for side in others if readable_recordings(side.recordings, world.settings) is not None
+        )
         left_out = tuple(side.name for side in others if side.recordings not in folders)
         options = replace(asking.options, also=folders)
         judges = _judges(world, asking, options)
@@ -385,6 +387,7 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
         with_persona=asked.with_persona,
         allow_code=asked.allow_code,
         budget=budget,
+        prices=world.settings.judge_prices,
     )
 
 
@@ -456,24 +459,25 @@ def estimate_comparison(
         )
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
-    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers))
+    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices))
 
 
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
     if options.fresh:
         return list(requests)
-    also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings))
-    recorded = RecordedBackend(contest.world.root / RECORDINGS, also)
+    settings = contest.world.settings
+    also = tuple(side.recordings for side in reversed(contest.sides) if readable_recordings(side.recordings, settings))
+    recorded = RecordedBackend(contest.world.root / RECORDINGS, also, settings)
     return [item for item in requests if not recorded.has_recorded([item])]
 
 
-def _price(answers: Sequence[AskedScene]) -> Range | None:
+def _price(answers: Sequence[AskedScene], prices: str) -> Range | None:
     total = Range()
     for item in answers:
         model = getattr(item.target, "model", None)
         read = sum(estimated_tokens(message["content"]) for message in item.messages)
         usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
-        usd = [price(usage, model) if isinstance(model, str) else None for usage in usages]
+        usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):
             return None
         total += Range(*(each or 0.0 for each in usd))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.background_loop import run_async
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
 from persona_pipeline.evaluation.read import ALL_TIME, read_scopes, resolve_window
@@ -213,6 +213,7 @@ class Answering:
         cache: where answers of models are kept, so that a run that was stopped goes on from them; those of bots, which may change
             behind their address, never are. None: nothing is kept.
         budget: what answers may cost together with judging; None: no limit.
+        prices: of models, as ``PERSONA_JUDGE_PRICES`` has them.
         usd: dollars of answers so far; None: a target does not tell.
         failures: why answers did not come, with how often.
     """
@@ -223,6 +224,7 @@ class Answering:
     allow_code: bool = False
     timeout: float = 120.0
     budget: Budget | None = None
+    prices: str = ""
     asked: int = 0
     usd: float | None = 0.0
     failures: Counter[str] = field(default_factory=Counter)
@@ -285,9 +287,9 @@ class Answering:
     def _worst_price(self, budget: Budget, item: AskedScene) -> float:
         model, most = getattr(item.target, "model", None), getattr(item.target, "max_tokens", 0)
         # What nobody can price takes nothing of the limit, and the report says that its dollars are not known.
-        if not isinstance(model, str) or not has_price(model):
+        if not isinstance(model, str) or not has_price(model, self.prices):
             return 0.0
-        return budget.worst_price(json.dumps(item.messages), most, model)
+        return budget.worst_price(json.dumps(item.messages), most, model, self.prices)
 
     def _answer(self, item: AskedScene) -> Output | None:
         test = Test(item.scene.id, tuple(item.messages))

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.files import write_atomically
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
 from persona_pipeline.suites.format.field_types import StrictFields, Text

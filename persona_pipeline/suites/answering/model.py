@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PrivateAttr, SecretStr
 
-from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.field_types import Text
 
 if TYPE_CHECKING:
-    from persona_pipeline.judging.providers.base import Provider
+    from persona_pipeline.judging.verdict import Usage
 
 # What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
 _LONGEST_SECONDS = 3600.0
@@ -23,6 +23,8 @@ class ModelTarget(TargetFields):
     """Sends the test's messages to a model, over a provider's SDK. Subclasses say in which words."""
 
     asks_network: ClassVar[bool] = True
+    # Whose SDK is used.
+    _provider: ClassVar[str]
 
     model: Text = Field(description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")
@@ -33,10 +35,6 @@ class ModelTarget(TargetFields):
 
     _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
     _client: Any = PrivateAttr(None)
-
-    def provider_of_model(self) -> "Provider":
-        """Return whose SDK is used."""
-        raise NotImplementedError
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the request that continues a conversation; without a turn to answer, one without messages."""
@@ -63,10 +61,16 @@ class ModelTarget(TargetFields):
         return self.read(response, round((time.monotonic() - started) * 1000, 3))
 
     async def _send(self, body: dict[str, Any], timeout: float) -> Any:
-        from persona_pipeline.judging.model.client import CallError, Leave, connect, send
-        from persona_pipeline.judging.model.options import ModelOptions
+        from persona_pipeline.judging.providers.base import (
+            CallError,
+            Leave,
+            ModelOptions,
+            connect,
+            find_provider,
+            send,
+        )
 
-        provider = self.provider_of_model()
+        provider = find_provider(self._provider).conversing()
         options = ModelOptions(
             provider=provider,
             model=self.model,
@@ -87,6 +91,15 @@ class ModelTarget(TargetFields):
             raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
         except ConfigError as error:
             raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
+
+    def took(self, response: Mapping[str, Any]) -> "Usage":
+        """Return the tokens of a response, and its price where the model's is known."""
+        from persona_pipeline.base.settings import get_settings
+        from persona_pipeline.judging.money import read_usage
+        from persona_pipeline.judging.providers.base import find_provider
+
+        usage, served = find_provider(self._provider).usage_in(response), str(response.get("model") or self.model)
+        return read_usage(usage, served, self.model, prices=get_settings().judge_prices)
 
     def close(self) -> None:
         if self._client is not None:

@@ -1,7 +1,7 @@
 """Assert types by name: the built-in ones, and those other packages add by entry point ``persona_pipeline.asserts``."""
 
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.base.registry import Registry
+from persona_pipeline.base.options import Registry
 from persona_pipeline.suites.asserts.contains import SPELLINGS as OF_CONTAINS
 from persona_pipeline.suites.asserts.is_json import SPELLINGS as OF_IS_JSON
 from persona_pipeline.suites.grading.base import Assert

@@ -12,7 +12,6 @@ from persona_pipeline.suites.grading.grades import Grade
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Question
 
-MECHANISM = "suite"
 MOST_SENTENCES = 4
 MAX_TOKENS = 2048
 VARIABLES = (
@@ -194,7 +193,6 @@ def judge_question(
         ask=ask,
         schema=schema,
         max_tokens=MAX_TOKENS,
-        mechanism=MECHANISM,
         prompt_version=content_hash([rules, schema])[:8],
         check=check,
     )

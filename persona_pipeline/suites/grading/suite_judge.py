@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Backend, Judge, JudgeRequest, Question, Usage, Verdict
 from persona_pipeline.suites.grading.grades import UngradedError

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import write_atomically
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader

@@ -75,8 +75,8 @@ def judge_identity(name: str) -> Any:
     from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.claims import PROMPT_VERSION
-    from persona_pipeline.judging.model.options import ModelOptions
     from persona_pipeline.judging.open import RECORDED
+    from persona_pipeline.judging.providers.base import ModelOptions
     from persona_pipeline.suites.grading import judge_questions as asked
 
     if name == RECORDED:
@@ -112,11 +112,12 @@ def judge_opener(
         raise ConfigError("--record needs a live judge; add --judge anthropic")
 
     def opened() -> "SuiteJudge":
+        from persona_pipeline.base.settings import get_settings
         from persona_pipeline.judging.open import JudgeOptions, open_judge
         from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
-        options = JudgeOptions(max_usd, record, recorded=False, mechanism="suite")
-        return SuiteJudge(open_judge(name, world, options))
+        options = JudgeOptions(max_usd, record, recorded=False)
+        return SuiteJudge(open_judge(name, world, options, settings=None if world else get_settings()))
 
     folder = (world.root if world else world_root()) / RECORDINGS if name == RECORDED else None
     return JudgeOpener(opened, name, folder)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
 from persona_pipeline.suites.answering.responses import Responses
 from persona_pipeline.suites.format.files import state_folder
@@ -28,7 +29,7 @@ _LOGGER = logging.getLogger("persona_pipeline.telemetry")
 
 def announce_suite(result: SuiteResult) -> None:
     """Hand a suite's scores over where events are asked for; whatever goes wrong, the run does not learn of it."""
-    sender = emitter()
+    sender = emitter(get_settings())
     if sender is None:
         return
     try:

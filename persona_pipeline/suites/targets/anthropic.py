@@ -1,7 +1,7 @@
 """``anthropic``: a model answers through the Messages API, at Anthropic or at any server that speaks it."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -11,19 +11,13 @@ from persona_pipeline.suites.answering.model import ModelTarget, check_said
 from persona_pipeline.suites.answering.responses import Output, TokenUsage
 from persona_pipeline.suites.format.field_types import Text
 
-if TYPE_CHECKING:
-    from persona_pipeline.judging.providers.base import Provider
-
 
 class AnthropicTarget(ModelTarget):
     """Sends the test's messages to a model. System messages become the system prompt."""
 
     model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
 
-    def provider_of_model(self) -> "Provider":
-        from persona_pipeline.judging.providers.anthropic import AnthropicProvider
-
-        return AnthropicProvider()
+    _provider: ClassVar[str] = "anthropic"
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system, turns = conversation(messages, self.system_prompt())
@@ -31,7 +25,7 @@ class AnthropicTarget(ModelTarget):
         return body | ({"system": system} if system else {})
 
     def read(self, response: Any, duration_ms: float) -> Output:
-        return read_message(response, duration_ms, self.name, self.model)
+        return read_message(response, duration_ms, self)
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
@@ -53,14 +47,13 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
     return "\n\n".join(systems), turns
 
 
-def read_message(message: Any, duration_ms: float, name: str, model: str) -> Output:
+def read_message(message: Any, duration_ms: float, target: ModelTarget) -> Output:
     """Return the output of a Messages API response, given as JSON.
 
     Raises:
         TargetError: it is no such response, or the model refused or said nothing.
     """
-    from persona_pipeline.judging.model.messages import read_usage
-
+    name = target.name
     blocks = message.get("content") if isinstance(message, Mapping) else None
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         raise TargetError("invalid_response", f"target {name!r} did not send a message")
@@ -72,7 +65,7 @@ def read_message(message: Any, duration_ms: float, name: str, model: str) -> Out
     ]
     stopped = message.get("stop_reason")
     check_said(text, calls, refused=stopped == "refusal", truncated=stopped == "max_tokens", name=name)
-    usage = read_usage(message.get("usage"), str(message.get("model") or model), model)
+    usage = target.took(message)
     known = usage.input_tokens or usage.output_tokens
     tokens = TokenUsage(
         usage.input_tokens, usage.output_tokens, usage.cache_read_tokens + usage.cache_creation_tokens or None

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
 from persona_pipeline.suites.format.field_types import Text

@@ -3,39 +3,17 @@
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.model import ModelTarget, check_said
 from persona_pipeline.suites.answering.responses import Output, TokenUsage
 
-if TYPE_CHECKING:
-    from persona_pipeline.judging.providers.base import Provider
-
 
 class OpenAITarget(ModelTarget):
     """Sends the test's messages to a model behind chat completions. Needs the extra ``openai``."""
 
-    def provider_of_model(self) -> "Provider":
-        return self._provider
-
-    @cached_property
-    def _provider(self) -> "Provider":
-        from persona_pipeline.judging.providers.openai import OpenAIProvider
-
-        class Conversation(OpenAIProvider):
-            """Sends a conversation as it is: it is no judgment to be translated."""
-
-            async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
-                limit = self.limit_of(str(client.base_url))
-                sent = {limit if key == "max_tokens" else key: value for key, value in body.items()}
-                return (await client.chat.completions.with_raw_response.create(**sent)).content
-
-            def read(self, response: Any) -> Any:
-                return response
-
-        return Conversation()
+    _provider: ClassVar[str] = "openai"
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system = [{"role": "system", "content": self.system_prompt()}] if self.system_prompt() else []
@@ -62,7 +40,14 @@ class OpenAITarget(ModelTarget):
         refused = bool(refusal) or reason == "content_filter"
         check_said(text, calls, refused=refused, truncated=reason == "length", name=self.name)
         message: dict[str, Any] = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
-        return Output([message], *_took(response, self.model), duration_ms)
+        return Output([message], *self._tokens(response), duration_ms)
+
+    def _tokens(self, response: Mapping[str, Any]) -> tuple[TokenUsage | None, float | None]:
+        """Return tokens, cached ones apart, and dollars where the model's price is known."""
+        usage = self.took(response)
+        if not (usage.input_tokens or usage.output_tokens):
+            return None, None
+        return TokenUsage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or None), usage.usd
 
 
 def _call(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,14 +56,3 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any]:
     with contextlib.suppress(TypeError, ValueError):
         arguments = json.loads(arguments)
     return {"tool": str(item["function"]["name"]), "input": arguments, "id": item.get("id")}
-
-
-def _took(response: Mapping[str, Any], model: str) -> tuple[TokenUsage | None, float | None]:
-    """Return tokens, cached ones apart, and dollars where the model's price is known."""
-    from persona_pipeline.judging.model.messages import read_usage
-    from persona_pipeline.judging.providers.openai import read_chat_usage
-
-    usage = read_usage(read_chat_usage(response.get("usage")), str(response.get("model") or model), model)
-    if not (usage.input_tokens or usage.output_tokens):
-        return None, None
-    return TokenUsage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or None), usage.usd

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.base.background_loop import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from persona_pipeline.base.registry import Registry
+from persona_pipeline.base.options import Registry
 from persona_pipeline.suites.answering.base import TargetFields
 
 # ``provider: python:package.module:function`` says it in one line.

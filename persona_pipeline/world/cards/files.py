@@ -10,10 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, storable, strict_json
+from persona_pipeline.base.documents.json import JsonError, storable, strict_json, write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import write_atomically
 from persona_pipeline.world.cards.images import (
     KEYWORDS,
     MOST_CARD,

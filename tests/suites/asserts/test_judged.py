@@ -39,7 +39,7 @@ class TestLlmJudge:
             found = grade(tmp_path, {"type": "llm_judge"}, "the answer", services=services, expected_output="4")
         assert (found.score, list(found.hits), list(found.misses), found.reasoning) == (0.7, ["h"], ["m"], "r")
         (question,) = judge.backend.asked
-        assert (question.kind, question.mechanism, question.label) == ("llm_judge", "suite", "llm_judge of suite/t")
+        assert (question.kind, question.label) == ("llm_judge", "llm_judge of suite/t")
         assert json.loads(question.evidence) == {
             "question": "hi",
             "criteria": "be good",

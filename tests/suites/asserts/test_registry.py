@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.registry import offered
+from persona_pipeline.base.options import offered
 from persona_pipeline.suites import Assert, Context, Grade, Output, register
 from persona_pipeline.suites.asserts import registry
 from tests.suites.support import run, suite_of

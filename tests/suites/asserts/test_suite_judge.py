@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.cli import main
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.suites import RunOptions, UngradedError, run_suite
@@ -157,7 +158,7 @@ def test_another_model_for_one_assert_asks_that_model(tmp_path: Path, monkeypatc
 
     with MessagesServer(handler=reply) as server:
         live(monkeypatch, server)
-        judge = SuiteJudge(open_judge("anthropic", None, JudgeOptions(recorded=False, kept=False, mechanism="suite")))
+        judge = SuiteJudge(open_judge("anthropic", None, JudgeOptions(recorded=False, kept=False), settings=Settings()))
         services = Services(judge=lambda: judge)
         grade(tmp_path, {"type": "llm_judge", "model": "claude-sonnet-5-5"}, "x", services=services)
         grade(tmp_path, {"type": "llm_judge"}, "x", services=services)

@@ -12,7 +12,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.recordings.replay import RecordingWriter
+from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Layer, Question, Unscored
 from persona_pipeline.reporting.pages.suites import pairwise_lines
 from persona_pipeline.suites import read_responses, run_suite

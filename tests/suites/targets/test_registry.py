@@ -21,7 +21,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         name: EntryPoint(name, value, registry.TARGETS.group)
         for name, value in (("parrot", f"{__name__}:Parrot"), ("gone", "no_such_module:X"), ("odd", "json:dumps"))
     }
-    monkeypatch.setattr("persona_pipeline.base.registry.offered", {registry.TARGETS.group: points}.get)
+    monkeypatch.setattr("persona_pipeline.base.options.offered", {registry.TARGETS.group: points}.get)
     monkeypatch.setattr(registry.TARGETS, "loaded", {})
 
 

@@ -11,7 +11,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.theme import theme_css
 from persona_pipeline.guard.labels.files import MOST_NOTE
 from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Judgment, Labelling
 from persona_pipeline.judging.verdict import Verdict
@@ -190,7 +189,8 @@ def _said(score: int | None) -> str:
 def _static(name: str) -> Callable[[], Response]:
     text = files("persona_pipeline.guard.labels.page").joinpath("static", name).read_text(encoding="utf-8")
     if name.endswith(".css"):
-        text = theme_css() + text
+        # All pages share a look.
+        text = files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8") + text
 
     def serve() -> Response:
         return Response(text, media_type=_TYPES[name.rpartition(".")[2]])

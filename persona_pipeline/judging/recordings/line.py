@@ -1,17 +1,17 @@
-"""Recorded judgments on disk: JSON lines to be read in a diff, sealed by a key of all that they show."""
+"""A recorded judgment as a line of a file: JSON to be read in a diff, sealed by a key of all that it shows, and signed."""
 
 import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import canonical_json, json_line, json_object, read_rows, write_if_changed
+from persona_pipeline.base.documents.json import canonical_json, json_line, json_object, read_rows
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.base.settings import get_settings
+from persona_pipeline.judging.claims import is_quote
 from persona_pipeline.judging.verdict import PROPOSITION, SCALE, Unscored, answer_subject, recording_key, shown_subject
 
 SIGNATURE = "signature"
@@ -31,6 +31,12 @@ def is_signed(line: Mapping[str, Any], secret: bytes) -> bool:
     )
 
 
+# The fields of a line in their order.
+_OF_CLAIMS = (
+    *("agent_id", "dimension", "proposition_id", "claim", "persona", "trajectory", "sample"),
+    *("score", "unscored", "reasoning", "evidence", "ideas"),
+)
+_LAST = ("model", "prompt_version", "recorded_at")
 # Agents that a recording is filed under when it has none.
 _NOBODY = "_shared"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -116,36 +122,16 @@ class Recording:
 
     def to_line(self, secret: bytes | None = None) -> str:
         """Return the JSON line, ended by a line feed; ``secret``: signed anew with it."""
-        data: dict[str, Any] = {"key": self.key, "kind": self.kind}
+        # What is empty is left out where it says nothing.
+        left_out = {name for name in ("agent_id", "sample", "ideas") if not getattr(self, name)}
         if self.kind == PROPOSITION:
-            data |= {
-                "agent_id": self.agent_id,
-                "dimension": self.dimension,
-                "proposition_id": self.proposition_id,
-                "claim": self.claim,
-                "persona": self.persona,
-                "trajectory": self.trajectory,
-            }
-            if self.sample:
-                data["sample"] = self.sample
-            data |= {
-                "score": self.score,
-                "unscored": self.unscored,
-                "reasoning": self.reasoning,
-                "evidence": [{"message": message, "quote": quote} for message, quote in self.evidence],
-            }
-            if self.ideas:
-                data["ideas"] = list(self.ideas)
+            names, left_out = _OF_CLAIMS, left_out - {"agent_id"}
         else:
-            if self.agent_id:
-                data["agent_id"] = self.agent_id
-            data |= {"label": self.label, "subject": self.subject}
-            if self.sample:
-                data["sample"] = self.sample
-            data |= {"unscored": self.unscored} if self.has_failed else {"answer": self.answer}
-        if self.has_failed:
-            data |= {"detail": self.detail, "min_coverage": self.min_coverage}
-        data |= {"model": self.model, "prompt_version": self.prompt_version, "recorded_at": self.recorded_at}
+            names = ("agent_id", "label", "subject", "sample", "unscored" if self.has_failed else "answer")
+        names = ("key", "kind", *names, *(("detail", "min_coverage") if self.has_failed else ()), *_LAST)
+        data: dict[str, Any] = {name: getattr(self, name) for name in names if name not in left_out}
+        if "evidence" in data:
+            data["evidence"] = [{"message": message, "quote": quote} for message, quote in self.evidence]
         if secret is not None:
             data[SIGNATURE] = signature_of(data, secret)
         elif self.signature:
@@ -162,18 +148,19 @@ class Recording:
 
 _FIELDS = {field.name for field in fields(Recording)}
 _STRINGS = (
-    "kind",
-    "agent_id",
-    "dimension",
-    "proposition_id",
-    "claim",
-    "trajectory",
-    "subject",
-    "detail",
-    "reasoning",
-    "label",
-    "recorded_at",
-    "signature",
+    *(
+        "kind",
+        "agent_id",
+        "dimension",
+        "proposition_id",
+        "claim",
+        "trajectory",
+        "subject",
+        "detail",
+        "reasoning",
+        "label",
+    ),
+    *("recorded_at", "signature"),
 )
 
 
@@ -257,12 +244,7 @@ def in_one_line(detail: str) -> str:
 
 
 def _evidence(value: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, list) or not all(
-        isinstance(item, dict)
-        and set(item) == {"message", "quote"}
-        and all(isinstance(text, str) for text in item.values())
-        for item in value
-    ):
+    if not isinstance(value, list) or not all(map(is_quote, value)):
         raise ValueError("'evidence' is not a list of objects with 'message' and 'quote'")
     return tuple((item["message"], item["quote"]) for item in value)
 
@@ -275,133 +257,8 @@ def _safe(name: str) -> str:
     return name
 
 
-def load_recordings(folder: Path, *, secret: bytes | None = None) -> dict[str, Recording]:
-    """Return the answers recorded in a folder at any depth, by key. A missing folder has none.
-
-    Args and Raises: see ``load_with_failures``.
-    """
-    return load_with_failures(folder, secret=secret)[0]
-
-
-def load_with_failures(
-    folder: Path, *, secret: bytes | None = None
-) -> tuple[dict[str, Recording], dict[str, Recording]]:
-    """Return the answers recorded in a folder, and apart from them what failed when it was last asked, both by key.
-
-    A key may be in both: then it was asked again, as with ``--fresh``, and failed.
-
-    Args:
-        secret: every line must be signed with it; None: by default that of the settings, without one nothing need be signed.
-
-    Raises:
-        ConfigError: lines that are no recording or not signed, and keys recorded twice with different answers, each with
-            its place.
-    """
-    secret = secret or signing_secret()
-    answers: dict[str, Recording] = {}
-    failures: dict[str, Recording] = {}
-    places: dict[str, str] = {}
-    problems: list[Problem] = []
-    for path in sorted(folder.glob("**/*.jsonl")):
-        for number, recording in _read(path, problems, secret):
-            if recording.has_failed:
-                failures.setdefault(recording.key, recording)
-                continue
-            earlier = answers.setdefault(recording.key, recording)
-            place = places.setdefault(recording.key, f"{path}:{number}")
-            if earlier.judged != recording.judged:
-                problems.append(
-                    Problem(
-                        f"this judgment is recorded with another answer at {place}; delete one of the two",
-                        str(path),
-                        number,
-                    )
-                )
-    if problems:
-        raise ConfigError(problems)
-    return answers, failures
-
-
-def load_recording_file(path: Path, *, secret: bytes | None = None) -> list[Recording]:
-    """Return the recordings of one file, failures among them; ``secret`` as in ``load_recordings``.
-
-    Raises:
-        ConfigError: lines that are no recording or not signed, each with its place.
-    """
-    problems: list[Problem] = []
-    found = _read(path, problems, secret or signing_secret())
-    if problems:
-        raise ConfigError(problems)
-    return [recording for _, recording in found]
-
-
-def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
-    """Sign every recording of a folder, and return the files that changed.
-
-    Raises:
-        ConfigError: a file does not load.
-    """
-    from filelock import FileLock
-
-    changed = []
-    with FileLock(folder / ".lock"):
-        for path in sorted(folder.glob("**/*.jsonl")):
-            problems: list[Problem] = []
-            found = _read(path, problems, None)
-            if problems:
-                raise ConfigError(problems)
-            text = "".join(recording.to_line(secret) for _, recording in found)
-            if write_if_changed(path, text):
-                changed.append(path)
-    return changed
-
-
-def signing_secret() -> bytes | None:
-    """Return the secret of the settings, ``PERSONA_RECORDINGS_SECRET``; None: recordings are not signed here."""
-    found = get_settings().recordings_secret
-    return None if found is None else found.get_secret_value().encode("utf-8")
-
-
-def write_recordings(folder: Path, recordings: Iterable[Recording]) -> list[Path]:
-    """Add recordings to their files, replacing those of the same key, and return the files that changed.
-
-    An answer replaces that there was none; a failure leaves an earlier answer where it is, and counts before it. Files are sorted
-    and replaced atomically; writers wait for one another.
-
-    Raises:
-        ConfigError: a file to be added to does not load.
-    """
-    from filelock import FileLock
-
-    secret = signing_secret()
-    by_file: dict[Path, list[Recording]] = {}
-    for recording in recordings:
-        by_file.setdefault(folder / recording.file, []).append(recording)
-    changed = []
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
-        for path, added in sorted(by_file.items()):
-            problems: list[Problem] = []
-            known = [recording for _, recording in _read(path, problems, None)] if path.exists() else []
-            if problems:
-                raise ConfigError(problems)
-            merged = {(item.key, item.has_failed): item for item in known}
-            for item in added:
-                if not item.has_failed:
-                    merged.pop((item.key, True), None)
-                merged[item.key, item.has_failed] = item
-            ordered = sorted(
-                merged.items(), key=lambda row: (row[1].proposition_id, row[1].claim, row[1].label, *row[0])
-            )
-            # Only what is recorded here is signed here: what stood there keeps the signature it has, or none.
-            new = {(item.key, item.has_failed) for item in added}
-            text = "".join(item.to_line(secret if name in new else None) for name, item in ordered)
-            if write_if_changed(path, text):
-                changed.append(path)
-    return changed
-
-
-def _read(path: Path, problems: list[Problem], secret: bytes | None) -> list[tuple[int, Recording]]:
+def read_recordings(path: Path, problems: list[Problem], secret: bytes | None) -> list[tuple[int, Recording]]:
+    """Return a file's recordings with their line numbers; ``problems`` gets the lines that are none or not signed."""
     return read_rows(
         path,
         lambda line: parse_line(line, secret),

@@ -1,0 +1,154 @@
+"""Recording: what live judges say is written as it comes, answers and failures, and signed where there is a secret."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from persona_pipeline.base.documents.json import rfc3339, write_if_changed
+from persona_pipeline.base.settings import LIVE_COVERAGE
+from persona_pipeline.judging.recordings.line import Recording, in_one_line
+from persona_pipeline.judging.recordings.replay import load_recording_file
+from persona_pipeline.judging.verdict import Answer, Ask, JudgeRequest, Question, Unscored, Verdict
+
+
+def recording_of(
+    request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime, min_coverage: float | None = None
+) -> Recording | None:
+    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids.
+
+    Args:
+        min_coverage: stands with a failure, so that a replay asks for as much.
+    """
+    if verdict.unscored is Unscored.UNRECORDED:
+        return None
+    local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
+    return Recording(
+        key=request.key,
+        **request.subject,
+        sample=request.sample,
+        score=verdict.score,
+        reasoning=verdict.reasoning,
+        evidence=tuple((local.get(item.message_id or "", ""), item.quote) for item in verdict.evidence),
+        ideas=verdict.ideas,
+        **_outcome(verdict, min_coverage, recorded_at),
+    )
+
+
+def _outcome(said: Verdict | Answer, min_coverage: float | None, moment: datetime) -> dict[str, Any]:
+    failed = said.unscored is not None and not said.unscored.is_answer
+    return {
+        "unscored": said.unscored,
+        "detail": in_one_line(said.detail) if failed else "",
+        "min_coverage": min_coverage if failed else None,
+        "model": said.model,
+        "prompt_version": said.prompt_version,
+        "recorded_at": rfc3339(moment),
+    }
+
+
+@dataclass
+class RecordingWriter:
+    """Writes what live judges say as recordings: answers, and what failed with its reason.
+
+    Attributes:
+        min_coverage: the share (0-1) of judgments that the run asks for.
+        secret: what is written is signed with it; None: it is not signed.
+        asked: the keys of all judgments that were written.
+        failed: those of them that nobody answered so far.
+    """
+
+    folder: Path
+    min_coverage: float = LIVE_COVERAGE
+    secret: bytes | None = field(default=None, repr=False)
+    written: set[Path] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    failed: dict[str, tuple[JudgeRequest, Unscored]] = field(default_factory=dict)
+
+    def record(
+        self, requests: Iterable[JudgeRequest], verdicts: Iterable[Verdict], *, recorded_at: datetime | None = None
+    ) -> None:
+        """Write verdicts."""
+        moment, recordings = recorded_at or datetime.now(UTC), []
+        for request, verdict in zip(requests, verdicts, strict=True):
+            recording = recording_of(request, verdict, recorded_at=moment, min_coverage=self.min_coverage)
+            if recording is None:
+                continue
+            recordings.append(recording)
+            self.asked.add(request.key)
+            self.failed.pop(request.key, None)
+            if verdict.unscored and verdict.has_failed:
+                self.failed[request.key] = (request, verdict.unscored)
+        self.write(recordings)
+
+    def record_answers(self, questions: Iterable[Question], answers: Iterable[Answer]) -> None:
+        """Write the answers to questions of other kinds."""
+        self.write(
+            Recording(
+                key=question.key,
+                kind=question.kind,
+                agent_id=question.agent_id,
+                label=question.label,
+                subject=question.subject_hash,
+                sample=question.sample,
+                answer=answer.data,
+                **_outcome(answer, self.min_coverage, datetime.now(UTC)),
+            )
+            for question, answer in zip(questions, answers, strict=True)
+            if answer.unscored is None or answer.unscored.is_failed_call
+        )
+
+    def write(self, recordings: Iterable[Recording]) -> None:
+        """Add recordings to the folder, replacing those of the same key."""
+        self.written.update(write_recordings(self.folder, recordings, self.secret))
+
+    async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
+        """Return what the layer below answers, written."""
+        answers = await below(questions)
+        pairs = list(zip(questions, answers, strict=True))
+        claims = [(question.requests[0], answer.verdict) for question, answer in pairs if answer.verdict]
+        others = [(question, answer) for question, answer in pairs if not answer.verdict]
+        if claims:
+            self.record(*zip(*claims, strict=True))
+        if others:
+            self.record_answers(*zip(*others, strict=True))
+        return answers
+
+
+def write_recordings(folder: Path, recordings: Iterable[Recording], secret: bytes | None = None) -> list[Path]:
+    """Add recordings to their files, replacing those of the same key, and return the files that changed.
+
+    An answer replaces that there was none; a failure leaves an earlier answer where it is, and counts before it. Files are sorted
+    and replaced atomically; writers wait for one another.
+
+    Args:
+        secret: what is written is signed with it; what stood there keeps the signature it has.
+
+    Raises:
+        ConfigError: a file to be added to does not load.
+    """
+    from filelock import FileLock
+
+    by_file: dict[Path, list[Recording]] = {}
+    for recording in recordings:
+        by_file.setdefault(folder / recording.file, []).append(recording)
+    changed = []
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        for path, added in sorted(by_file.items()):
+            known = load_recording_file(path, None) if path.exists() else []
+            merged = {(item.key, item.has_failed): item for item in known}
+            for item in added:
+                if not item.has_failed:
+                    merged.pop((item.key, True), None)
+                merged[item.key, item.has_failed] = item
+            ordered = sorted(
+                merged.items(), key=lambda row: (row[1].proposition_id, row[1].claim, row[1].label, *row[0])
+            )
+            # Only what is recorded here is signed here.
+            new = {(item.key, item.has_failed) for item in added}
+            text = "".join(item.to_line(secret if name in new else None) for name, item in ordered)
+            if write_if_changed(path, text):
+                changed.append(path)
+    return changed
