@@ -81,9 +81,8 @@ SHOWN = {
         "terminal", "text", "view",
     },
     "scoring": {
-        "", "convergence", "fading", "fluency", "judged", "plan", "results", "text.agreement", "text.nearness",
-        "text.ngrams", "text.repetition", "text.tokens", "text.voices", "voice_alarm.following",
-        "voice_alarm.learning", "voice_alarm.model", "voice_alarm.storing",
+        "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.tokens",
+        "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {
         "answering.base", "answering.model", "answering.prompts", "answering.responses", "asserts.pairwise",

@@ -21,7 +21,7 @@ from persona_pipeline.corrections.nudges import AntiConvergence, Nudge, Nudges, 
 from persona_pipeline.corrections.records import recent_agent_messages, recent_channel_messages
 from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
-from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
+from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.propositions.dimensions import FLUENCY
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set, proposition_files_hash

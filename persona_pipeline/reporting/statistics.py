@@ -29,12 +29,11 @@ from persona_pipeline.guard.baselines.trend import Trend
 from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
-from persona_pipeline.scoring.text.nearness import voice_convergence
-from persona_pipeline.scoring.text.ngrams import message_shares, ngram_score
+from persona_pipeline.scoring.text.likeness import voice_convergence, voice_similarity
+from persona_pipeline.scoring.text.likeness import voice_map as place_voices
+from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.text.voices import voice_map as place_voices
-from persona_pipeline.scoring.text.voices import voice_similarity
-from persona_pipeline.scoring.voice_alarm.following import VoiceReading
+from persona_pipeline.scoring.voice_alarm.model import VoiceReading
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
 

@@ -4,8 +4,15 @@ import random
 from collections.abc import Sequence
 
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.plan import (
+    AgentCase,
+    DimensionPlan,
+    JudgingContext,
+    evaluation,
+    judged_part,
+    no_evidence,
+    plan_judgments,
+)
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Message, windowed
 from persona_pipeline.world.propositions.models import (

@@ -6,8 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.plan import (
+    AgentCase,
+    DimensionPlan,
+    JudgingContext,
+    evaluation,
+    judged_part,
+    no_evidence,
+    plan_judgments,
+)
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Entry, Message, message_entry, windowed
 from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet

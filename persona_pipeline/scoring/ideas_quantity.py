@@ -3,8 +3,15 @@
 from collections.abc import Sequence
 
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
+from persona_pipeline.scoring.plan import (
+    AgentCase,
+    DimensionPlan,
+    JudgingContext,
+    evaluation,
+    judged_part,
+    no_evidence,
+    plan_judgments,
+)
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import windowed

@@ -193,3 +193,18 @@ class DimensionEvaluation(BaseModel):
     def failures(self) -> dict[str, PropositionResult]:
         """Propositions that should have been scored and were not."""
         return {key: item for key, item in self.propositions.items() if item.unscored and item.unscored not in ANSWERS}
+
+
+def algorithmic_row(
+    row_id: str, claim: str, score: float | None, reasoning: str, unscored: Unscored = Unscored.NO_EVIDENCE
+) -> PropositionResult:
+    """Return the row of a computed part; no score means there was nothing to compute it from, or it cannot be read."""
+    return PropositionResult(
+        id=row_id,
+        claim=claim,
+        algorithmic=True,
+        score=score,
+        unscored=unscored.value if score is None else None,
+        reasoning=reasoning,
+        detail=reasoning if score is None else "",
+    )

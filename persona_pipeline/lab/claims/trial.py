@@ -31,12 +31,11 @@ from persona_pipeline.lab.claims.matrix import (
     noise_quantile,
     pooled_sd,
 )
-from persona_pipeline.scoring.convergence import voice_statistics
-from persona_pipeline.scoring.fluency import ngram_part
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon, unread_language
-from persona_pipeline.scoring.text.repetition import excessive_repetition
+from persona_pipeline.scoring.text.likeness import voice_statistics
+from persona_pipeline.scoring.text.repetition import excessive_repetition, ngram_part
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.personas import find_yaml
 from persona_pipeline.world.propositions.dimensions import DIMENSIONS, FLUENCY
@@ -260,8 +259,8 @@ def _likeness(case: AgentCase) -> SignalReading:
 
 
 def _voice(case: AgentCase, before: Sequence[Message]) -> SignalReading:
-    from persona_pipeline.scoring.voice_alarm.following import follow_voice
     from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN
+    from persona_pipeline.scoring.voice_alarm.model import follow_voice
 
     model = _learnt(case.agent_id, tuple(before))
     if model is None:

@@ -278,18 +278,6 @@ def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Ne
     )
 
 
-def voice_convergence(current: Voices, references: Sequence[Voices]) -> Nearness:
-    """Compare how alike agents sound in one channel and window with how alike the same agents sound in ``references``.
-
-    References are the same agents' messages elsewhere, oldest first; all of them together are the history (``nearness``).
-    """
-    history: dict[str, list[str]] = {}
-    for reference in references:
-        for name, texts in reference.items():
-            history.setdefault(name, []).extend(texts)
-    return nearness(current, history)
-
-
 def _compared(names: Sequence[str], before: MeasuredBlocks, now: MeasuredBlocks, size: int) -> Nearness:
     pairs = list(combinations(names, 2))
     nearer = [

@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.scoring.text import ngrams
-from persona_pipeline.scoring.text.ngrams import (
-    corpus_repetition,
-    cross_message_share,
-    extract_ngrams,
-    message_shares,
-    ngram_score,
-    overlap,
-)
+from persona_pipeline.scoring.text.ngrams import corpus_repetition, extract_ngrams, overlap
+from persona_pipeline.scoring.text.repetition import mean_share, message_shares, ngram_score
 
 MESSAGES = st.lists(st.text(alphabet="abc ", max_size=24), max_size=12)
 CORRELATED_WORDS = [f"w{index}" for index in range(2000)]
@@ -56,14 +50,14 @@ def test_n_below_one_is_refused(n: int) -> None:
 def test_share_of_a_message_that_stands_elsewhere(messages: list[str], shares: list[float | None]) -> None:
     assert message_shares(messages, 3) == shares
     numbers = [share for share in shares if share is not None]
-    assert cross_message_share(messages, 3) == (fmean(numbers) if numbers else 0.0)
+    assert mean_share(message_shares(messages, 3)) == (fmean(numbers) if numbers else 0.0)
 
 
 @given(MESSAGES, st.integers(1, 4))
 def test_share_is_a_share_and_ignores_order(messages: list[str], n: int) -> None:
-    share = cross_message_share(messages, n)
+    share = mean_share(message_shares(messages, n))
     assert 0 <= share <= 1
-    assert cross_message_share(messages[::-1], n) == pytest.approx(share)
+    assert mean_share(message_shares(messages[::-1], n)) == pytest.approx(share)
 
 
 @given(st.lists(st.text(alphabet="abc ", max_size=24), min_size=2, max_size=12), st.integers(1, 3))
