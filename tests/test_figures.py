@@ -57,11 +57,10 @@ SHOWN = {
         "plan", "read", "request", "retaking", "run", "snapshot", "voice",
     },
     "guard": {
-        "baselines.confirm", "baselines.falls", "baselines.golden", "baselines.models", "baselines.noise",
-        "baselines.regression", "baselines.spread", "baselines.statistics", "baselines.trend",
-        "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.labelled",
-        "calibration.measures", "gate", "labels.exchange", "labels.files", "labels.page.app", "labels.session",
-        "report", "trust",
+        "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
+        "baselines.trend", "calibration.calibrate", "calibration.judge_change", "calibration.known",
+        "calibration.labelled", "calibration.measures", "gate", "labels.exchange", "labels.files",
+        "labels.page.app", "labels.session", "report", "trust",
     },
     "importing": {
         "base", "run", "traces.collector", "traces.otlp",
@@ -174,7 +173,15 @@ def test_every_room_says_what_it_shows() -> None:
 
 
 # Stages of an evaluation between reading a world and writing its run.
-PURE = ("evaluation/decide", "evaluation/plan", "evaluation/snapshot", "guard/gate", "guard/report", "guard/trust")
+PURE = (
+    "evaluation/decide",
+    "evaluation/plan",
+    "evaluation/snapshot",
+    "guard/findings",
+    "guard/gate",
+    "guard/report",
+    "guard/trust",
+)
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -19,8 +19,7 @@ from persona_pipeline.base.errors import (
     Result,
     worst_exit_code,
 )
-from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
-from persona_pipeline.guard.baselines.noise import BLIND
+from persona_pipeline.guard.baselines.models import BLIND, BaselineComparison, DimensionComparison
 from persona_pipeline.scoring.results import (
     ANSWERS,
     NOT_IN_OVERALL,

@@ -1,9 +1,13 @@
 """Golden baselines and what a comparison with one finds."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from persona_pipeline.scoring.results import DimensionEvaluation
 
 
 class Baseline(BaseModel):
@@ -46,6 +50,10 @@ class PropositionDrop(BaseModel):
     recommendation: str | None = None
     interval: tuple[float, float] | None = None
     p_value: float | None = None
+
+
+# A dimension that cannot see a fall of so many points guards little.
+BLIND = 2.0
 
 
 class Sight(BaseModel):
@@ -192,3 +200,20 @@ class BaselineComparison(BaseModel):
     @property
     def regressed(self) -> bool:
         return bool(self.regressions or self.drops)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One agent's comparison by the deltas, with what it compares.
+
+    Attributes:
+        provenance: of the evaluation, as ``captured`` would keep it; tells whether the baseline judged the same messages.
+            None: not known; then they are taken for the same, and only the judge's part counts.
+        messages: that the agent said in the window, None: unknown.
+    """
+
+    comparison: BaselineComparison
+    dimensions: Mapping[str, DimensionEvaluation]
+    baseline: Baseline | None
+    provenance: Mapping[str, Any] | None = None
+    messages: int | None = None

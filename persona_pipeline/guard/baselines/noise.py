@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from persona_pipeline.guard.baselines.models import BLIND
+from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.guard.baselines.variance import (
     ROUNDING_VARIANCE,
     Fleet,
@@ -56,17 +58,12 @@ class Week:
 
     def or_else(self, other: "Week") -> "Week":
         """Return this where something is known, the other elsewhere."""
-        missing = self.source == UNKNOWN
-        return Week(
-            np.where(missing, other.effect, self.effect),
-            np.where(missing, other.whole, self.whole),
-            np.where(missing, other.degrees, self.degrees),
-            np.where(missing, other.source, self.source),
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Week(*(np.where(self.source == UNKNOWN, theirs, own) for own, theirs in pairs))
 
     def at(self, rows: Indices) -> "Week":
         """Return these rows, one of them as often as it is named."""
-        return Week(self.effect[rows], self.whole[rows], self.degrees[rows], self.source[rows])
+        return Week(*(part[rows] for part in vars(self).values()))
 
 
 def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
@@ -162,8 +159,6 @@ def from_run(fleet: Fleet, drop: Numbers, judge: Numbers) -> Week:
 
 # From so many windows on an agent has a spread of its own.
 OWN_WINDOWS = 4
-# Degrees of freedom from which a run alone tells how much its judge varies.
-ENOUGH_REPEATS = 20
 
 
 @dataclass(frozen=True)
@@ -355,8 +350,6 @@ def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: 
 CONFIDENCE = 0.95
 POWER = 0.8
 TARGET = 1.0
-# A dimension that cannot see a fall of so many points guards little.
-BLIND = 2.0
 MOST_JUDGMENTS, MOST_WINDOWS, MOST_MESSAGES = 15, 26, 2000
 
 

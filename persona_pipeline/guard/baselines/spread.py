@@ -25,6 +25,8 @@ from persona_pipeline.world.propositions.dimensions import DIMENSIONS
 DECIMALS = 4
 # No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.
 WIDEST = 6.37
+# Degrees of freedom from which a run alone tells how much its judge varies.
+ENOUGH_REPEATS = 20
 
 
 class Windows(BaseModel):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import REGRESSION_DELTA
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import read_questions, read_scopes
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.snapshot import AgentScope
-from persona_pipeline.guard.baselines.noise import ENOUGH_REPEATS
-from persona_pipeline.guard.baselines.regression import REGRESSION_DELTA
+from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
 from persona_pipeline.lab.claims.matrix import (

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from persona_pipeline.guard.baselines.models import Sight
-from persona_pipeline.guard.baselines.noise import BLIND
+from persona_pipeline.guard.baselines.models import BLIND, Sight
 from persona_pipeline.guard.report import EXIT_REGRESSION, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import trend_mark

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.guard.baselines.falls import compare
 from persona_pipeline.guard.baselines.golden import find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.responses import Output
