@@ -288,7 +288,7 @@ def level(samples: np.ndarray) -> tuple[Level, Level]:
         window_means.reshape(flat, -1),
         window_medians.reshape(flat, -1),
         counts.reshape(flat, -1),
-        repeats(samples.reshape(flat, *samples.shape[2:])).summed(),
+        Repeats(*(part.sum(axis=-1) for part in vars(repeats(samples.reshape(flat, *samples.shape[2:]))).values())),
     )
     nothing = Repeats(*[np.zeros(len(samples))] * 5)
     whole = means(np.swapaxes(window_means, 1, 2))

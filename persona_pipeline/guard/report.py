@@ -12,7 +12,6 @@ from typing_extensions import TypedDict
 
 from persona_pipeline.base.errors import (
     EXIT_BUDGET,
-    EXIT_CONFIG,
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
@@ -118,24 +117,6 @@ def total_usage(dimensions: Iterable[DimensionEvaluation]) -> UsageSummary:
     """Return what several dimensions cost together."""
     return add_usage(item.usage for item in dimensions)
 
-
-__all__ = [
-    "EXIT_BUDGET",
-    "EXIT_CONFIG",
-    "EXIT_COVERAGE",
-    "EXIT_OK",
-    "EXIT_REGRESSION",
-    "KINDS",
-    "AgentReport",
-    "Conclusion",
-    "Expense",
-    "Finding",
-    "FindingKind",
-    "Result",
-    "RunReport",
-    "expenses_of",
-    "worst_exit_code",
-]
 
 # What says of all that an agent's judge gave that it cannot be believed.
 OF_THE_JUDGE = frozenset({"judge_health"})

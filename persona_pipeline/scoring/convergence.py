@@ -7,20 +7,20 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from persona_pipeline.judging.verdict import Unscored, Verdict
+from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.plan import (
     AgentCase,
+    Composed,
     DimensionPlan,
+    JudgedPropositions,
     JudgingContext,
     Part,
-    evaluation,
     judged_part,
+    judged_plan,
     no_evidence,
-    plan_judgments,
 )
 from persona_pipeline.scoring.results import (
     HIGHEST,
-    DimensionEvaluation,
     PropositionResult,
     algorithmic_row,
     weighted_mean,
@@ -42,11 +42,8 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     contexts = [
         _context(case, channel, messages, propositions, weights[channel]) for channel, messages in channels.items()
     ]
-    # Whatever the file says: this dimension is judged without the persona.
-    plan = plan_judgments(propositions, contexts, agent_id=case.agent_id, samples=case.samples_of(propositions))
 
-    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
-        judged = plan.collect(verdicts)
+    def composed(judged: JudgedPropositions) -> Composed:
         by_channel = {channel: channel_statistics(messages, case.lexicon) for channel, messages in channels.items()}
         for channel, found in voice_statistics(channels, case.earlier_texts()).items():
             by_channel[channel] |= found
@@ -61,9 +58,10 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
             message.text for messages in channels.values() for message in messages if message.agent_id == case.agent_id
         ]
         statistics = {"channels": by_channel, "vocabulary": vars(vocabulary_stats(own)) if own else {}}
-        return evaluation("convergence", judged, [vocabulary, agreement], parts, statistics, propositions)
+        return [vocabulary, agreement], parts, statistics
 
-    return DimensionPlan(plan.requests, finish)
+    # Whatever the file says: this dimension is judged without the persona.
+    return judged_plan(case, propositions, contexts, composed)
 
 
 def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, Any]:

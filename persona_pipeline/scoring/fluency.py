@@ -1,20 +1,18 @@
 """Fluency: is the language free of repetition? 40 % n-grams, 20 % catchphrases, 40 % judged structural variety."""
 
 import random
-from collections.abc import Sequence
 
-from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.plan import (
     AgentCase,
+    Composed,
     DimensionPlan,
+    JudgedPropositions,
     JudgingContext,
     Part,
-    evaluation,
     judged_part,
+    judged_plan,
     no_evidence,
-    plan_judgments,
 )
-from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.repetition import (
     catchphrase_part,
     ngram_part,
@@ -37,13 +35,9 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     entries = [case.entry(message) for message in chosen]
     first_n, last_n = propositions.window()
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
-    # Whatever the file says: this dimension is judged without the persona.
-    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples_of(propositions))
-
     history = case.earlier_texts().get(case.agent_id) or [message.text for message in case.earlier]
 
-    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
-        judged = plan.collect(verdicts)
+    def composed(judged: JudgedPropositions) -> Composed:
         ngram, repetition = ngram_part(texts, history)
         catchphrase, rates = catchphrase_part(texts, propositions.catchphrases)
         statistics = {"messages": len(texts), "repetition": repetition, "catchphrases": rates}
@@ -53,6 +47,7 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
             judged_part(judged, FLUENCY.judged_weight),
         ]
         rows = [row for row in (ngram, catchphrase) if row]
-        return evaluation("fluency", judged, rows, parts, statistics, propositions)
+        return rows, parts, statistics
 
-    return DimensionPlan(plan.requests, finish)
+    # Whatever the file says: this dimension is judged without the persona.
+    return judged_plan(case, propositions, [context], composed)

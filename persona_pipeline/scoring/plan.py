@@ -379,6 +379,37 @@ def evaluation(
     )
 
 
+# Rows and parts of the score that are computed or judged, and the dimension's own numbers.
+Composed = tuple[Sequence[PropositionResult], Sequence[Part], Mapping[str, object]]
+
+
+def judged_plan(
+    case: AgentCase,
+    propositions: PropositionSet,
+    contexts: Sequence[JudgingContext],
+    compose_with: Callable[[JudgedPropositions], Composed],
+    *,
+    persona: str | None = None,
+    lists_ideas: bool = False,
+) -> DimensionPlan:
+    """Return the plan of a dimension whose claims are judged on contexts.
+
+    Args:
+        compose_with: from the judged propositions, the computed rows, all parts of the score and the statistics.
+        persona, lists_ideas: see ``plan_judgments``.
+    """
+    samples = case.samples_of(propositions)
+    plan = plan_judgments(
+        propositions, contexts, agent_id=case.agent_id, persona=persona, samples=samples, lists_ideas=lists_ideas
+    )
+
+    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
+        judged = plan.collect(verdicts)
+        return evaluation(propositions.dimension, judged, *compose_with(judged), propositions)
+
+    return DimensionPlan(plan.requests, finish)
+
+
 def no_evidence(dimension: str, propositions: PropositionSet, detail: str) -> DimensionPlan:
     """Return a plan that asks nothing: there is nothing to judge."""
     results = {

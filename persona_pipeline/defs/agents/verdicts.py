@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.errors import EXIT_CONFIG
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.defs.platform.resources import known_agents
@@ -17,7 +18,6 @@ from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.guard.report import (
-    EXIT_CONFIG,
     EXIT_OK,
     AgentEvaluation,
     AgentReport,

@@ -21,9 +21,8 @@ from persona_pipeline.guard.baselines.models import (
     DimensionComparison,
     PropositionDrop,
     Regression,
-    Sight,
 )
-from persona_pipeline.guard.baselines.noise import SOURCES, Drops, detectable, drops_of, interval, needs, sees
+from persona_pipeline.guard.baselines.noise import Drops, detectable, drops_of, interval, sight_of
 from persona_pipeline.guard.baselines.statistics import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
@@ -413,7 +412,7 @@ def _write_tests(
         item = result[agent_id].dimensions[dimension]
         item.interval = (-float(high[row]), -float(low[row]))
         item.p_value = float(drops.p_values.dimensions[row])
-        item.sight = _sight(drops.dimensions, levels, row, float(smallest[row]), agents[agent_id].messages)
+        item.sight = sight_of(drops.dimensions, levels, row, float(smallest[row]), agents[agent_id].messages)
     low, high = interval(drops.claims)
     smallest = detectable(drops.claims, claim_levels)
     for row, (agent_id, dimension, claim) in enumerate(table.claims):
@@ -424,21 +423,6 @@ def _write_tests(
                 p_value=float(p) if np.isfinite(p := drops.p_values.claims[row]) else None,
                 detectable=float(smallest[row]),
             )
-
-
-def _sight(drops: Drops, levels: Numbers, row: int, smallest: float, messages: int | None) -> Sight:
-    need = needs(drops, levels, row, messages)
-    return Sight(
-        detectable=smallest,
-        judge=float(np.sqrt(drops.one[row])) or None,
-        week=float(np.sqrt(drops.week[row])),
-        week_from=SOURCES[drops.source[row]],
-        windows=int(drops.windows[row]),
-        messages=need.messages,
-        judgments=need.judgments,
-        windows_needed=need.windows,
-        text=sees(smallest, need),
-    )
 
 
 def _judge(item: DimensionComparison, warnings: list[str], undecided_delta: float) -> None:
