@@ -25,7 +25,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
 from persona_pipeline.evaluation.voice import VoiceState, voice_state
 from persona_pipeline.guard.baselines.golden import watched_agents
-from persona_pipeline.guard.baselines.trend import Trend
+from persona_pipeline.guard.baselines.spread import Trend
 from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
