@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
 from persona_pipeline.evaluation.voice import followed_text, learn_voice_before, messages_to_follow
-from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm, VoiceWatch
+from persona_pipeline.scoring.voice_alarm.storing import stored_voice
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message, Window

@@ -28,7 +28,7 @@ from persona_pipeline.guard.report import Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import ABILITY
 from persona_pipeline.scoring.text.agreement import world_lexicon
-from persona_pipeline.scoring.voice_alarm.learning import stored_voices
+from persona_pipeline.scoring.voice_alarm.storing import stored_voices
 from persona_pipeline.world.messages.log import MessageLog, folder_messages
 from persona_pipeline.world.messages.store import newest_message_time, read_messages, read_talk
 from persona_pipeline.world.models import Window, parse_window

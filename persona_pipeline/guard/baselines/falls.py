@@ -12,7 +12,7 @@ import numpy as np
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, bounds_of, bounds_text
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.guard.baselines.fleet import Table
+from persona_pipeline.guard.baselines.fleet import FleetTable
 from persona_pipeline.guard.baselines.models import (
     Baseline,
     BaselineComparison,
@@ -338,7 +338,7 @@ def settled(
         watched: how many agents are watched, where ``fleet`` is a part of them; None: those in it.
         others: ``BaselineComparison.p_value`` of watched agents that are not in this run; used beyond 20 agents.
     """
-    table = Table(agents, fleet or {})
+    table = FleetTable(agents, fleet or {})
     rows, watched = table.fleet(), max(1, watched or len(table.agents))
     known = np.array([p for agent_id, p in (others or {}).items() if agent_id not in agents], dtype=float)
     drops = tested(rows, watched=watched, others=known)
@@ -369,7 +369,7 @@ def to_confirm(
         fleet, watched: see ``settled``.
         delta, proposition_delta: of the comparisons.
     """
-    table = Table(agents, fleet or {})
+    table = FleetTable(agents, fleet or {})
     rows, watched = table.fleet(), max(1, watched or len(table.agents))
     drops = tested(rows, watched=watched, delta=delta, proposition_delta=proposition_delta)
     mask = worth_asking(rows, drops, watched=watched, delta=delta, proposition_delta=proposition_delta)
@@ -396,7 +396,7 @@ def most_confirmations(judgments: Mapping[str, int], samples: int, times: int = 
 def _write_tests(
     result: Mapping[str, BaselineComparison],
     agents: Mapping[str, Compared],
-    table: Table,
+    table: FleetTable,
     fleet: Fleet,
     drops: TestedDrops,
     watched: int,

@@ -21,7 +21,7 @@ from persona_pipeline.guard.baselines.variance import Fleet, Level, Numbers, Rep
 from persona_pipeline.scoring.results import DimensionEvaluation
 
 
-class Table:
+class FleetTable:
     """The rows of the run's agents that have a baseline, and of the baselines of all that are watched.
 
     Attributes:

@@ -10,7 +10,7 @@ import pytest
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.scoring.voice_alarm import learning
-from persona_pipeline.scoring.voice_alarm.learning import conversations, learn_stored_voice, learn_voice, stored_voice
+from persona_pipeline.scoring.voice_alarm.learning import conversations, learn_voice
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
     KnownChange,
@@ -21,6 +21,7 @@ from persona_pipeline.scoring.voice_alarm.model import (
     highest_sums,
     voice_change,
 )
+from persona_pipeline.scoring.voice_alarm.storing import learn_stored_voice, stored_voice
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.scoring.text.test_voice import say
