@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from persona_pipeline.scoring.results import HIGHEST
-from persona_pipeline.scoring.text.nearness import Nearness, nearness
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.text.voices import VOICE, Voices, text_vectors
+from persona_pipeline.scoring.text.voices import VOICE, Nearness, Voices, nearness, text_vectors
 from persona_pipeline.world.models import Message
 
 # A line this long (in tokens) is not said twice by chance; so many of them, and this share of an agent's long lines, make a clone.

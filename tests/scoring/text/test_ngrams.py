@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.text import ngrams
-from persona_pipeline.scoring.text.ngrams import corpus_repetition, extract_ngrams, overlap
+from persona_pipeline.scoring.text import tokens
 from persona_pipeline.scoring.text.repetition import mean_share, message_shares, ngram_score
+from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, overlap
 
 MESSAGES = st.lists(st.text(alphabet="abc ", max_size=24), max_size=12)
 CORRELATED_WORDS = [f"w{index}" for index in range(2000)]
@@ -95,9 +95,9 @@ def test_corpus_repetition_is_exact_where_n_grams_are_shared_widely(messages: li
 def test_corpus_repetition_is_exact_wherever_the_line_between_rare_and_common_is_drawn(
     messages: list[str], cold_pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ngrams, "_COLD_PAIRS", cold_pairs)
-    monkeypatch.setattr(ngrams, "_PAIRS_AT_ONCE", 500)
-    monkeypatch.setattr(ngrams, "_GROUPS_AT_ONCE", 7)
+    monkeypatch.setattr(tokens, "_COLD_PAIRS", cold_pairs)
+    monkeypatch.setattr(tokens, "_PAIRS_AT_ONCE", 500)
+    monkeypatch.setattr(tokens, "_GROUPS_AT_ONCE", 7)
     for n in (1, 2, 3, 5):
         assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
 
