@@ -99,12 +99,13 @@ from persona_pipeline.guard.baselines.falls import (
     tested,
     worth_asking,
 )
+from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.baselines.noise import detectable, interval
 from persona_pipeline.guard.baselines.spread import FEWEST_WINDOWS, LIMIT, cusum
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, MOST_TOGETHER
 from persona_pipeline.guard.baselines.statistics import LEVEL as SIGNIFICANCE
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
-from persona_pipeline.guard.calibration.measures import Measure, PeoplesScores, bias, peoples_mean
+from persona_pipeline.guard.calibration.measures import PeoplesScores, bias, peoples_mean
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.claims.trial import Trial, TrialRequest, plan_trial, run_trial
 from persona_pipeline.scoring.fading import MessageValue, fading

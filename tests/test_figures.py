@@ -58,9 +58,8 @@ SHOWN = {
     },
     "guard": {
         "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
-        "baselines.trend", "calibration.calibrate", "calibration.judge_change", "calibration.known",
-        "calibration.labelled", "calibration.measures", "gate", "labels.exchange", "labels.files",
-        "labels.page.app", "labels.session", "report", "trust",
+        "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.labelled",
+        "gate", "labels.exchange", "labels.files", "labels.page.app", "labels.session", "report", "trust",
     },
     "importing": {
         "base", "run", "traces.collector", "traces.otlp",
@@ -81,7 +80,7 @@ SHOWN = {
     },
     "scoring": {
         "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.tokens",
-        "voice_alarm.learning", "voice_alarm.model",
+        "voice_alarm.learning", "voice_alarm.model", "voice_alarm.storing",
     },
     "suites": {
         "answering.base", "answering.model", "answering.prompts", "answering.responses", "asserts.pairwise",

@@ -6,13 +6,13 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.guard.baselines.models import (
+    FEWEST_LABELS,
     BaselineComparison,
     DimensionComparison,
     JudgeShift,
     People,
     PropositionDrop,
 )
-from persona_pipeline.guard.calibration.measures import FEWEST_LABELS
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.scoring.results import DimensionEvaluation

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.variance import (
@@ -36,7 +36,7 @@ WIDEST = 6.37
 ENOUGH_REPEATS = 20
 
 
-class Windows(BaseModel):
+class Windows(BaseModel, extra="forbid"):
     """Scores of one thing over windows; standard deviations in points, None below two windows.
 
     Attributes:
@@ -45,8 +45,6 @@ class Windows(BaseModel):
         median, between_medians, below_medians: mean over windows of the median judgment, and how those vary; None where
             a window has fewer than three judgments.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     windows: int = Field(default=1, ge=0)
     between: float | None = Field(default=None, ge=0, le=WIDEST)

@@ -7,10 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
 from persona_pipeline.guard.calibration.labelled import Rated
 from persona_pipeline.guard.calibration.measures import (
-    FEWEST_LABELS,
-    Measure,
     between_people,
     bias,
     labels_to_halve,

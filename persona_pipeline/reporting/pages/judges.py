@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS
 from persona_pipeline.guard.calibration.calibrate import Agreement, Calibration, ClaimCalibration, DimensionCalibration
 from persona_pipeline.guard.calibration.judge_change import JudgeChange
-from persona_pipeline.guard.calibration.measures import FEWEST_LABELS
 from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.reporting.view import NOBODY, measured

@@ -12,7 +12,7 @@ from itertools import islice, product
 from pathlib import Path
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError
@@ -102,9 +102,7 @@ _SLOT = regex.compile(r"(<\w+>)")
 Phrase = tuple[str, ...]
 
 
-class _LexiconFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _LexiconFile(BaseModel, extra="forbid"):
     language: str = Field(min_length=2)
     phrases: list[str]
     words: dict[str, list[str]] = {}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import regex
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.scoring.text.voices import VOICE, grams, worth
@@ -62,7 +62,7 @@ class VoiceKind(StrEnum):
     DELTA = "cosine_delta"
 
 
-class VoiceProvenance(BaseModel):
+class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     """What a voice was learnt from.
 
     Attributes:
@@ -72,8 +72,6 @@ class VoiceProvenance(BaseModel):
         examples: how many of its own it never said: its character card has them as examples.
         false_alarms, horizon: share (0-1) of stretches of ``horizon`` own messages that raise an alarm.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     agent_id: str
     persona_hash: str
@@ -89,7 +87,7 @@ class VoiceProvenance(BaseModel):
     version: Literal[2] = 2
 
 
-class VoiceSide(BaseModel):
+class VoiceSide(BaseModel, extra="forbid", frozen=True):
     """One of those whose voice might be taken for the agent's, and what a message says for it.
 
     Attributes:
@@ -99,8 +97,6 @@ class VoiceSide(BaseModel):
         cap: most that one message may add to the sum, or take from it.
         usual: mean of what the agent's own messages add (below 0).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     other: str
     reference: float
@@ -113,7 +109,7 @@ class VoiceSide(BaseModel):
         return min(self.cap, max(-self.cap, self.scale * (self.reference - difference)))
 
 
-class VoiceModel(BaseModel):
+class VoiceModel(BaseModel, extra="forbid", frozen=True):
     """A voice that messages can be held against.
 
     Attributes:
@@ -123,8 +119,6 @@ class VoiceModel(BaseModel):
         words, means, spreads, centre: of ``cosine_delta``: the agent's commonest words, how often each is used in stretches of
             ``stretch`` messages, and the mean of their z-scores.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: VoiceKind
     threshold: float
