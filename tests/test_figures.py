@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (380, 400),
-    "lines": (70_689, 63_000),
-    "lines of the core": (34_168, 28_500),
-    "modules with one importer": (74, 60),
-    "modules that other rooms import": (175, 70),
+    "files": (376, 400),
+    "lines": (70_452, 63_000),
+    "lines of the core": (33_933, 28_500),
+    "modules with one importer": (73, 60),
+    "modules that other rooms import": (163, 70),
     "class names in several modules": (2, 8),
 }
 
