@@ -22,20 +22,12 @@ sys.path.insert(0, str(PROJECT))
 
 import dialogue
 
-from persona_pipeline.scoring.convergence import (
-    FEWEST_NOW,
-    Likeness,
-    find_clones,
-    find_likeness,
-    nearness_score,
-)
-from persona_pipeline.scoring.fluency import ngram_part
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
-from persona_pipeline.scoring.text.nearness import nearness
-from persona_pipeline.scoring.text.repetition import find_repetition
-from persona_pipeline.scoring.voice_alarm.following import highest_sums
+from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness_score
+from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
+from persona_pipeline.scoring.text.voices import nearness
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
-from persona_pipeline.scoring.voice_alarm.model import VoiceModel
+from persona_pipeline.scoring.voice_alarm.model import VoiceModel, highest_sums
 
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
 Voices = dict[str, list[str]]
@@ -445,7 +437,7 @@ def speed() -> None:
     from text import natural, templates
 
     from persona_pipeline.corrections.nudges import RepetitionSuppression
-    from persona_pipeline.scoring.text.ngrams import corpus_repetition
+    from persona_pipeline.scoring.text.tokens import corpus_repetition
     from persona_pipeline.world import CorrectionSettings
 
     print("\nSpeed (seconds of the processor)")

@@ -92,17 +92,20 @@ sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.guard.baselines.falls import (
     CONFIRMATIONS,
-    DIMENSIONS_SHARE,
-    MOST_TOGETHER,
-    DecidedFall,
-    decide,
+    TOLERANCE,
+    UNDECIDED_DELTA,
+    TestedDrops,
     levels_of,
+    tested,
     worth_asking,
 )
+from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.baselines.noise import detectable, interval
-from persona_pipeline.guard.baselines.trend import FEWEST_WINDOWS, LIMIT, cusum
+from persona_pipeline.guard.baselines.spread import FEWEST_WINDOWS, LIMIT, cusum
+from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, MOST_TOGETHER
+from persona_pipeline.guard.baselines.statistics import LEVEL as SIGNIFICANCE
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
-from persona_pipeline.guard.calibration.measures import Measure, PeoplesScores, bias, peoples_mean
+from persona_pipeline.guard.calibration.measures import PeoplesScores, bias, peoples_mean
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.claims.trial import Trial, TrialRequest, plan_trial, run_trial
 from persona_pipeline.scoring.fading import MessageValue, fading
@@ -286,7 +289,7 @@ def level(samples: np.ndarray) -> tuple[Level, Level]:
         window_means.reshape(flat, -1),
         window_medians.reshape(flat, -1),
         counts.reshape(flat, -1),
-        repeats(samples.reshape(flat, *samples.shape[2:])).summed(),
+        Repeats(*(part.sum(axis=-1) for part in vars(repeats(samples.reshape(flat, *samples.shape[2:]))).values())),
     )
     nothing = Repeats(*[np.zeros(len(samples))] * 5)
     whole = means(np.swapaxes(window_means, 1, 2))
@@ -332,14 +335,14 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
         weight_before=np.full(units * GUARD_CLAIMS, 1 / GUARD_CLAIMS),
         same=np.zeros(units, bool),
     )
-    decided = decide(fleet, agents=cell.agents, watched=cell.agents)
+    decided = tested(fleet, watched=cell.agents)
     again = worth_asking(fleet, decided, watched=cell.agents)
     if again.any():
         more = judged(generator, week, spreads, CONFIRMATIONS)
         more[~again.reshape(units, GUARD_CLAIMS)] = np.nan
         claims_now, dimensions_now = level(np.concatenate([now, more], axis=-1)[:, :, None, :])
         fleet = replace(fleet, claims_now=claims_now, dimensions_now=dimensions_now)
-        decided = decide(fleet, agents=cell.agents, watched=cell.agents)
+        decided = tested(fleet, watched=cell.agents)
     _count(decided, cell, changed, tally)
     tally.asked += 1 + again.mean() * CONFIRMATIONS / cell.samples
     levels = levels_of(decided.dimensions, fleet.agent_of, watched=cell.agents, share=DIMENSIONS_SHARE)
@@ -357,13 +360,16 @@ def moves(generator: np.random.Generator, cell: Cell, windows: int) -> np.ndarra
     return np.broadcast_to(np.repeat(drawn, units // shape[0], axis=0), (units, GUARD_CLAIMS, windows))
 
 
-def _count(decided: DecidedFall, cell: Cell, changed: np.ndarray, tally: Tally) -> None:
-    units = decided.fell_dimensions | decided.fell_claims.reshape(-1, GUARD_CLAIMS).any(axis=1)
+def _count(decided: TestedDrops, cell: Cell, changed: np.ndarray, tally: Tally) -> None:
+    chance = decided.p_values.dimensions >= SIGNIFICANCE
+    fell_claims = decided.beyond_claims & ~(decided.p_values.claims >= SIGNIFICANCE)
+    undecided = decided.beyond_dimensions & chance & (decided.dimensions.fallen > UNDECIDED_DELTA + TOLERANCE)
+    units = (decided.beyond_dimensions & ~chance) | fell_claims.reshape(-1, GUARD_CLAIMS).any(axis=1)
     reported = units.reshape(cell.agents, DIMENSIONS).any(axis=1)
     tally.runs += 1
     false = np.delete(reported, changed).sum()
-    tally.untold += bool(not reported.any() and decided.undecided.any())
-    tally.seen_or_untold += bool((units | decided.undecided)[changed * DIMENSIONS].any())
+    tally.untold += bool(not reported.any() and undecided.any())
+    tally.seen_or_untold += bool((units | undecided)[changed * DIMENSIONS].any())
     tally.false_shares += (false / reported.sum()) if reported.any() else 0.0
     if len(changed):
         tally.hits += int(units[changed * DIMENSIONS].sum())
@@ -373,7 +379,7 @@ def _count(decided: DecidedFall, cell: Cell, changed: np.ndarray, tally: Tally) 
         tally.tries += 1
 
 
-def _cover(decided: DecidedFall, truth: np.ndarray, after: np.ndarray, tally: Tally) -> None:
+def _cover(decided: TestedDrops, truth: np.ndarray, after: np.ndarray, tally: Tally) -> None:
     # Where the truth did not change, so that no edge of the scale bends it.
     for drops, still in (
         (decided.claims, (truth == after).ravel()),

@@ -32,15 +32,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.scoring.text.agreement import agreement_ratio
-from persona_pipeline.scoring.text.nearness import voice_convergence
-from persona_pipeline.scoring.text.ngrams import (
-    corpus_repetition,
-    cross_message_share,
-    extract_ngrams,
-    overlap,
-)
-from persona_pipeline.scoring.text.repetition import maximal_repeated
-from persona_pipeline.scoring.text.tokens import pairwise_similarity
+from persona_pipeline.scoring.text.likeness import voice_convergence
+from persona_pipeline.scoring.text.repetition import maximal_repeated, mean_share, message_shares
+from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, overlap, pairwise_similarity
 from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
@@ -84,7 +78,7 @@ def text_growth() -> None:
             lambda: corpus_repetition(natural(size, "Hey everyone just wanted to say "), 3)
         ),
         "corpus_repetition, template of 8,000 forms": lambda size: lambda: corpus_repetition(templates(size), 3),
-        "cross_message_share, natural": lambda size: lambda: cross_message_share(natural(size), 3),
+        "cross_message_share, natural": lambda size: lambda: mean_share(message_shares(natural(size), 3)),
         "maximal_repeated, natural": lambda size: lambda: maximal_repeated(natural(size), 3),
         "agreement_ratio, natural": lambda size: lambda: agreement_ratio(natural(size)),
     }

@@ -47,8 +47,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.evaluation.read import read_folder
-from persona_pipeline.guard.baselines.falls import DIMENSIONS_SHARE, LEVEL
-from persona_pipeline.guard.baselines.statistics import log_wealth
+from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, log_wealth
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import (

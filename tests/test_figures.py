@@ -56,11 +56,9 @@ SHOWN = {
         "plan", "read", "request", "retaking", "run", "snapshot", "voice",
     },
     "guard": {
-        "baselines.confirm", "baselines.falls", "baselines.golden", "baselines.models", "baselines.noise",
-        "baselines.regression", "baselines.spread", "baselines.statistics", "baselines.trend",
+        "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.labelled",
-        "calibration.measures", "gate", "labels.exchange", "labels.files", "labels.page.app", "labels.session",
-        "report", "trust",
+        "gate", "labels.exchange", "labels.files", "labels.page.app", "labels.session", "report", "trust",
     },
     "importing": {
         "base", "run", "traces.collector", "traces.otlp",
@@ -78,8 +76,7 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "", "convergence", "fading", "fluency", "judged", "plan", "results", "text.agreement", "text.nearness",
-        "text.ngrams", "text.repetition", "text.tokens", "text.voices", "voice_alarm.following",
+        "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.tokens",
         "voice_alarm.learning", "voice_alarm.model", "voice_alarm.storing",
     },
     "suites": {
@@ -172,7 +169,15 @@ def test_every_room_says_what_it_shows() -> None:
 
 
 # Stages of an evaluation between reading a world and writing its run.
-PURE = ("evaluation/decide", "evaluation/plan", "evaluation/snapshot", "guard/gate", "guard/report", "guard/trust")
+PURE = (
+    "evaluation/decide",
+    "evaluation/plan",
+    "evaluation/snapshot",
+    "guard/findings",
+    "guard/gate",
+    "guard/report",
+    "guard/trust",
+)
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -14,7 +14,8 @@ import pytest
 
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.calibration.measures import Measure, bias, spearman, weighted_kappa
+from persona_pipeline.guard.baselines.models import Measure
+from persona_pipeline.guard.calibration.measures import bias, spearman, weighted_kappa
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.line import Recording

@@ -27,7 +27,7 @@ from persona_pipeline.corrections.nudges import (
 from persona_pipeline.corrections.records import recent_agent_messages, recent_channel_messages
 from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
-from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
+from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.propositions.dimensions import FLUENCY
 from persona_pipeline.world.world import World

@@ -15,7 +15,7 @@ from typing import Any
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
 from persona_pipeline.evaluation.voice import followed_text, learn_voice_before, messages_to_follow
-from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm, VoiceWatch
+from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm, VoiceWatch
 from persona_pipeline.scoring.voice_alarm.storing import stored_voice
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages

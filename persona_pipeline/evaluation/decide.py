@@ -8,11 +8,10 @@ from persona_pipeline.base.errors import Problem
 from persona_pipeline.evaluation.history import SavedRun, trend_findings, trends_of
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
-from persona_pipeline.guard.baselines.confirm import CONFIRMATIONS, Compared, settled, to_confirm
-from persona_pipeline.guard.baselines.falls import MOST_TOGETHER
+from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, compare, settled, to_confirm
 from persona_pipeline.guard.baselines.golden import Watched, captured
-from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
-from persona_pipeline.guard.baselines.regression import compare
+from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
+from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.gate import GateRules, exit_code_of, judge_agent
 from persona_pipeline.guard.report import (
     AgentEvaluation,
@@ -58,7 +57,7 @@ class Guard:
     """By what a fall is told from chance: the rules, and who else is watched.
 
     Attributes:
-        others: the newest p-values of watched agents, needed where many are watched; see ``baselines.confirm.settled``.
+        others: the newest p-values of watched agents, needed where many are watched; see ``baselines.falls.settled``.
         trust: what is known of the judges.
     """
 
@@ -319,11 +318,10 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
         delta=rules.regression_delta,
         proposition_delta=rules.proposition_delta,
     )
-    asked = worth[agent_id].claims if agent_id in worth else {}
     claims = {
         # A claim file may have gone since: then there is nothing to ask.
         name: [claim for claim in ids if claim in plan.claims_of(name)]
-        for name, ids in asked.items()
+        for name, ids in worth.get(agent_id, {}).items()
         if evaluation.dimensions[name].samples <= plan.case.samples
     }
     if has_recorded and not judge.live:

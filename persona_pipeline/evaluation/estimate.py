@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.request import EvaluationRequest, settled
 from persona_pipeline.evaluation.run import planned
-from persona_pipeline.guard.baselines.confirm import most_confirmations
+from persona_pipeline.guard.baselines.falls import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
 from persona_pipeline.judging.money import estimated_tokens, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge

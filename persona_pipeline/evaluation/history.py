@@ -15,8 +15,14 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.evaluation.request import select_agents
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.baselines.spread import score_margins
-from persona_pipeline.guard.baselines.trend import FEWEST_JUDGMENTS, FEWEST_WINDOWS, Trend, WindowScore, find_trends
+from persona_pipeline.guard.baselines.spread import (
+    FEWEST_JUDGMENTS,
+    FEWEST_WINDOWS,
+    Trend,
+    WindowScore,
+    find_trends,
+    score_margins,
+)
 from persona_pipeline.guard.gate import GateRules, exit_code_of, nothing_evaluated
 from persona_pipeline.guard.report import (
     AgentEvaluation,

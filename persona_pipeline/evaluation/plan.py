@@ -13,9 +13,7 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, total_usage, uuid_from
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
-from persona_pipeline.scoring import SCORERS
-from persona_pipeline.scoring.judged import recorded_coverage, summarise_usage
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan
+from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers, summarise_usage
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 from persona_pipeline.world.messages.log import MessageLog
 from persona_pipeline.world.messages.store import messages_hash
@@ -165,7 +163,7 @@ def plan_case(case: AgentCase, scope: AgentScope, sets: Mapping[str, StoredSet])
 def planned(plan: AgentPlan, dimensions: Collection[str]) -> AgentPlan:
     """Return the plan with the questions of these dimensions."""
     questions = {
-        name: SCORERS[name](plan.case, stored.propositions)
+        name: scorers()[name](plan.case, stored.propositions)
         for name in ALL_DIMENSIONS
         if name in dimensions and (stored := plan.sets[name]).propositions is not None
     }

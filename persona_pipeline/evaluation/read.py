@@ -17,9 +17,9 @@ from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.request import EvaluationRequest, select_agents, select_dimensions
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import voice_findings, voice_state
-from persona_pipeline.guard.baselines.falls import MOST_TOGETHER
 from persona_pipeline.guard.baselines.golden import find_baseline, watched_agents
 from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.calibration.judge_change import load_judge_changes
 from persona_pipeline.guard.calibration.known import peoples_labels
 from persona_pipeline.guard.gate import GateRules

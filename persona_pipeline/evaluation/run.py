@@ -34,9 +34,9 @@ from persona_pipeline.evaluation.snapshot import (
     Snapshot,
     raise_problems,
 )
+from persona_pipeline.guard.baselines.falls import least_coverage
 from persona_pipeline.guard.baselines.golden import captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.regression import least_coverage
 from persona_pipeline.guard.gate import (
     GateRules,
     exit_code_of,

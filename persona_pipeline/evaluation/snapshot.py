@@ -66,7 +66,7 @@ class Snapshot:
         names: display names of everybody.
         lexicon: what counts as agreement; None: English.
         baselines: of the agents that are evaluated; ``watched``: of those from which they borrow what others vary by.
-        p_values: the newest of watched agents, where many are watched; see ``baselines.confirm.settled``.
+        p_values: the newest of watched agents, where many are watched; see ``baselines.falls.settled``.
         results: what earlier runs on these windows said, as JSON text by run id.
         points: earlier windows of agents that are evaluated or watched, oldest first.
         voices: what is found of the agents' own voices.

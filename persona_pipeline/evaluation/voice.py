@@ -9,16 +9,17 @@ from itertools import pairwise
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import Finding
-from persona_pipeline.scoring.voice_alarm.following import (
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
+from persona_pipeline.scoring.voice_alarm.model import (
     BEFORE,
     KnownChange,
     VoiceChange,
+    VoiceKind,
+    VoiceModel,
     VoiceReading,
     follow_voice,
     voice_change,
 )
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
-from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel
 from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, current_voice, learn_stored_voice
 from persona_pipeline.world.cards.files import CARDS, CardFormat, example_messages
 from persona_pipeline.world.changes import FOLDERS, Commit, commits_between

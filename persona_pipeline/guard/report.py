@@ -12,15 +12,13 @@ from typing_extensions import TypedDict
 
 from persona_pipeline.base.errors import (
     EXIT_BUDGET,
-    EXIT_CONFIG,
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
     Result,
     worst_exit_code,
 )
-from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
-from persona_pipeline.guard.baselines.noise import BLIND
+from persona_pipeline.guard.baselines.models import BLIND, BaselineComparison, DimensionComparison
 from persona_pipeline.scoring.results import (
     ANSWERS,
     NOT_IN_OVERALL,
@@ -72,7 +70,7 @@ class RunProvenance(TypedDict, total=False):
     against: dict[str, Any]
 
 
-class AgentEvaluation(BaseModel):
+class AgentEvaluation(BaseModel, extra="forbid"):
     """One evaluation of one agent over one window.
 
     Attributes:
@@ -80,8 +78,6 @@ class AgentEvaluation(BaseModel):
         overall: mean of the scored dimensions except ideas_quantity, 0-9; None when there is none, or one of them failed.
         sample_size: messages of the agent in the window.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     run_id: str
     agent_id: str
@@ -119,24 +115,6 @@ def total_usage(dimensions: Iterable[DimensionEvaluation]) -> UsageSummary:
     """Return what several dimensions cost together."""
     return add_usage(item.usage for item in dimensions)
 
-
-__all__ = [
-    "EXIT_BUDGET",
-    "EXIT_CONFIG",
-    "EXIT_COVERAGE",
-    "EXIT_OK",
-    "EXIT_REGRESSION",
-    "KINDS",
-    "AgentReport",
-    "Conclusion",
-    "Expense",
-    "Finding",
-    "FindingKind",
-    "Result",
-    "RunReport",
-    "expenses_of",
-    "worst_exit_code",
-]
 
 # What says of all that an agent's judge gave that it cannot be believed.
 OF_THE_JUDGE = frozenset({"judge_health"})
@@ -188,7 +166,7 @@ KINDS: Mapping[str, FindingKind] = {
 }
 
 
-class Finding(BaseModel):
+class Finding(BaseModel, extra="forbid"):
     """One reason why a run is not clean, in one sentence a person can act on.
 
     Attributes:
@@ -197,8 +175,6 @@ class Finding(BaseModel):
         remedy: what to do about it, where a command mends it; often the same for many findings.
         command: the command that would decide what cannot be told.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: str
     exit_code: int = EXIT_OK
@@ -221,7 +197,7 @@ class Finding(BaseModel):
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
-class Conclusion(BaseModel):
+class Conclusion(BaseModel, extra="forbid", frozen=True):
     """What is said of a claim, a dimension, an agent or a run.
 
     Attributes:
@@ -229,8 +205,6 @@ class Conclusion(BaseModel):
         reason: why, in a sentence; of what held, what could not have been seen.
         command: the one command that would decide what cannot be told; "" where there is none.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     verdict: Result | None = None
     reason: str = ""
@@ -248,13 +222,13 @@ class Conclusion(BaseModel):
         return cls(verdict=verdict, reason=first.message, command=first.command)
 
 
-class DimensionConclusion(Conclusion):
+class DimensionConclusion(Conclusion, frozen=True):
     """What is said of a dimension, and of each of its claims by id."""
 
     claims: dict[str, Conclusion] = Field(default_factory=dict)
 
 
-class Expense(BaseModel):
+class Expense(BaseModel, extra="forbid"):
     """What one part of a run cost.
 
     Attributes:
@@ -263,23 +237,19 @@ class Expense(BaseModel):
         dimension: None where the money was not spent on one.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     mechanism: str
     agent_id: str
     dimension: str | None = None
     usage: UsageSummary
 
 
-class AgentReport(BaseModel):
+class AgentReport(BaseModel, extra="forbid"):
     """One agent's evaluation, its comparison with the baseline, what is wrong, and what it cost this time.
 
     Attributes:
         past: the agent was evaluated on a newer window: this is history.
         outlined: claims and their reasons were left out: the store has them, and a page of many agents does not show them.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     evaluation: AgentEvaluation
     comparison: BaselineComparison
@@ -361,10 +331,8 @@ def expenses_of(
     ]
 
 
-class RunReport(BaseModel):
+class RunReport(BaseModel, extra="forbid"):
     """The whole run. ``statistics`` holds what concerns several agents, such as the voice map; ``expenses`` all that was paid."""
-
-    model_config = ConfigDict(extra="forbid")
 
     agents: dict[str, AgentReport] = Field(default_factory=dict)
     findings: list[Finding] = Field(default_factory=list)

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from persona_pipeline.guard.baselines.confirm import not_shown
+from persona_pipeline.guard.baselines.falls import not_shown
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, DimensionComparison, JudgeShift
-from persona_pipeline.guard.baselines.regression import drop_sentence, fall_sentence
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.judge_change import JudgeChange, JudgeName
 from persona_pipeline.guard.calibration.known import PeoplesLabels
 from persona_pipeline.guard.calibration.measures import HIGHEST
-from persona_pipeline.guard.gate import GateRules, quotes_of
+from persona_pipeline.guard.findings import drop_sentence, fall_sentence, quotes_of
+from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentEvaluation
 
 

@@ -26,16 +26,15 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
 from persona_pipeline.evaluation.voice import VoiceState, voice_state
 from persona_pipeline.guard.baselines.golden import watched_agents
-from persona_pipeline.guard.baselines.trend import Trend
+from persona_pipeline.guard.baselines.spread import Trend
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
-from persona_pipeline.scoring.text.nearness import voice_convergence
-from persona_pipeline.scoring.text.ngrams import message_shares, ngram_score
+from persona_pipeline.scoring.text.likeness import voice_convergence, voice_similarity
+from persona_pipeline.scoring.text.likeness import voice_map as place_voices
+from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.text.voices import voice_map as place_voices
-from persona_pipeline.scoring.text.voices import voice_similarity
-from persona_pipeline.scoring.voice_alarm.following import VoiceReading
+from persona_pipeline.scoring.voice_alarm.model import VoiceReading
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
 

@@ -7,8 +7,14 @@ from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 
-from persona_pipeline.guard.baselines.models import DimensionComparison, People, PropositionDrop, Sight
-from persona_pipeline.guard.calibration.measures import FEWEST_LABELS, Measure
+from persona_pipeline.guard.baselines.models import (
+    FEWEST_LABELS,
+    DimensionComparison,
+    Measure,
+    People,
+    PropositionDrop,
+    Sight,
+)
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
 from persona_pipeline.reporting.text import unscored_label
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult

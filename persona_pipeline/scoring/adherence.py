@@ -3,10 +3,16 @@
 import random
 from collections.abc import Sequence
 
-from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
-from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.plan import (
+    AgentCase,
+    Composed,
+    DimensionPlan,
+    JudgedPropositions,
+    JudgingContext,
+    judged_part,
+    judged_plan,
+    no_evidence,
+)
 from persona_pipeline.world.models import Message, windowed
 from persona_pipeline.world.propositions.models import (
     ACTION_LEVEL_WINDOW_DEFAULTS,
@@ -22,16 +28,12 @@ def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPl
     if not case.messages:
         return no_evidence("adherence", propositions, "the agent said nothing in the window")
     contexts = _actions(case, propositions) if propositions.level == "action" else [_window(case, propositions)]
-    plan = plan_judgments(
-        propositions, contexts, agent_id=case.agent_id, persona=case.persona, samples=case.samples_of(propositions)
-    )
 
-    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
-        judged = plan.collect(verdicts)
+    def composed(judged: JudgedPropositions) -> Composed:
         statistics = {"messages": len(case.messages), "level": propositions.level, "contexts": len(contexts)}
-        return evaluation("adherence", judged, (), [judged_part(judged)], statistics, propositions)
+        return (), [judged_part(judged)], statistics
 
-    return DimensionPlan(plan.requests, finish)
+    return judged_plan(case, propositions, contexts, composed, persona=case.persona)
 
 
 def trajectory_messages(case: AgentCase, propositions: PropositionSet) -> Sequence[Message]:

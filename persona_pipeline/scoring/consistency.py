@@ -5,10 +5,16 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
-from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.plan import (
+    AgentCase,
+    Composed,
+    DimensionPlan,
+    JudgedPropositions,
+    JudgingContext,
+    judged_part,
+    judged_plan,
+    no_evidence,
+)
 from persona_pipeline.world.models import Entry, Message, message_entry, windowed
 from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 
@@ -26,11 +32,8 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
     entries = _entries(case, pairs)
     first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
     context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": SPEAKER})
-    # Whatever the file says: this dimension is judged without the persona.
-    plan = plan_judgments(propositions, [context], agent_id=case.agent_id, samples=case.samples_of(propositions))
 
-    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
-        judged = plan.collect(verdicts)
+    def composed(judged: JudgedPropositions) -> Composed:
         elsewhere = sum(earlier[0].conversation != now[0].conversation for earlier, now in pairs)
         statistics = {
             "pairs": len(pairs),
@@ -38,9 +41,10 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
             "pairs_across_conversations": elsewhere,
             "conversations": compared_conversations(pairs),
         }
-        return evaluation("consistency", judged, (), [judged_part(judged)], statistics, propositions)
+        return (), [judged_part(judged)], statistics
 
-    return DimensionPlan(plan.requests, finish)
+    # Whatever the file says: this dimension is judged without the persona.
+    return judged_plan(case, propositions, [context], composed)
 
 
 def excerpt_pairs(case: AgentCase) -> list[Pair]:

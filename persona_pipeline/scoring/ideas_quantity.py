@@ -2,10 +2,16 @@
 
 from collections.abc import Sequence
 
-from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, evaluation, judged_part, no_evidence
-from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.plan import (
+    AgentCase,
+    Composed,
+    DimensionPlan,
+    JudgedPropositions,
+    JudgingContext,
+    judged_part,
+    judged_plan,
+    no_evidence,
+)
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import windowed
 from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
@@ -26,23 +32,14 @@ def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> Dimens
         )
         for channel, messages in channels.items()
     ]
-    plan = plan_judgments(
-        propositions,
-        contexts,
-        agent_id=case.agent_id,
-        persona=case.persona,
-        samples=case.samples_of(propositions),
-        lists_ideas=True,
-    )
 
-    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
-        judged = plan.collect(verdicts)
+    def composed(judged: JudgedPropositions) -> Composed:
         ideas = {channel: distinct_ideas(listed) for channel, listed in judged.ideas.items()}
         complete = ideas.keys() == channels.keys()
         statistics = {"idea_count": sum(map(len, ideas.values())) if complete else None, "ideas": ideas}
-        return evaluation("ideas_quantity", judged, (), [judged_part(judged)], statistics, propositions)
+        return (), [judged_part(judged)], statistics
 
-    return DimensionPlan(plan.requests, finish)
+    return judged_plan(case, propositions, contexts, composed, persona=case.persona, lists_ideas=True)
 
 
 def distinct_ideas(ideas: Sequence[str]) -> list[str]:

@@ -2,19 +2,29 @@
 batched and pooled.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Protocol
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.scoring.judged import JudgedPropositions
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, weighted_mean
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.scoring.results import (
+    DimensionEvaluation,
+    PropositionResult,
+    QuotedEvidence,
+    UsageSummary,
+    final_score,
+    spread,
+    weighted_mean,
+)
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
-from persona_pipeline.world.models import Entry, Message, Window, message_entry, seed_from
-from persona_pipeline.world.propositions.dimensions import Dimension
-from persona_pipeline.world.propositions.models import PropositionSet
+from persona_pipeline.world.models import Entry, Message, Trajectory, Window, message_entry, seed_from
+from persona_pipeline.world.propositions.dimensions import DIMENSIONS, Dimension
+from persona_pipeline.world.propositions.models import Proposition, PropositionSet, claim_variables, fill_template
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,204 @@ class AgentCase:
 
 
 @dataclass(frozen=True)
+class JudgingContext:
+    """One trajectory every proposition is judged on.
+
+    Attributes:
+        part: what tells it from the others, such as a channel; None when it is the only one.
+        weight: its share in a proposition's score.
+        variables: what the claim's template variables stand for.
+    """
+
+    trajectory: Trajectory
+    variables: Mapping[str, str]
+    part: str | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class JudgedPropositions:
+    """Propositions with their verdicts put together.
+
+    ``n_expected`` and ``n_scored`` count judgments: answers (``no_evidence``, ``not_applicable``) are in neither.
+    """
+
+    results: dict[str, PropositionResult] = field(default_factory=dict)
+    n_scored: int = 0
+    n_expected: int = 0
+    ideas: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    usage: UsageSummary = field(default_factory=UsageSummary)
+
+    def mean(self) -> float | None:
+        """Return the weighted mean of the scored propositions, None when none is or all of them weigh 0."""
+        pairs = [(item.score, item.weight) for item in self.results.values() if item.score is not None]
+        return weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else None
+
+    def reason(self) -> str:
+        """Return why nothing is scored: the first failure, else the first answer, else ``no_evidence``."""
+        reasons = [Unscored(item.unscored) for item in self.results.values() if item.unscored]
+        failures = [reason for reason in reasons if not reason.is_answer]
+        return (failures or reasons or [Unscored.NO_EVIDENCE])[0].value
+
+
+@dataclass(frozen=True)
+class JudgingPlan:
+    """The requests of a set over its contexts; ``collect`` takes the verdicts in the same order."""
+
+    propositions: PropositionSet
+    contexts: Sequence[JudgingContext]
+    requests: tuple[JudgeRequest, ...]
+    samples: Mapping[str, int]
+
+    def collect(self, verdicts: Sequence[Verdict]) -> JudgedPropositions:
+        """Put the verdicts of ``requests`` together.
+
+        Raises:
+            ValueError: there are not as many verdicts as requests.
+        """
+        pairs = list(zip(self.requests, verdicts, strict=True))
+        results: dict[str, PropositionResult] = {}
+        ideas: dict[str, tuple[str, ...]] = {}
+        start = 0
+        for proposition in self.propositions.propositions:
+            samples = self.samples[proposition.id]
+            own = pairs[start : start + len(self.contexts) * samples]
+            start += len(own)
+            results[proposition.id] = self._result(proposition, own)
+            for position, (request, verdict) in enumerate(own):
+                part = self.contexts[position // samples].part or ""
+                if request.lists_ideas and request.sample == 0 and verdict.score is not None:
+                    ideas[part] = verdict.ideas
+        expected = [v for v in verdicts if not (v.unscored and v.unscored.is_answer)]
+        return JudgedPropositions(
+            results=results,
+            n_scored=sum(verdict.score is not None for verdict in verdicts),
+            n_expected=len(expected),
+            ideas=ideas,
+            usage=summarise_usage(verdicts),
+        )
+
+    def _result(self, proposition: Proposition, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> PropositionResult:
+        scored = [(request, verdict) for request, verdict in pairs if verdict.score is not None]
+        result = PropositionResult(
+            id=proposition.id,
+            claim=pairs[0][0].claim if pairs else proposition.claim,
+            weight=proposition.weight,
+            inverted=proposition.inverted,
+            recommendation=proposition.recommendations_for_improvement,
+            keys=[request.key for request, _ in pairs],
+            injection_suspected=any(verdict.injection_suspected for _, verdict in pairs),
+        )
+        failed = [verdict for _, verdict in pairs if verdict.unscored and not verdict.unscored.is_answer]
+        result.failed = dict(Counter(verdict.unscored.value for verdict in failed if verdict.unscored))
+        result.detail = failed[0].detail if failed else ""
+        # A stale recording is never averaged away: the rest of the proposition would pass for the whole.
+        stale = [verdict for verdict in failed if verdict.unscored is Unscored.UNRECORDED]
+        if stale or not scored:
+            first = (stale or failed or [verdict for _, verdict in pairs] or [None])[0]
+            result.unscored = first.unscored.value if first and first.unscored else Unscored.NO_EVIDENCE.value
+            result.detail = first.detail if first else "there is nothing to judge"
+            result.reasoning = first.reasoning if first else ""
+            return result
+        by_context = self._by_context(pairs, self.samples[proposition.id])
+        result.raw = weighted_mean(
+            (sum(scores) / len(scores), context.weight)
+            for context, scores in zip(self.contexts, by_context, strict=True)
+            if scores
+        )
+        result.score = final_score(result.raw, inverted=proposition.inverted, hard=self.propositions.hard)
+        result.samples = [float(verdict.score or 0) for _, verdict in scored]
+        if self.samples[proposition.id] > 1:
+            result.spread, result.standard_error = _pooled_spread(by_context)
+        result.reasoning = " / ".join(dict.fromkeys(verdict.reasoning for _, verdict in scored))
+        result.evidence = [
+            QuotedEvidence(message_id=item.message_id, quote=item.quote, verified=item.verified)
+            for _, verdict in scored
+            for item in verdict.evidence
+        ]
+        if len(self.contexts) > 1:
+            samples = self.samples[proposition.id]
+            result.parts = [
+                _part(self.contexts[position // samples], verdict) for position, (_, verdict) in enumerate(pairs)
+            ]
+        return result
+
+    def _by_context(self, pairs: Sequence[tuple[JudgeRequest, Verdict]], samples: int) -> list[list[float]]:
+        """Return the scores given in each context."""
+        groups = [pairs[start : start + samples] for start in range(0, len(self.contexts) * samples, samples)]
+        return [[float(v.score) for _, v in group if v.score is not None] for group in groups]
+
+
+def _pooled_spread(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
+    """Pooled over contexts: how much repeated judgments of the same thing differ."""
+    deviations = [(spread(group)[0], len(group)) for group in groups]
+    known = [(deviation, n) for deviation, n in deviations if deviation is not None]
+    if not known:
+        return None, None
+    degrees = sum(n - 1 for _, n in known)
+    pooled = math.sqrt(sum(deviation**2 * (n - 1) for deviation, n in known) / degrees)
+    return pooled, pooled / math.sqrt(sum(n for _, n in known))
+
+
+def _part(context: JudgingContext, verdict: Verdict) -> dict[str, object]:
+    return {
+        "part": context.part,
+        "weight": context.weight,
+        "raw": verdict.score,
+        "unscored": verdict.unscored.value if verdict.unscored else None,
+        "reasoning": verdict.reasoning,
+    }
+
+
+def plan_judgments(
+    propositions: PropositionSet,
+    contexts: Sequence[JudgingContext],
+    *,
+    agent_id: str,
+    persona: str | None = None,
+    samples: Mapping[str, int] | None = None,
+    lists_ideas: bool = False,
+) -> JudgingPlan:
+    """Return the requests for every proposition, context and sample, in that nesting; a context that shows nothing has none.
+
+    Args:
+        persona: shown to the judge only if the set includes personas; None in dimensions that are judged without one.
+        samples: how often each claim is judged; None: each once.
+        lists_ideas: the first proposition's judgment also lists the ideas of each context.
+    """
+    contexts = [context for context in contexts if context.trajectory.entries]
+    samples = samples or {item.id: 1 for item in propositions.propositions}
+    requests = tuple(
+        JudgeRequest(
+            dimension=propositions.dimension,
+            proposition_id=proposition.id,
+            claim=fill_template(proposition.claim, claim_variables(context.variables)),
+            trajectory=context.trajectory,
+            persona=persona if propositions.include_personas else None,
+            lists_ideas=lists_ideas and index == 0,
+            sample=sample,
+            agent_id=agent_id,
+        )
+        for index, proposition in enumerate(propositions.propositions)
+        for context in contexts
+        for sample in range(samples[proposition.id])
+    )
+    return JudgingPlan(propositions, contexts, requests, samples)
+
+
+def recorded_coverage(verdicts: Iterable[Verdict]) -> float | None:
+    """Return the coverage asked for when what failed was recorded, the highest of several; None: see ``DimensionEvaluation``."""
+    asked = [verdict.min_coverage for verdict in verdicts if verdict.has_failed]
+    return max((least for least in asked if least is not None), default=None) if None not in asked else None
+
+
+def summarise_usage(verdicts: Sequence[Verdict]) -> UsageSummary:
+    """Return the tokens and price of verdicts, summed."""
+    total = sum((verdict.usage for verdict in verdicts), Usage())
+    return UsageSummary(**vars(total))
+
+
+@dataclass(frozen=True)
 class DimensionPlan:
     """``requests`` for the judge, and ``finish``, which takes their verdicts in order and returns the evaluation."""
 
@@ -99,6 +307,16 @@ class Scorer(Protocol):
     """Plans one dimension for one agent."""
 
     def __call__(self, case: AgentCase, propositions: PropositionSet) -> DimensionPlan: ...
+
+
+@cache
+def scorers() -> Mapping[str, Scorer]:
+    """Return the scorer of each dimension.
+
+    Raises:
+        ConfigError: a dimension names one that is not there.
+    """
+    return {name: load_scorer(item) for name, item in DIMENSIONS.items()}
 
 
 def load_scorer(dimension: Dimension) -> Scorer:
@@ -137,21 +355,6 @@ def judged_part(judged: JudgedPropositions, weight: float = 1.0) -> Part:
     return Part(score, weight, failed=score is None and judged.n_scored < judged.n_expected)
 
 
-def algorithmic_row(
-    row_id: str, claim: str, score: float | None, reasoning: str, unscored: Unscored = Unscored.NO_EVIDENCE
-) -> PropositionResult:
-    """Return the row of a computed part; no score means there was nothing to compute it from, or it cannot be read."""
-    return PropositionResult(
-        id=row_id,
-        claim=claim,
-        algorithmic=True,
-        score=score,
-        unscored=unscored.value if score is None else None,
-        reasoning=reasoning,
-        detail=reasoning if score is None else "",
-    )
-
-
 def evaluation(
     dimension: str,
     judged: JudgedPropositions,
@@ -174,6 +377,37 @@ def evaluation(
         usage=judged.usage,
         proposition_set_hash=propositions.hash,
     )
+
+
+# Rows and parts of the score that are computed or judged, and the dimension's own numbers.
+Composed = tuple[Sequence[PropositionResult], Sequence[Part], Mapping[str, object]]
+
+
+def judged_plan(
+    case: AgentCase,
+    propositions: PropositionSet,
+    contexts: Sequence[JudgingContext],
+    compose_with: Callable[[JudgedPropositions], Composed],
+    *,
+    persona: str | None = None,
+    lists_ideas: bool = False,
+) -> DimensionPlan:
+    """Return the plan of a dimension whose claims are judged on contexts.
+
+    Args:
+        compose_with: from the judged propositions, the computed rows, all parts of the score and the statistics.
+        persona, lists_ideas: see ``plan_judgments``.
+    """
+    samples = case.samples_of(propositions)
+    plan = plan_judgments(
+        propositions, contexts, agent_id=case.agent_id, persona=persona, samples=samples, lists_ideas=lists_ideas
+    )
+
+    def finish(verdicts: Sequence[Verdict]) -> DimensionEvaluation:
+        judged = plan.collect(verdicts)
+        return evaluation(propositions.dimension, judged, *compose_with(judged), propositions)
+
+    return DimensionPlan(plan.requests, finish)
 
 
 def no_evidence(dimension: str, propositions: PropositionSet, detail: str) -> DimensionPlan:

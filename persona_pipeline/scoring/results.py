@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.world.propositions.dimensions import DIMENSIONS
@@ -68,17 +68,15 @@ def spread(samples: Sequence[float]) -> tuple[float | None, float | None]:
 ANSWERS = frozenset(reason.value for reason in Unscored if reason.is_answer)
 
 
-class QuotedEvidence(BaseModel):
+class QuotedEvidence(BaseModel, extra="forbid"):
     """A quote a verdict rests on. ``verified``: it stands in that message."""
-
-    model_config = ConfigDict(extra="forbid")
 
     message_id: str | None = None
     quote: str
     verified: bool = False
 
 
-class PropositionResult(BaseModel):
+class PropositionResult(BaseModel, extra="forbid"):
     """One proposition of one agent: exactly one of ``score`` (0-9, after the rules) and ``unscored`` (a reason).
 
     Attributes:
@@ -90,8 +88,6 @@ class PropositionResult(BaseModel):
         parts: per-channel or per-action judgments where there is more than one.
         failed: its judgments that failed, by reason; a proposition may be scored from the others all the same.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     id: str
     claim: str
@@ -114,10 +110,8 @@ class PropositionResult(BaseModel):
     injection_suspected: bool = False
 
 
-class UsageSummary(BaseModel):
+class UsageSummary(BaseModel, extra="forbid"):
     """Tokens and US dollars spent on judgments of this evaluation; cached and recorded verdicts cost nothing."""
-
-    model_config = ConfigDict(extra="forbid")
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -142,7 +136,7 @@ def add_usage(parts: Iterable[UsageSummary]) -> UsageSummary:
     return total
 
 
-class DimensionEvaluation(BaseModel):
+class DimensionEvaluation(BaseModel, extra="forbid"):
     """One dimension of one agent.
 
     Attributes:
@@ -155,8 +149,6 @@ class DimensionEvaluation(BaseModel):
         min_coverage: share (0-1) of judgments that had to be scored when what failed was recorded; None: nothing failed, or not
             all of it is recorded, so that the rule of this run counts.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     dimension: str
     score: float | None = None
@@ -193,3 +185,18 @@ class DimensionEvaluation(BaseModel):
     def failures(self) -> dict[str, PropositionResult]:
         """Propositions that should have been scored and were not."""
         return {key: item for key, item in self.propositions.items() if item.unscored and item.unscored not in ANSWERS}
+
+
+def algorithmic_row(
+    row_id: str, claim: str, score: float | None, reasoning: str, unscored: Unscored = Unscored.NO_EVIDENCE
+) -> PropositionResult:
+    """Return the row of a computed part; no score means there was nothing to compute it from, or it cannot be read."""
+    return PropositionResult(
+        id=row_id,
+        claim=claim,
+        algorithmic=True,
+        score=score,
+        unscored=unscored.value if score is None else None,
+        reasoning=reasoning,
+        detail=reasoning if score is None else "",
+    )

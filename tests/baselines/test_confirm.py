@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from persona_pipeline.guard.baselines.confirm import Compared, most_confirmations, settled, to_confirm
-from persona_pipeline.guard.baselines.falls import LEVEL
-from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, most_confirmations, settled, to_confirm
+from persona_pipeline.guard.baselines.models import Baseline, Compared
+from persona_pipeline.guard.baselines.statistics import LEVEL
 from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
 
 DOWN = {"adherence": {key: level - 2.5 for key, level in LEVELS.items()}}
@@ -164,8 +164,8 @@ def test_only_what_could_change_the_answer_is_asked_again() -> None:
     assert asked == {}
     one = Office(12, week=0.3, samples=1).window(COLLAPSED)
     asked = to_confirm({"ann": beside(fleet["ann"], one)}, fleet=fleet)["ann"]
-    assert "p2" in asked.claims["consistency"], "a single verdict is never the last word"
-    assert asked.claims.keys() == {"consistency"}
+    assert "p2" in asked["consistency"], "a single verdict is never the last word"
+    assert asked.keys() == {"consistency"}
     many = Office(12, week=0.3, samples=9).window(COLLAPSED)
     assert to_confirm({"ann": beside(fleet["ann"], many)}, fleet=fleet) == {}, "nine verdicts of 0 leave nothing open"
 
@@ -181,7 +181,7 @@ def test_the_estimate_holds_the_worst_case() -> None:
     office = Office(14, week=0.2, samples=1)
     baseline = office.baseline(windows=1)
     asked = to_confirm({"ann": beside(baseline, office.window({name: dict.fromkeys(LEVELS, 0.0) for name in NAMES}))})
-    judgments = sum(len(claims) for claims in asked["ann"].claims.values()) * asked["ann"].times
+    judgments = sum(len(claims) for claims in asked["ann"].values()) * CONFIRMATIONS
     assert judgments <= most_confirmations({"ann": len(NAMES) * len(LEVELS)}, 1) == 75
 
 
@@ -192,7 +192,7 @@ def test_a_dimension_of_which_too_little_was_judged_is_not_asked_again() -> None
     compared: Compared = beside(baseline, {"adherence": half})
     kept = {drop.proposition_id for drop in compared.comparison.drops}
     asked = to_confirm({"ann": compared})
-    assert {claim for claims in asked.get("ann").claims.values() for claim in claims} <= kept if asked else True
+    assert {claim for claims in asked["ann"].values() for claim in claims} <= kept if asked else True
 
 
 def test_false_alarms_are_rare_and_falls_are_seen() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.guard.baselines.noise import Drops, Needs, detectable, interval, needs, sees
+from persona_pipeline.guard.baselines.models import Sight
+from persona_pipeline.guard.baselines.noise import Drops, detectable, interval, sees, sight_of
 
 LEVELS = np.array([0.01])
 
@@ -29,6 +30,10 @@ def smallest(row: Drops) -> float:
     return float(detectable(row, LEVELS)[0])
 
 
+def sight(row: Drops, messages: int | None) -> Sight:
+    return sight_of(row, LEVELS, 0, smallest(row), messages)
+
+
 def test_four_of_five_falls_of_that_size_are_seen() -> None:
     row = drops()
     generator = np.random.default_rng(3)
@@ -41,22 +46,22 @@ def test_four_of_five_falls_of_that_size_are_seen() -> None:
 
 @given(st.floats(0.3, 2), st.floats(0.0, 2), st.integers(1, 8), st.integers(1, 5))
 def test_each_remedy_is_the_smallest_that_helps(judge: float, week: float, windows: int, samples: int) -> None:
-    found = needs(drops(judge=judge, week=week, windows=windows, samples=samples), LEVELS, 0, 30)
+    found = sight(drops(judge=judge, week=week, windows=windows, samples=samples), 30)
     if found.judgments:
         assert smallest(drops(judge=judge, week=week, windows=windows, samples=found.judgments)) <= 1 + 1e-6
         if found.judgments > 1:
             fewer = drops(judge=judge, week=week, windows=windows, samples=found.judgments - 1)
             assert smallest(fewer) > 1 - 1e-6
-    if found.windows:
-        assert smallest(drops(judge=judge, week=week, windows=found.windows, samples=samples)) <= 1 + 1e-6
+    if found.windows_needed:
+        assert smallest(drops(judge=judge, week=week, windows=found.windows_needed, samples=samples)) <= 1 + 1e-6
     if found.messages and week > 0:
         calmer = week * (30 / found.messages) ** 0.5
         assert smallest(drops(judge=judge, week=calmer, windows=windows, samples=samples)) <= 1 + 1e-6
 
 
 def test_what_the_week_hides_no_judgment_shows() -> None:
-    assert needs(drops(week=2.0), LEVELS, 0, 30).judgments is None
-    assert needs(drops(week=2.0), LEVELS, 0, None).messages is None
+    assert sight(drops(week=2.0), 30).judgments is None
+    assert sight(drops(week=2.0), None).messages is None
 
 
 def test_an_interval_is_as_wide_as_its_error() -> None:
@@ -66,18 +71,23 @@ def test_an_interval_is_as_wide_as_its_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fall", "need", "text"),
+    ("fall", "needed", "text"),
     [
-        (1.8, Needs(61, 3, None), "this window can see a fall of 1.8; 1.0 needs 61 messages or 3 judgments a claim"),
-        (1.2, Needs(None, None, 6), "this window can see a fall of 1.2; 1.0 needs 6 windows in the baseline"),
-        (0.8, Needs(), "this window can see a fall of 0.8"),
-        (1.5, Needs(), "this window can see a fall of 1.5; 1.0 needs more messages, judgments and windows together"),
-        (None, None, ""),
+        (
+            1.8,
+            {"messages": 61, "judgments": 3},
+            "this window can see a fall of 1.8; 1.0 needs 61 messages or 3 judgments a claim",
+        ),
+        (1.2, {"windows_needed": 6}, "this window can see a fall of 1.2; 1.0 needs 6 windows in the baseline"),
+        (0.8, {}, "this window can see a fall of 0.8"),
+        (1.5, {}, "this window can see a fall of 1.5; 1.0 needs more messages, judgments and windows together"),
     ],
 )
-def test_it_is_said_in_one_sentence(fall: float | None, need: Needs | None, text: str) -> None:
-    assert sees(fall, need) == text
+def test_it_is_said_in_one_sentence(fall: float, needed: dict[str, int], text: str) -> None:
+    assert sees(Sight(detectable=fall, **needed)) == text
 
 
 def test_a_dimension_that_cannot_see_two_points_says_so() -> None:
-    assert "cannot see a fall of 2 points, only one of 2.6: do not trust its green" in sees(2.6, Needs(40, None, None))
+    assert "cannot see a fall of 2 points, only one of 2.6: do not trust its green" in sees(
+        Sight(detectable=2.6, messages=40)
+    )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.guard.baselines.falls import (
+from persona_pipeline.guard.baselines.statistics import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
     LEVEL,
@@ -15,9 +15,32 @@ from persona_pipeline.guard.baselines.falls import (
     families_named,
     holm_within,
 )
-from persona_pipeline.guard.baselines.statistics import holm
 
 P_VALUES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), max_size=30)
+
+
+def holm(p_values: list[float]) -> list[float]:
+    """One family by its definition (Holm, 1979)."""
+    adjusted = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = adjusted[index] = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+    return adjusted
+
+
+@pytest.mark.parametrize(
+    ("given_p", "adjusted"),
+    [
+        ([], []),
+        ([0.04], [0.04]),
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
+        ([0.5, 0.6], [1.0, 1.0]),
+        ([0.0, 1.0], [0.0, 1.0]),
+    ],
+)
+def test_holm(given_p: list[float], adjusted: list[float]) -> None:
+    found = holm_within(np.array(given_p, float), np.zeros(len(given_p), np.intp))
+    assert found == pytest.approx(np.array(adjusted))
 
 
 @given(P_VALUES)

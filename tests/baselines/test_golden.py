@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.baselines.falls import compare, golden_propositions
 from persona_pipeline.guard.baselines.golden import captured, find_baseline, load_baseline, save_baseline
-from persona_pipeline.guard.baselines.regression import compare, golden_propositions
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
 

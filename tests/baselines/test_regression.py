@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.baselines.falls import check_option, compare, find_regressions
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.regression import check_delta, compare, find_regressions
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 scores = st.floats(min_value=0, max_value=9)
@@ -146,10 +146,10 @@ def test_another_judge_or_other_claims_are_warned_of() -> None:
 
 @pytest.mark.parametrize("delta", [True, -0.1, math.nan, math.inf, -math.inf])
 def test_a_delta_that_would_let_everything_pass_or_nothing_is_refused(delta: float) -> None:
-    with pytest.raises(ConfigError, match="--how-far must be a finite number"):
-        check_delta(delta, "--how-far")
+    with pytest.raises(ConfigError, match="--regression-delta must be a finite number"):
+        check_option("regression_delta", delta)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 9.0])
-def test_a_delta_that_can_be_is_returned(delta: float) -> None:
-    assert check_delta(delta) == delta
+def test_a_delta_that_can_be_is_passed(delta: float) -> None:
+    check_option("regression_delta", delta)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.guard.baselines.statistics import cohens_d, holm, welch
+from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 
 # Eighths are exact in binary, so that equal scores have no spread at all.
 EIGHTHS = st.integers(0, 72).map(lambda value: value / 8)
@@ -65,34 +65,6 @@ def test_significance_follows_alpha() -> None:
     a, b = [7, 8, 6, 9, 7, 5, 8, 7], [5, 6, 4, 7, 5, 6, 3, 6]
     assert welch(a, b).significant
     assert not welch(a, b, alpha=0.01).significant
-
-
-@pytest.mark.parametrize(
-    ("given_p", "adjusted"),
-    [
-        ([], []),
-        ([0.04], [0.04]),
-        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
-        ([0.5, 0.6], [1.0, 1.0]),
-        ([0.0, 1.0], [0.0, 1.0]),
-    ],
-)
-def test_holm(given_p: list[float], adjusted: list[float]) -> None:
-    assert holm(given_p) == pytest.approx(adjusted)
-
-
-@given(st.lists(st.floats(0, 1), max_size=20))
-def test_holm_never_lowers_and_keeps_the_order(values: list[float]) -> None:
-    adjusted = holm(values)
-    assert all(before <= after <= 1 for before, after in zip(values, adjusted, strict=True))
-    order = sorted(range(len(values)), key=lambda index: values[index])
-    assert [adjusted[index] for index in order] == sorted(adjusted)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
-def test_holm_refuses_what_is_no_p_value(value: float) -> None:
-    with pytest.raises(ValueError, match="p-value"):
-        holm([0.5, value])
 
 
 def test_importing_the_module_does_not_import_scipy() -> None:

@@ -1,7 +1,7 @@
 """Falls in words."""
 
 from persona_pipeline.guard.baselines.models import ClaimTest, DimensionComparison, PropositionDrop
-from persona_pipeline.guard.baselines.regression import drop_sentence, fall_sentence
+from persona_pipeline.guard.findings import drop_sentence, fall_sentence
 
 
 def moved(delta: float) -> ClaimTest:

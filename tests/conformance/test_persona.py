@@ -12,12 +12,17 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.decision import Action, decide
-from persona_pipeline.guard.baselines.regression import find_regressions
+from persona_pipeline.guard.baselines.falls import find_regressions
 from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 from persona_pipeline.scoring.results import final_score
 from persona_pipeline.scoring.text.agreement import agreement_ratio
-from persona_pipeline.scoring.text.ngrams import corpus_repetition, extract_ngrams, overlap
-from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
+from persona_pipeline.scoring.text.tokens import (
+    corpus_repetition,
+    extract_ngrams,
+    overlap,
+    pairwise_similarity,
+    vocabulary_stats,
+)
 from persona_pipeline.world.models import parse_window, window_indices
 from persona_pipeline.world.propositions.loading import load_proposition_set
 from persona_pipeline.world.propositions.models import (

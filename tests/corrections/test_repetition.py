@@ -6,8 +6,7 @@ import pytest
 
 from persona_pipeline.corrections.nudges import HEADING, RepetitionSuppression
 from persona_pipeline.scoring.text import repetition
-from persona_pipeline.scoring.text.ngrams import cross_message_share
-from persona_pipeline.scoring.text.repetition import NearCopy, SharedPhrase, find_repetition
+from persona_pipeline.scoring.text.repetition import NearCopy, SharedPhrase, find_repetition, mean_share, message_shares
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world import CorrectionSettings
 from persona_pipeline.world.models import Message
@@ -124,7 +123,7 @@ def test_no_phrase_spans_an_exempt_one() -> None:
 
 def test_without_catchphrases_the_share_is_that_of_the_scorer() -> None:
     for messages in (VARIED, DUPLICATED, ["a b c d", "b c d e", "x"]):
-        assert find_repetition(messages).share == cross_message_share(messages, 3)
+        assert find_repetition(messages).share == mean_share(message_shares(messages, 3))
 
 
 def test_a_near_copy_is_named_with_how_near_it_is() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
-from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
+from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.scoring import SCORERS
+from persona_pipeline.scoring.plan import scorers
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS, _further
 from tests.conftest import PROJECT
 
@@ -17,7 +17,7 @@ from tests.conftest import PROJECT
 def test_the_package_has_the_five_of_its_specification() -> None:
     assert ALL_DIMENSIONS == ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
     assert [name for name, item in DIMENSIONS.items() if not item.in_overall] == ["ideas_quantity"]
-    assert list(SCORERS) == list(ALL_DIMENSIONS)
+    assert list(scorers()) == list(ALL_DIMENSIONS)
     for item in DIMENSIONS.values():
         assert item.judged_weight + sum(item.parts.values()) == pytest.approx(1)
 

@@ -7,10 +7,9 @@ import pytest
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.scoring import SCORERS
-from persona_pipeline.scoring.fluency import phrase_uses
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan
+from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.text.repetition import phrase_uses
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import Message, Window
 from persona_pipeline.world.propositions.models import Catchphrase, Proposition, PropositionSet
@@ -65,9 +64,9 @@ OTHERS = said("bob", "Bob says so.", "Bob says more.")
 EARLIER = said("ann", "Older words.", "Older remark.", start=MONDAY - timedelta(days=7))
 
 
-@pytest.mark.parametrize("dimension", SCORERS)
+@pytest.mark.parametrize("dimension", scorers())
 def test_nothing_said_is_no_evidence_and_no_number(dimension: str) -> None:
-    plan = SCORERS[dimension](case(), claims(dimension))
+    plan = scorers()[dimension](case(), claims(dimension))
     assert plan.requests == ()
     evaluation = plan.finish([])
     assert (evaluation.score, evaluation.unscored, evaluation.n_expected) == (None, "no_evidence", 0)
@@ -76,14 +75,14 @@ def test_nothing_said_is_no_evidence_and_no_number(dimension: str) -> None:
 
 def test_consistency_without_history_and_convergence_alone_are_no_evidence() -> None:
     for dimension in ("consistency", "convergence"):
-        evaluation = SCORERS[dimension](case(OWN), claims(dimension)).finish([])
+        evaluation = scorers()[dimension](case(OWN), claims(dimension)).finish([])
         assert (evaluation.score, evaluation.unscored) == (None, "no_evidence"), dimension
 
 
-@pytest.mark.parametrize("dimension", SCORERS)
+@pytest.mark.parametrize("dimension", scorers())
 @pytest.mark.parametrize("reason", [reason for reason in Unscored if not reason.is_answer])
 def test_a_judge_that_fails_gives_no_number(dimension: str, reason: Unscored) -> None:
-    plan = SCORERS[dimension](case(OWN, OTHERS, EARLIER), claims(dimension))
+    plan = scorers()[dimension](case(OWN, OTHERS, EARLIER), claims(dimension))
     evaluation = score(plan, unscored(reason))
     assert evaluation.score is None
     assert evaluation.unscored == reason.value
@@ -91,10 +90,10 @@ def test_a_judge_that_fails_gives_no_number(dimension: str, reason: Unscored) ->
     assert evaluation.propositions["p"].score is None
 
 
-@pytest.mark.parametrize("dimension", SCORERS)
+@pytest.mark.parametrize("dimension", scorers())
 def test_failing_judgments_never_raise_a_score_past_the_gate(dimension: str) -> None:
     items = [Proposition(f"p{n}", "{{agent_name}} is dry") for n in range(4)]
-    plan = SCORERS[dimension](case(OWN, OTHERS, EARLIER), claims(dimension, *items))
+    plan = scorers()[dimension](case(OWN, OTHERS, EARLIER), claims(dimension, *items))
 
     def answer(request: JudgeRequest) -> Verdict | int:
         if request.proposition_id == "p0":
@@ -109,7 +108,7 @@ def test_failing_judgments_never_raise_a_score_past_the_gate(dimension: str) -> 
 
 def test_not_applicable_leaves_both_sides_of_the_coverage() -> None:
     items = [Proposition("p", "x"), Proposition("q", "y", inverted=True)]
-    plan = SCORERS["adherence"](case(OWN), claims("adherence", *items))
+    plan = scorers()["adherence"](case(OWN), claims("adherence", *items))
     evaluation = score(plan, lambda r: 6 if r.proposition_id == "p" else Verdict("q", unscored=Unscored.NOT_APPLICABLE))
     assert (evaluation.score, evaluation.n_scored, evaluation.n_expected, evaluation.coverage) == (6.0, 1, 1, 1.0)
     assert evaluation.propositions["q"].unscored == "not_applicable"
@@ -117,7 +116,7 @@ def test_not_applicable_leaves_both_sides_of_the_coverage() -> None:
 
 def test_order_is_samples_then_invert_then_hard_then_weights() -> None:
     items = [Proposition("p", "x", weight=3.0), Proposition("q", "y", inverted=True)]
-    plan = SCORERS["adherence"](case(OWN, samples=2), claims("adherence", *items, hard=True))
+    plan = scorers()["adherence"](case(OWN, samples=2), claims("adherence", *items, hard=True))
     answers = iter([8, 6, 0, 1])
     evaluation = score(plan, lambda _: next(answers))
     p, q = evaluation.propositions["p"], evaluation.propositions["q"]
@@ -130,20 +129,20 @@ def test_order_is_samples_then_invert_then_hard_then_weights() -> None:
 
 @pytest.mark.parametrize("include", [True, False])
 def test_the_persona_is_shown_only_when_the_set_says_so(include: bool) -> None:
-    plan = SCORERS["adherence"](case(OWN), claims("adherence", include_personas=include))
+    plan = scorers()["adherence"](case(OWN), claims("adherence", include_personas=include))
     assert [request.persona for request in plan.requests] == ["Ann is dry." if include else None]
 
 
 @pytest.mark.parametrize("dimension", ["consistency", "fluency", "convergence"])
 def test_voice_is_judged_without_the_persona_whatever_the_file_says(dimension: str) -> None:
-    plan = SCORERS[dimension](case(OWN, OTHERS, EARLIER), claims(dimension, include_personas=True))
+    plan = scorers()[dimension](case(OWN, OTHERS, EARLIER), claims(dimension, include_personas=True))
     assert {request.persona for request in plan.requests} == {None}
 
 
 def test_consistency_pairs_are_anonymous_and_stay_in_their_conversation() -> None:
     direct = said("ann", "A secret.", channel=None, start=MONDAY + timedelta(hours=2))
     older_direct = said("ann", "An old secret.", channel=None, start=MONDAY - timedelta(days=6))
-    plan = SCORERS["consistency"](case([*OWN, *direct], earlier=[*EARLIER, *older_direct]), claims("consistency"))
+    plan = scorers()["consistency"](case([*OWN, *direct], earlier=[*EARLIER, *older_direct]), claims("consistency"))
     (request,) = plan.requests
     assert request.claim.startswith("Speaker A is dry")
     parts: dict[str, list[str]] = {}
@@ -160,7 +159,7 @@ def test_consistency_pairs_are_anonymous_and_stay_in_their_conversation() -> Non
 
 def parts_of(own: Sequence[Message], earlier: Sequence[Message]) -> tuple[dict[str, list[str]], dict[str, object]]:
     """Return what consistency shows of each part, and its statistics."""
-    plan = SCORERS["consistency"](case(own, earlier=earlier), claims("consistency"))
+    plan = scorers()["consistency"](case(own, earlier=earlier), claims("consistency"))
     parts: dict[str, list[str]] = {}
     for entry in plan.requests[0].trajectory.entries:
         parts.setdefault(entry.part or "", []).append(entry.text)
@@ -206,7 +205,7 @@ def test_consistency_of_channels_after_direct_messages_alone_takes_those() -> No
 def test_consistency_has_at_most_ten_pairs_of_five() -> None:
     own = said("ann", *[f"Now {n}." for n in range(120)])
     earlier = said("ann", *[f"Then {n}." for n in range(120)], start=MONDAY - timedelta(days=7))
-    (request,) = SCORERS["consistency"](case(own, earlier=earlier), claims("consistency")).requests
+    (request,) = scorers()["consistency"](case(own, earlier=earlier), claims("consistency")).requests
     assert len(request.trajectory.entries) == 100
     assert len({entry.part for entry in request.trajectory.entries}) == 20
 
@@ -215,21 +214,21 @@ def test_fluency_weighs_its_parts_and_leaves_out_what_does_not_apply() -> None:
     texts = [f"Remark {word} stands alone here." for word in ("one", "two", "three")]
     phrases = (Catchphrase("Boom!", 0.1, 0.5), Catchphrase("never said", 0.1, 1.0))
     own = said("ann", *texts, "Boom goes it.")
-    with_phrases = SCORERS["fluency"](case(own), claims("fluency", catchphrases=phrases))
+    with_phrases = scorers()["fluency"](case(own), claims("fluency", catchphrases=phrases))
     evaluation = score(with_phrases, lambda _: 6)
     rows = evaluation.propositions
     assert rows["_catchphrase"].score == 4.5
     ngram = rows["_ngram"].score
     assert ngram is not None
     assert evaluation.score == pytest.approx(0.4 * ngram + 0.2 * 4.5 + 0.4 * 6)
-    plain = score(SCORERS["fluency"](case(own), claims("fluency")), lambda _: 6)
+    plain = score(scorers()["fluency"](case(own), claims("fluency")), lambda _: 6)
     assert plain.score == pytest.approx((ngram + 6) / 2)
     assert "_catchphrase" not in plain.propositions
     assert evaluation.statistics["catchphrases"]["Boom!"]["rate"] == 0.25
 
 
 def test_fluency_of_one_message_has_no_repetition_to_measure() -> None:
-    evaluation = score(SCORERS["fluency"](case(OWN[:1]), claims("fluency")), lambda _: 6)
+    evaluation = score(scorers()["fluency"](case(OWN[:1]), claims("fluency")), lambda _: 6)
     assert evaluation.propositions["_ngram"].unscored == "no_evidence"
     assert (evaluation.score, evaluation.coverage) == (6.0, 1.0)
 
@@ -243,7 +242,7 @@ def test_fluency_of_one_message_has_no_repetition_to_measure() -> None:
     ],
 )
 def test_a_length_that_no_message_reaches_earns_nothing(texts: list[str], ngram: float | None) -> None:
-    evaluation = score(SCORERS["fluency"](case(said("ann", *texts)), claims("fluency")), lambda _: 6)
+    evaluation = score(scorers()["fluency"](case(said("ann", *texts)), claims("fluency")), lambda _: 6)
     row = evaluation.propositions["_ngram"]
     assert (row.score, row.unscored) == (ngram, "no_evidence" if ngram is None else None)
     assert evaluation.score == pytest.approx(6 if ngram is None else (ngram + 6) / 2)
@@ -259,20 +258,20 @@ def test_a_length_that_no_message_reaches_earns_nothing(texts: list[str], ngram:
 )
 def test_a_claim_that_weighs_nothing_does_not_stand_in_for_the_others(reason: Unscored, expected: float | None) -> None:
     items = [Proposition("p", "x"), Proposition("q", "y", weight=0.0)]
-    plan = SCORERS["fluency"](case(OWN), claims("fluency", *items))
+    plan = scorers()["fluency"](case(OWN), claims("fluency", *items))
     evaluation = score(plan, lambda r: 2 if r.proposition_id == "q" else Verdict("p", unscored=reason))
     assert evaluation.score == expected
 
 
 def test_repeated_messages_score_zero_on_repetition() -> None:
     own = said("ann", *["The very same five words again."] * 6)
-    evaluation = score(SCORERS["fluency"](case(own), claims("fluency")), lambda _: 9)
+    evaluation = score(scorers()["fluency"](case(own), claims("fluency")), lambda _: 9)
     assert evaluation.propositions["_ngram"].score == pytest.approx(0)
     assert evaluation.score == pytest.approx(4.5)
 
 
 def test_convergence_hides_names_shuffles_and_shares_the_transcript() -> None:
-    plan = SCORERS["convergence"](case(OWN, OTHERS), claims("convergence"))
+    plan = scorers()["convergence"](case(OWN, OTHERS), claims("convergence"))
     (request,) = plan.requests
     speakers = {entry.speaker for entry in request.trajectory.entries}
     assert speakers == {"Speaker A", "Speaker B"}
@@ -281,7 +280,7 @@ def test_convergence_hides_names_shuffles_and_shares_the_transcript() -> None:
     texts = [entry.text for entry in request.trajectory.entries]
     assert sorted(texts) == sorted(m.text for m in [*OWN, *OTHERS])
     bob = AgentCase("bob", "Bob", "", case().window, OTHERS, channels=case(OWN, OTHERS).channels, names=NAMES)
-    other = SCORERS["convergence"](bob, claims("convergence")).requests[0]
+    other = scorers()["convergence"](bob, claims("convergence")).requests[0]
     assert other.trajectory == request.trajectory
     assert other.claim != request.claim
 
@@ -289,7 +288,7 @@ def test_convergence_hides_names_shuffles_and_shares_the_transcript() -> None:
 def test_convergence_weighs_channels_by_the_agents_messages() -> None:
     own = [*OWN, *said("ann", "Sell it.", channel="sales", start=MONDAY + timedelta(hours=1))]
     others = [*OTHERS, *said("cat", "I agree.", "I agree.", channel="sales", start=MONDAY + timedelta(hours=1))]
-    plan = SCORERS["convergence"](case(own, others), claims("convergence"))
+    plan = scorers()["convergence"](case(own, others), claims("convergence"))
     evaluation = score(plan, lambda r: 9 if r.claim.endswith('"general"') else 4)
     assert evaluation.propositions["p"].raw == pytest.approx((9 * 4 + 4) / 5)
     agreement = evaluation.propositions["_agreement"].score
@@ -301,7 +300,7 @@ def test_convergence_weighs_channels_by_the_agents_messages() -> None:
 
 
 def test_ideas_are_counted_once_and_only_when_all_channels_were_judged() -> None:
-    plan = SCORERS["ideas_quantity"](case(OWN, OTHERS), claims("ideas_quantity"))
+    plan = scorers()["ideas_quantity"](case(OWN, OTHERS), claims("ideas_quantity"))
     assert [request.lists_ideas for request in plan.requests] == [True]
     listed = ("Sell tea", "sell tea!", "Buy a kettle")
     evaluation = score(plan, lambda r: Verdict(r.proposition_id, score=7, ideas=listed))
@@ -314,7 +313,7 @@ def test_ideas_are_counted_once_and_only_when_all_channels_were_judged() -> None
 def test_a_stale_recording_is_never_averaged_away() -> None:
     own = [*OWN, *said("ann", "Sell it.", channel="sales", start=MONDAY + timedelta(hours=1))]
     others = [*OTHERS, *said("cat", "No.", channel="sales", start=MONDAY + timedelta(hours=1))]
-    plan = SCORERS["convergence"](case(own, others), claims("convergence"))
+    plan = scorers()["convergence"](case(own, others), claims("convergence"))
     evaluation = score(
         plan, lambda r: 9 if r.claim.endswith('"general"') else Verdict("p", unscored=Unscored.UNRECORDED)
     )
@@ -322,12 +321,12 @@ def test_a_stale_recording_is_never_averaged_away() -> None:
     assert evaluation.score is None
 
 
-@pytest.mark.parametrize("dimension", SCORERS)
+@pytest.mark.parametrize("dimension", scorers())
 def test_what_is_said_does_not_change_which_messages_are_drawn(dimension: str) -> None:
     def shown(last: str) -> list[list[str]]:
         own = said("ann", *[f"Remark number {n}." for n in range(30)], last)
         earlier = said("ann", *[f"Older number {n}." for n in range(30)], start=MONDAY - timedelta(days=7))
-        plan = SCORERS[dimension](case(own, OTHERS, earlier), claims(dimension))
+        plan = scorers()[dimension](case(own, OTHERS, earlier), claims(dimension))
         return [[entry.message_id for entry in request.trajectory.entries] for request in plan.requests]
 
     assert shown("The end.") == shown("Another end.")
@@ -336,21 +335,22 @@ def test_what_is_said_does_not_change_which_messages_are_drawn(dimension: str) -
 def test_computed_rows_are_marked_and_the_judged_ones_are_not() -> None:
     """What is computed counts as no claim: a drop of it is the dimension's affair, and its noise is none of the judge's."""
     fluent = score(
-        SCORERS["fluency"](case(OWN), claims("fluency", catchphrases=(Catchphrase("third remark", 0, 1),))), lambda _: 7
+        scorers()["fluency"](case(OWN), claims("fluency", catchphrases=(Catchphrase("third remark", 0, 1),))),
+        lambda _: 7,
     )
-    apart = score(SCORERS["convergence"](case(OWN, OTHERS), claims("convergence")), lambda _: 7)
+    apart = score(scorers()["convergence"](case(OWN, OTHERS), claims("convergence")), lambda _: 7)
     marked = {key: row.algorithmic for item in (fluent, apart) for key, row in item.propositions.items()}
     assert marked == {"p": False, "_ngram": True, "_catchphrase": True, "_vocabulary": True, "_agreement": True}
 
 
 def test_repetition_is_looked_for_in_phrases_of_three_and_of_five_words() -> None:
-    statistics = score(SCORERS["fluency"](case(OWN), claims("fluency")), lambda _: 7).statistics
+    statistics = score(scorers()["fluency"](case(OWN), claims("fluency")), lambda _: 7).statistics
     assert set(statistics["repetition"]) == {"3", "5"}
 
 
 def test_each_channel_says_how_near_its_voices_have_come() -> None:
     statistics = score(
-        SCORERS["convergence"](case(OWN, OTHERS, EARLIER), claims("convergence")), lambda _: 7
+        scorers()["convergence"](case(OWN, OTHERS, EARLIER), claims("convergence")), lambda _: 7
     ).statistics
     voices = statistics["channels"]["general"]["voices"]
     assert voices["similarity"] is not None
@@ -366,7 +366,7 @@ def test_a_phrase_without_words_is_used_nowhere(phrase: str) -> None:
 def test_convergence_without_a_lexicon_of_the_language_is_the_mean_of_its_other_parts() -> None:
     texts = ("Genau, das sehe ich auch so.", "Ja, du hast recht, wir machen das.")
     german = case(said("ann", *texts), said("bob", *texts, start=MONDAY + timedelta(minutes=5)))
-    found = score(SCORERS["convergence"](german, claims("convergence")), lambda _: 7)
+    found = score(scorers()["convergence"](german, claims("convergence")), lambda _: 7)
     vocabulary, agreement = found.propositions["_vocabulary"], found.propositions["_agreement"]
     assert (agreement.score, agreement.unscored, agreement.detail) == (None, "not_applicable", "no lexicon for de")
     assert vocabulary.score is not None

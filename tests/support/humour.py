@@ -16,8 +16,16 @@ HUMOUR = Dimension(
 
 def plan_humour(case: Any, propositions: Any) -> Any:
     # The dimensions are known before anything of the package that reads them can be imported.
-    from persona_pipeline.scoring.judged import JudgingContext, plan_judgments
-    from persona_pipeline.scoring.plan import DimensionPlan, Part, algorithmic_row, evaluation, judged_part, no_evidence
+    from persona_pipeline.scoring.plan import (
+        DimensionPlan,
+        JudgingContext,
+        Part,
+        evaluation,
+        judged_part,
+        no_evidence,
+        plan_judgments,
+    )
+    from persona_pipeline.scoring.results import algorithmic_row
     from persona_pipeline.world.models import windowed
 
     if not case.messages:

@@ -19,13 +19,11 @@ from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.reporting.render import render
 from persona_pipeline.reporting.terminal import report_text
-from persona_pipeline.scoring import SCORERS
-from persona_pipeline.scoring.plan import AgentCase
+from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.text.agreement import is_agreement
-from persona_pipeline.scoring.text.ngrams import corpus_repetition, cross_message_share, extract_ngrams
-from persona_pipeline.scoring.text.repetition import maximal_repeated, shared_openers
-from persona_pipeline.scoring.text.tokens import vocabulary_stats
-from persona_pipeline.scoring.text.voices import voice_similarity
+from persona_pipeline.scoring.text.likeness import voice_similarity
+from persona_pipeline.scoring.text.repetition import maximal_repeated, mean_share, message_shares, shared_openers
+from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, tokenize, vocabulary_stats
 from persona_pipeline.world.cards.files import Card
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window
@@ -122,7 +120,7 @@ def _plan(text: str) -> object:
     case = AgentCase(
         "ann", "Ann", "Dry.", Window(NOON), own, earlier=own, channels={"general": everybody}, names={"ann": "Ann"}
     )
-    plans = [SCORERS[name](case, PropositionSet(name, (CLAIM,), "ann")) for name in SCORERS]
+    plans = [scorers()[name](case, PropositionSet(name, (CLAIM,), "ann")) for name in scorers()]
     return [plan.finish([Verdict("p", score=5) for _ in plan.requests]) for plan in plans]
 
 
@@ -144,12 +142,13 @@ def _gate(text: str) -> object:
 
 def _ngrams(text: str) -> object:
     messages = [text, text[: len(text) // 2], "The kettle is old."]
+    tokens = [tokenize(message) for message in messages]
     return [
         extract_ngrams(text, 3),
-        cross_message_share(messages, 3),
+        mean_share(message_shares(messages, 3)),
         corpus_repetition(messages, 3),
-        maximal_repeated(messages),
-        shared_openers(messages),
+        maximal_repeated(tokens),
+        shared_openers(tokens),
         vocabulary_stats(messages),
     ]
 

@@ -48,7 +48,7 @@ from persona_pipeline.corrections.statistics import (
     forget_texts,
 )
 from persona_pipeline.judging.verdict import Backend
-from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
+from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.world import World

@@ -10,7 +10,7 @@ from persona_pipeline.corrections.configuration import StoredConfig
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.interventions import Guidance
 from persona_pipeline.corrections.nudges import Intervention
-from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm
+from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings
 
 AGENT_ID = r"^[a-z0-9][a-z0-9_-]{0,63}$"

@@ -8,12 +8,12 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.database import tables
+from persona_pipeline.base.errors import EXIT_CONFIG
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.guard.report import (
-    EXIT_CONFIG,
     EXIT_OK,
     AgentReport,
     Conclusion,

@@ -1,112 +1,46 @@
-"""What counts as a fall, and what is worth asking the judge again before it is called one.
-
-Many tests, few false alarms: dimensions and claims of an agent, and the agents that are watched.
-
-An agent's dimensions are one family and its claims another, each corrected by Holm's method (Holm, 1979), and the two share the
-agent's level: the smaller part for claims, since a claim has to fall three times as far anyway.
-
-Agents are corrected for by how many are watched: up to ``MOST_TOGETHER`` no run should cry wolf, so each gets its
-share of the level (Bonferroni); beyond, some false alarm is the price of seeing anything, and what is held is the share of
-false ones among the agents reported (Benjamini and Hochberg, 1995; within a reported agent Benjamini and Bogomolov, 2014).
-
-No agent's answer depends on which others were evaluated in the same run, only on how many are watched: every way into the product
-decides alike. (Beyond ``MOST_TOGETHER`` other agents' p-values help: the more of them fell, the less is asked of each.)
+"""What makes a drop a fall: its delta, then chance, then further judgments of what may have fallen. Deltas are of unrounded values
+(spec/2).
 """
 
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.noise import Drops, drops_of
-from persona_pipeline.guard.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA, TOLERANCE, UNDECIDED_DELTA
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, bounds_of, bounds_text
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.guard.baselines.fleet import FleetTable
+from persona_pipeline.guard.baselines.models import (
+    Baseline,
+    BaselineComparison,
+    ClaimTest,
+    Compared,
+    DimensionComparison,
+    PropositionDrop,
+    Regression,
+)
+from persona_pipeline.guard.baselines.noise import Drops, detectable, drops_of, interval, sight_of
+from persona_pipeline.guard.baselines.statistics import (
+    CLAIMS_SHARE,
+    DIMENSIONS_SHARE,
+    LEVEL,
+    MOST_TOGETHER,
+    Corrected,
+    corrected,
+    families_named,
+    level_of,
+)
 from persona_pipeline.guard.baselines.variance import Fleet, Indices, Mask, Numbers
+from persona_pipeline.scoring.results import DimensionEvaluation
 
-LEVEL = 0.05
-DIMENSIONS_SHARE, CLAIMS_SHARE = 0.75, 0.25
-MOST_TOGETHER = 20
-
-
-@dataclass(frozen=True)
-class Corrected:
-    """P-values after correction, to be compared with ``LEVEL``.
-
-    Attributes:
-        dimensions, claims: in the order given, NaN where there is no test.
-        agents: of each agent before the correction for agents: the smallest of its two families.
-    """
-
-    dimensions: Numbers
-    claims: Numbers
-    agents: Numbers
-
-
-def corrected(
-    dimensions: Numbers,
-    dimension_agents: Indices,
-    claims: Numbers,
-    claim_agents: Indices,
-    *,
-    agents: int,
-    watched: int,
-    others: Numbers | None = None,
-) -> Corrected:
-    """Correct the p-values of every dimension and claim of some agents.
-
-    Args:
-        dimension_agents, claim_agents: the agent (0 to ``agents`` - 1) of each p-value.
-        watched: how many agents are watched, those not in this run included; at least ``agents``.
-        others: p-values of watched agents that are not in this run, where known; they matter beyond ``MOST_TOGETHER``.
-    """
-    own = holm_within(dimensions, dimension_agents) / DIMENSIONS_SHARE
-    single = holm_within(claims, claim_agents) / CLAIMS_SHARE
-    smallest = np.ones(agents)
-    for values, places in ((own, dimension_agents), (single, claim_agents)):
-        known = np.isfinite(values)
-        np.minimum.at(smallest, places[known], np.minimum(1.0, values[known]))
-    factor = float(max(watched, agents, 1))
-    if factor > MOST_TOGETHER:
-        known = smallest if others is None else np.concatenate([smallest, others])
-        factor /= max(1, _found(known, factor))
-    return Corrected(np.minimum(1.0, factor * own), np.minimum(1.0, factor * single), smallest)
-
-
-def level_of(tests: Numbers, watched: int, share: float) -> Numbers:
-    """Return the level that one of an agent's ``tests`` of a kind must pass if no other test of it does."""
-    return LEVEL * share / (np.maximum(1.0, tests) * max(1, watched))
-
-
-def families_named(watched: int) -> str:
-    """Return what was corrected for, in words."""
-    within = "Holm over an agent's dimensions and over its claims"
-    if watched > MOST_TOGETHER:
-        return f"{within}; Benjamini-Hochberg at {LEVEL:.0%} over {watched} agents"
-    return f"{within}; Bonferroni over {watched} agents" if watched > 1 else within
-
-
-def holm_within(p_values: Numbers, groups: Indices) -> Numbers:
-    """Return p-values adjusted by Holm's method within each group; NaN stays NaN and counts for nothing."""
-    adjusted = np.full(p_values.shape, np.nan)
-    known = np.flatnonzero(np.isfinite(p_values))
-    if not len(known):
-        return adjusted
-    order = known[np.lexsort((p_values[known], groups[known]))]
-    ordered = groups[order]
-    sizes = np.bincount(ordered)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    left = sizes[ordered] - (np.arange(len(order)) - starts[ordered])
-    # Stepping up by 2 from group to group starts the running maximum anew in each.
-    stepped = np.maximum.accumulate(np.minimum(1.0, left * p_values[order]) + 2.0 * ordered) - 2.0 * ordered
-    adjusted[order] = np.minimum(1.0, stepped)
-    return adjusted
-
-
-def _found(p_values: Numbers, watched: float) -> int:
-    """Return how many of the agents Benjamini and Hochberg's procedure reports; those not known count as unsuspicious."""
-    ordered = np.sort(p_values)
-    below = np.flatnonzero(ordered <= LEVEL * np.arange(1, len(ordered) + 1) / watched)
-    return int(below[-1]) + 1 if len(below) else 0
-
-
+# Judgments from which the share counts: below that one of them is more than the share.
+COUNTED_FROM = 20
+TOLERANCE = 1e-9
+# A dimension that drops further than this is never green, however much its scores are said to vary.
+UNDECIDED_DELTA: float = Settings.model_fields["undecided_delta"].default
 CONFIRMATIONS = 5
 # Among so many judgments two outlier verdicts do not decide.
 TRUSTED = 5
@@ -114,63 +48,205 @@ TRUSTED = 5
 REACH = 2.0
 
 
-@dataclass(frozen=True)
-class DecidedFall:
-    """The drops of a run with what is decided of them: corrected p-values, and masks of what is a fall.
+def dropped(current: float, baseline: float, delta: float) -> bool:
+    """Return whether ``current < baseline - delta``, strictly, beyond 1e-9."""
+    return current < baseline - delta - TOLERANCE
 
-    ``beyond_*``: beyond its delta. ``fell_*``: beyond it, and more than judge and week explain where that can be tested.
-    ``undecided``: dimensions that dropped too far to be passed over, and by no more than judge and week explain.
+
+def check_option(name: str, value: float | None) -> None:
+    """Check a number that may be asked for, against the bounds that its option has.
+
+    Raises:
+        ConfigError: it is not a finite number within them.
     """
+    if value is None:
+        return
+    least, most = bounds_of(name)
+    if isinstance(value, bool) or not (least or 0.0) <= value <= (most or math.inf) or math.isinf(value):
+        finite = "a finite number of " if most is None else ""
+        raise ConfigError(f"--{name.replace('_', '-')} must be {finite}{bounds_text((least, most))}, not {value!r}")
+
+
+def find_regressions(
+    current: Mapping[str, float | None],
+    baseline: Mapping[str, float] | Baseline,
+    delta: float = REGRESSION_DELTA,
+) -> list[Regression]:
+    """Return the dimensions that fell by more than ``delta``, in baseline order.
+
+    A dimension without a current score is no regression (coverage reports it); one without a baseline is not compared.
+
+    Raises:
+        ConfigError: ``delta`` is negative or not finite, or a score is not finite: it would compare as no drop.
+    """
+    check_option("regression_delta", delta)
+    golden = baseline.dimensions if isinstance(baseline, Baseline) else baseline
+    regressions = []
+    for name, before in golden.items():
+        now = current.get(name)
+        if now is None:
+            continue
+        if not math.isfinite(now) or not math.isfinite(before):
+            raise ConfigError(f"the score of {name} must be a finite number, not {now!r} with a baseline of {before!r}")
+        if dropped(now, before, delta):
+            regressions.append(Regression(dimension=name, baseline=before, current=now, delta=now - before))
+    return regressions
+
+
+def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> bool:
+    """Whether enough of the judgments that were due in these dimensions are scored.
+
+    Args:
+        min_coverage, as_recorded: see ``least_coverage``; below 1, one failed judgment of fewer than 20 is no failed run either.
+    """
+    scored, expected = sum(item.n_scored for item in items), sum(item.n_expected for item in items)
+    least = least_coverage(items, min_coverage, as_recorded=as_recorded)
+    if least < 1 and expected < COUNTED_FROM and expected - scored <= 1:
+        return True
+    return expected == 0 or scored / expected >= least - TOLERANCE
+
+
+def least_coverage(items: Iterable[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> float:
+    """Return the share (0-1) of the judgments of these dimensions that must be scored.
+
+    Args:
+        min_coverage: what this run asks for.
+        as_recorded: where all that failed is recorded, what was asked for then is enough.
+    """
+    asked = [item.min_coverage for item in items if item.failed]
+    if not as_recorded or not asked or None in asked:
+        return min_coverage
+    return min(min_coverage, max(least for least in asked if least is not None))
+
+
+def compare(
+    agent_id: str,
+    dimensions: Mapping[str, DimensionEvaluation],
+    baseline: Baseline | None,
+    *,
+    delta: float = REGRESSION_DELTA,
+    proposition_delta: float = PROPOSITION_DELTA,
+    min_coverage: float = 1.0,
+    as_recorded: bool = True,
+    provenance: Mapping[str, object] | None = None,
+) -> BaselineComparison:
+    """Compare what was evaluated with the baseline; dimensions that were not evaluated are left out.
+
+    Args:
+        min_coverage, as_recorded: see ``least_coverage``.
+        provenance: what judged the current scores (``judge_model``, ``prompt_version``), to warn when it is not comparable.
+    """
+    check_option("regression_delta", delta)
+    check_option("proposition_delta", proposition_delta)
+    golden = baseline.dimensions if baseline else {}
+    order = [name for name in golden if name in dimensions] + [name for name in dimensions if name not in golden]
+    comparison = BaselineComparison(agent_id=agent_id)
+    for name in order:
+        evaluated = dimensions[name]
+        item = DimensionComparison(dimension=name, status="ok", current=evaluated.score, baseline=golden.get(name))
+        if item.current is None:
+            item.status = "unscored"
+        elif not is_covered([evaluated], min_coverage, as_recorded=as_recorded):
+            item.status = "incomplete"
+        elif item.baseline is None:
+            item.status = "no_baseline"
+        elif dropped(item.current, item.baseline, delta):
+            item.status = "regressed"
+        if item.current is not None and item.baseline is not None:
+            item.delta = item.current - item.baseline
+        if baseline is not None:
+            item.drops = _drops(name, evaluated, baseline, proposition_delta)
+        comparison.dimensions[name] = item
+    if baseline is not None:
+        comparison.warnings = _warnings(dimensions, baseline, provenance or {})
+    return comparison
+
+
+def golden_propositions(baseline: Baseline, dimension: str) -> dict[str, float]:
+    """Return the baseline's proposition scores of a dimension; the flat form keeps them all under no dimension."""
+    return {**baseline.proposition_scores.get("", {}), **baseline.proposition_scores.get(dimension, {})}
+
+
+def _drops(dimension: str, evaluated: DimensionEvaluation, baseline: Baseline, delta: float) -> list[PropositionDrop]:
+    # Computed parts move in steps (one catchphrase of two is 4.5 points); the dimension's own rule covers them.
+    before = golden_propositions(baseline, dimension)
+    return [
+        PropositionDrop(
+            dimension=dimension,
+            proposition_id=key,
+            baseline=before[key],
+            current=row.score,
+            delta=row.score - before[key],
+            claim=row.claim,
+            recommendation=row.recommendation,
+        )
+        for key, row in evaluated.propositions.items()
+        if row.score is not None and not row.algorithmic and key in before and dropped(row.score, before[key], delta)
+    ]
+
+
+def _warnings(
+    dimensions: Mapping[str, DimensionEvaluation], baseline: Baseline, provenance: Mapping[str, object]
+) -> list[str]:
+    warnings = []
+    for name, evaluated in dimensions.items():
+        known = baseline.provenance.get("dimensions", {}).get(name, {})
+        for key, label in (("judge_model", "judge model"), ("prompt_version", "prompt version")):
+            then, now = known.get(key), provenance.get(key)
+            if then and now and then != now:
+                warnings.append(
+                    f"{name}: the {label} was {then} for the baseline and is {now} now; re-capture the baseline"
+                )
+        # The flat form does not say which of its propositions are this dimension's.
+        before = baseline.proposition_scores.get(name, {})
+        gone = sorted(before.keys() - evaluated.propositions.keys())
+        new = sorted(
+            key for key, row in evaluated.propositions.items() if before and key not in before and not row.algorithmic
+        )
+        if gone:
+            warnings.append(f"{name}: in the baseline and no longer evaluated: {', '.join(gone)}")
+        if new:
+            warnings.append(f"{name}: evaluated and not in the baseline: {', '.join(new)}")
+    return warnings
+
+
+@dataclass(frozen=True)
+class TestedDrops:
+    """The drops of a run, their corrected p-values, and which are beyond their delta."""
 
     dimensions: Drops
     claims: Drops
     p_values: Corrected
     beyond_dimensions: Mask
     beyond_claims: Mask
-    fell_dimensions: Mask
-    fell_claims: Mask
-    undecided: Mask
 
 
-def decide(
+def tested(
     fleet: Fleet,
     *,
-    agents: int,
     watched: int,
     delta: float = REGRESSION_DELTA,
     proposition_delta: float = PROPOSITION_DELTA,
-    undecided_delta: float = UNDECIDED_DELTA,
     others: Numbers | None = None,
-) -> DecidedFall:
-    """Decide what fell in a run.
+) -> TestedDrops:
+    """Test what dropped in a run.
 
     Args:
-        agents, watched, others: see ``corrected``; agents of the fleet that are not in the run have no ``now`` and no test.
+        watched, others: see ``corrected``; agents of the fleet that are not in the run have no ``now`` and no test.
         delta, proposition_delta: points a dimension and a claim may fall.
-        undecided_delta: points from which a dimension's drop that may be chance is undecided.
     """
     dimensions, claims = drops_of(fleet)
     at = fleet.agent_of[fleet.dimension_of]
     p_values = corrected(
-        dimensions.p_value, fleet.agent_of, claims.p_value, at, agents=agents, watched=watched, others=others
+        dimensions.p_value, fleet.agent_of, claims.p_value, at, agents=watched, watched=watched, others=others
     )
     beyond, beyond_claims = dimensions.fallen > delta + TOLERANCE, claims.fallen > proposition_delta + TOLERANCE
-    chance = p_values.dimensions >= LEVEL
-    return DecidedFall(
-        dimensions,
-        claims,
-        p_values,
-        beyond,
-        beyond_claims,
-        beyond & ~chance,
-        beyond_claims & ~(p_values.claims >= LEVEL),
-        beyond & chance & (dimensions.fallen > undecided_delta + TOLERANCE),
-    )
+    return TestedDrops(dimensions, claims, p_values, beyond, beyond_claims)
 
 
 def worth_asking(
     fleet: Fleet,
-    decided: DecidedFall,
+    drops: TestedDrops,
     *,
     watched: int,
     delta: float = REGRESSION_DELTA,
@@ -185,17 +261,25 @@ def worth_asking(
     """
     at = fleet.dimension_of
     counts = fleet.claims_now.count
-    tests = (
-        _tests(decided.dimensions, fleet.agent_of),
-        _tests(decided.claims, fleet.agent_of[at]),
-    )
     fewest = np.full(len(fleet.agent_of), np.inf)
     np.minimum.at(fewest, at, np.where(fleet.weight > 0, counts, np.inf))
-    open_dimensions = decided.beyond_dimensions & _open(
-        decided.dimensions, tests[0], fewest, share=DIMENSIONS_SHARE, watched=watched, delta=delta, times=times
+    open_dimensions = drops.beyond_dimensions & _open(
+        drops.dimensions,
+        _tests(drops.dimensions, fleet.agent_of),
+        fewest,
+        share=DIMENSIONS_SHARE,
+        watched=watched,
+        delta=delta,
+        times=times,
     )
-    open_claims = decided.beyond_claims & _open(
-        decided.claims, tests[1], counts, share=CLAIMS_SHARE, watched=watched, delta=proposition_delta, times=times
+    open_claims = drops.beyond_claims & _open(
+        drops.claims,
+        _tests(drops.claims, fleet.agent_of[at]),
+        counts,
+        share=CLAIMS_SHARE,
+        watched=watched,
+        delta=proposition_delta,
+        times=times,
     )
     judged = (counts > 0) & np.isfinite(fleet.claims_before.mean)
     return judged & (open_claims | (open_dimensions[at] & (fleet.weight > 0)))
@@ -231,3 +315,142 @@ def _open(
         certain = (drops.fallen - reach > delta) & (stdtr(drops.degrees, -(drops.drop - reach) / left) < strictest)
     certain &= counts >= TRUSTED
     return ~known | (possible & ~certain)
+
+
+def settled(
+    agents: Mapping[str, Compared],
+    *,
+    fleet: Mapping[str, Baseline] | None = None,
+    watched: int | None = None,
+    others: Mapping[str, float] | None = None,
+    undecided_delta: float = UNDECIDED_DELTA,
+) -> dict[str, BaselineComparison]:
+    """Return the comparisons of a run with only those falls that judge and week do not explain.
+
+    Dimensions and claims get the interval of their change, their corrected p-value and what could have been seen. What fell
+    beyond its delta and may be chance becomes a warning; a dimension that dropped by more than ``undecided_delta`` is undecided
+    then. Where baseline and run judged the same messages and nothing was judged twice, the deltas alone decide, and so they do
+    where nothing is known of judge or week.
+
+    Args:
+        fleet: the baselines of all agents that are watched, whether they are in this run or not; the same on every way into
+            the product, so that an agent's answer is the same on all of them.
+        watched: how many agents are watched, where ``fleet`` is a part of them; None: those in it.
+        others: ``BaselineComparison.p_value`` of watched agents that are not in this run; used beyond 20 agents.
+    """
+    table = FleetTable(agents, fleet or {})
+    rows, watched = table.fleet(), max(1, watched or len(table.agents))
+    known = np.array([p for agent_id, p in (others or {}).items() if agent_id not in agents], dtype=float)
+    drops = tested(rows, watched=watched, others=known)
+    result = {agent_id: item.comparison.model_copy(deep=True) for agent_id, item in agents.items()}
+    _write_tests(result, agents, table, rows, drops, watched)
+    for comparison in result.values():
+        for item in comparison.dimensions.values():
+            _judge(item, comparison.warnings, undecided_delta)
+    for number, agent_id in enumerate(table.agents):
+        if agent_id in result and any(item.sight for item in result[agent_id].dimensions.values()):
+            result[agent_id].families = families_named(watched)
+            result[agent_id].p_value = float(drops.p_values.agents[number])
+    return result
+
+
+def to_confirm(
+    agents: Mapping[str, Compared],
+    *,
+    fleet: Mapping[str, Baseline] | None = None,
+    watched: int | None = None,
+    delta: float = REGRESSION_DELTA,
+    proposition_delta: float = PROPOSITION_DELTA,
+) -> dict[str, dict[str, list[str]]]:
+    """Return what is worth judging again before it is called a fall, claims by agent and dimension; nothing of
+    those where it changes nothing.
+
+    Args:
+        fleet, watched: see ``settled``.
+        delta, proposition_delta: of the comparisons.
+    """
+    table = FleetTable(agents, fleet or {})
+    rows, watched = table.fleet(), max(1, watched or len(table.agents))
+    drops = tested(rows, watched=watched, delta=delta, proposition_delta=proposition_delta)
+    mask = worth_asking(rows, drops, watched=watched, delta=delta, proposition_delta=proposition_delta)
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in np.flatnonzero(mask):
+        agent_id, dimension, claim = table.claims[row]
+        item = agents[agent_id].comparison.dimensions[dimension]
+        # A dimension whose coverage is too low is compared with nothing; only its claims may fall.
+        if item.status in ("ok", "regressed") or any(drop.proposition_id == claim for drop in item.drops):
+            found.setdefault(agent_id, {}).setdefault(dimension, []).append(claim)
+    return found
+
+
+def most_confirmations(judgments: Mapping[str, int], samples: int, times: int = CONFIRMATIONS) -> int:
+    """Return how many judgments confirming could add at most: all agents and dimensions fallen.
+
+    Args:
+        judgments: planned judgments of each agent that has a baseline.
+        samples: judgments a claim among them.
+    """
+    return sum(judgments.values()) // max(1, samples) * times
+
+
+def _write_tests(
+    result: Mapping[str, BaselineComparison],
+    agents: Mapping[str, Compared],
+    table: FleetTable,
+    fleet: Fleet,
+    drops: TestedDrops,
+    watched: int,
+) -> None:
+    of_claims = fleet.agent_of[fleet.dimension_of]
+    levels = levels_of(drops.dimensions, fleet.agent_of, watched=watched, share=DIMENSIONS_SHARE)
+    claim_levels = levels_of(drops.claims, of_claims, watched=watched, share=CLAIMS_SHARE)
+    low, high = interval(drops.dimensions)
+    smallest = detectable(drops.dimensions, levels)
+    for row, (agent_id, dimension) in enumerate(table.dimensions):
+        if agent_id not in result or not np.isfinite(drops.dimensions.drop[row]):
+            continue
+        item = result[agent_id].dimensions[dimension]
+        item.interval = (-float(high[row]), -float(low[row]))
+        item.p_value = float(drops.p_values.dimensions[row])
+        item.sight = sight_of(drops.dimensions, levels, row, float(smallest[row]), agents[agent_id].messages)
+    low, high = interval(drops.claims)
+    smallest = detectable(drops.claims, claim_levels)
+    for row, (agent_id, dimension, claim) in enumerate(table.claims):
+        if agent_id in result and np.isfinite(drops.claims.drop[row]):
+            result[agent_id].dimensions[dimension].claims[claim] = ClaimTest(
+                delta=-float(drops.claims.fallen[row]),
+                interval=(-float(high[row]), -float(low[row])),
+                p_value=float(p) if np.isfinite(p := drops.p_values.claims[row]) else None,
+                detectable=float(smallest[row]),
+            )
+
+
+def _judge(item: DimensionComparison, warnings: list[str], undecided_delta: float) -> None:
+    """Turn what fell beyond its delta and may be chance into a warning, a large drop of a dimension into an open question."""
+    if item.status == "regressed" and item.p_value is not None and item.p_value >= LEVEL:
+        item.status = not_shown(item, undecided_delta)
+        warnings.append(f"{item.dimension}: {_explained(-(item.delta or 0.0), item.p_value)}")
+    kept = []
+    for drop in item.drops:
+        test = item.claims.get(drop.proposition_id)
+        # In a dimension that fell, a claim is part of what was found: it needs no proof against being one of many.
+        part = test is not None and item.status == "regressed" and test.interval[1] < 0
+        if test is not None and test.p_value is not None and test.p_value >= LEVEL and not part:
+            warnings.append(f"{item.dimension}/{drop.proposition_id}: {_explained(-drop.delta, test.p_value)}")
+        elif test is None:
+            kept.append(drop)
+        else:
+            kept.append(drop.model_copy(update={"interval": test.interval, "p_value": test.p_value}))
+    item.drops = kept
+
+
+def not_shown(item: DimensionComparison, undecided_delta: float) -> Literal["ok", "undecided"]:
+    """Return what a dimension is whose drop is not shown to be more than chance: undecided where nobody could pass it over."""
+    return "undecided" if -(item.delta or 0.0) > undecided_delta + TOLERANCE else "ok"
+
+
+def _explained(drop: float, p_value: float) -> str:
+    return (
+        f"fell by {drop:.2f}, which judge and week may explain (p = {p_value:.2g}); more judgments a claim (--samples) or more "
+        "windows in the baseline tell it apart"
+    )

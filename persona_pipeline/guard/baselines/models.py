@@ -1,18 +1,20 @@
-"""Golden baselines and what a comparison with one finds."""
+"""Golden baselines, what a comparison with one finds, and what is known of the judges behind it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from persona_pipeline.scoring.results import DimensionEvaluation
 
 
-class Baseline(BaseModel):
+class Baseline(BaseModel, extra="forbid"):
     """Golden scores of one agent, ``baselines/<agent_id>.json``.
 
     ``dimensions`` maps a dimension to its score (0-9); ``proposition_scores`` maps a dimension to its propositions' scores.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     agent_id: str
     captured_at: datetime
@@ -21,10 +23,8 @@ class Baseline(BaseModel):
     provenance: dict[str, Any] = Field(default_factory=dict)
 
 
-class Regression(BaseModel):
+class Regression(BaseModel, extra="forbid", frozen=True):
     """A dimension that fell beyond the allowed drop. ``delta`` = current - baseline, negative."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dimension: str
     baseline: float
@@ -32,10 +32,8 @@ class Regression(BaseModel):
     delta: float
 
 
-class PropositionDrop(BaseModel):
+class PropositionDrop(BaseModel, extra="forbid", frozen=True):
     """A proposition that fell beyond its own allowed drop. ``delta`` = current - baseline, negative."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dimension: str
     proposition_id: str
@@ -48,7 +46,11 @@ class PropositionDrop(BaseModel):
     p_value: float | None = None
 
 
-class Sight(BaseModel):
+# A dimension that cannot see a fall of so many points guards little.
+BLIND = 2.0
+
+
+class Sight(BaseModel, extra="forbid", frozen=True):
     """What a comparison could have seen, and what its error is made of; all in points (0-9).
 
     Attributes:
@@ -59,8 +61,6 @@ class Sight(BaseModel):
         messages, judgments, windows_needed: what would bring ``detectable`` to 1.0, each alone; None: it cannot.
         text: all that in one sentence.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     detectable: float
     judge: float | None = None
@@ -73,10 +73,8 @@ class Sight(BaseModel):
     text: str = ""
 
 
-class ClaimTest(BaseModel):
+class ClaimTest(BaseModel, extra="forbid", frozen=True):
     """How a claim moved. ``delta`` = current - baseline; ``interval``: of that change, 95 %; ``p_value``: corrected, if tested."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     delta: float
     interval: tuple[float, float]
@@ -84,7 +82,25 @@ class ClaimTest(BaseModel):
     detectable: float
 
 
-class People(BaseModel):
+# Below this many labels the intervals cover less than they say: .91 at 25.
+FEWEST_LABELS = 50
+
+
+class Measure(BaseModel, extra="forbid", frozen=True):
+    """A number with its 95 % interval, from ``n`` judgments; without a value where there is nothing to measure it by."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+
+    @property
+    def is_above_zero(self) -> bool:
+        """Whether the whole interval is above zero."""
+        return self.low is not None and self.low > 0
+
+
+class People(BaseModel, extra="forbid", frozen=True):
     """What people's labels say of a dimension's judge and of its score.
 
     Attributes:
@@ -93,8 +109,6 @@ class People(BaseModel):
         rank, rank_interval: Spearman's correlation of judge and people.
         score, interval: what people would give, 0-9, with 95 %; None below the fewest labels.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     belief: Literal["believed", "chance", "unknown"]
     labels: int = 0
@@ -105,7 +119,7 @@ class People(BaseModel):
     interval: tuple[float, float] | None = None
 
 
-class JudgeShift(BaseModel):
+class JudgeShift(BaseModel, extra="forbid", frozen=True):
     """Another judge gave the baseline's scores than the run's.
 
     Attributes:
@@ -116,8 +130,6 @@ class JudgeShift(BaseModel):
         changed: the two judge unlike.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     before: str
     now: str
     anchors: int = 0
@@ -126,7 +138,7 @@ class JudgeShift(BaseModel):
     changed: bool = False
 
 
-class DimensionComparison(BaseModel):
+class DimensionComparison(BaseModel, extra="forbid"):
     """One dimension beside its baseline.
 
     status: ``ok``, ``regressed``, ``undecided`` (it dropped, and that is neither shown nor to be passed over), ``no_baseline``
@@ -136,8 +148,6 @@ class DimensionComparison(BaseModel):
     interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
     sight, claims: what could have been seen, and the test of each claim; None and empty where nothing can be tested.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     dimension: str
     status: Literal["ok", "regressed", "undecided", "no_baseline", "unscored", "incomplete", "other_judge"]
@@ -154,7 +164,7 @@ class DimensionComparison(BaseModel):
     judge_shift: JudgeShift | None = None
 
 
-class BaselineComparison(BaseModel):
+class BaselineComparison(BaseModel, extra="forbid"):
     """One agent's evaluation beside its baseline.
 
     Attributes:
@@ -162,8 +172,6 @@ class BaselineComparison(BaseModel):
         p_value: the agent's smallest, corrected within the agent only; what other runs need beyond 20 watched agents.
         unable: judges of these scores that were found unable to judge.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     agent_id: str
     dimensions: dict[str, DimensionComparison] = Field(default_factory=dict)
@@ -192,3 +200,20 @@ class BaselineComparison(BaseModel):
     @property
     def regressed(self) -> bool:
         return bool(self.regressions or self.drops)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One agent's comparison by the deltas, with what it compares.
+
+    Attributes:
+        provenance: of the evaluation, as ``captured`` would keep it; tells whether the baseline judged the same messages.
+            None: not known; then they are taken for the same, and only the judge's part counts.
+        messages: that the agent said in the window, None: unknown.
+    """
+
+    comparison: BaselineComparison
+    dimensions: Mapping[str, DimensionEvaluation]
+    baseline: Baseline | None
+    provenance: Mapping[str, Any] | None = None
+    messages: int | None = None

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from persona_pipeline.guard.baselines.models import BLIND, Sight
+from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.guard.baselines.variance import (
     ROUNDING_VARIANCE,
     Fleet,
@@ -56,17 +58,12 @@ class Week:
 
     def or_else(self, other: "Week") -> "Week":
         """Return this where something is known, the other elsewhere."""
-        missing = self.source == UNKNOWN
-        return Week(
-            np.where(missing, other.effect, self.effect),
-            np.where(missing, other.whole, self.whole),
-            np.where(missing, other.degrees, self.degrees),
-            np.where(missing, other.source, self.source),
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Week(*(np.where(self.source == UNKNOWN, theirs, own) for own, theirs in pairs))
 
     def at(self, rows: Indices) -> "Week":
         """Return these rows, one of them as often as it is named."""
-        return Week(self.effect[rows], self.whole[rows], self.degrees[rows], self.source[rows])
+        return Week(*(part[rows] for part in vars(self).values()))
 
 
 def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
@@ -162,8 +159,6 @@ def from_run(fleet: Fleet, drop: Numbers, judge: Numbers) -> Week:
 
 # From so many windows on an agent has a spread of its own.
 OWN_WINDOWS = 4
-# Degrees of freedom from which a run alone tells how much its judge varies.
-ENOUGH_REPEATS = 20
 
 
 @dataclass(frozen=True)
@@ -355,24 +350,7 @@ def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: 
 CONFIDENCE = 0.95
 POWER = 0.8
 TARGET = 1.0
-# A dimension that cannot see a fall of so many points guards little.
-BLIND = 2.0
 MOST_JUDGMENTS, MOST_WINDOWS, MOST_MESSAGES = 15, 26, 2000
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Any one of these makes a fall of ``TARGET`` points visible; None: no amount of it does, within reason.
-
-    Attributes:
-        messages: of the agent in a window, if what a week does to a score shrinks with how much was said.
-        judgments: of a claim, for baseline and run.
-        windows: in the baseline.
-    """
-
-    messages: int | None = None
-    judgments: int | None = None
-    windows: int | None = None
 
 
 def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Numbers]:
@@ -392,42 +370,51 @@ def detectable(drops: Drops, levels: Numbers, power: float = POWER) -> Numbers:
     return np.where(np.isfinite(drops.drop), _quantiles(drops, levels, power) * np.sqrt(drops.variance), np.nan)
 
 
-def needs(drops: Drops, levels: Numbers, row: int, messages: int | None, target: float = TARGET) -> Needs:
-    """Return what would let a row see a fall of ``target`` points with power ``POWER``, its degrees of freedom as they are.
+def sight_of(drops: Drops, levels: Numbers, row: int, smallest: float, messages: int | None) -> Sight:
+    """Return what a row could have seen, and what would let it see a fall of ``TARGET`` points, its degrees of freedom as they are.
 
-    Nothing where it does already.
+    Nothing is needed where it does already; None: no amount does, within reason.
 
     Args:
-        messages: that the agent said in the window; None: unknown.
+        smallest: what ``detectable`` says of the row.
+        messages: that the agent said in the window, if what a week does to a score shrinks with how much was said; None: unknown.
     """
-    allowed = float((target / _quantiles(drops, levels, POWER)[row]) ** 2)
-    if float(drops.variance[row]) <= allowed:
-        return Needs()
+    allowed = float((TARGET / _quantiles(drops, levels, POWER)[row]) ** 2)
     before, now, one = (float(part[row]) for part in (drops.judge_before, drops.judge_now, drops.one))
-    week, windows = float(drops.week[row]), max(1.0, float(drops.windows[row]))
-    weeks = float(drops.week_part[row])
-    return Needs(
-        messages=_whole(weeks * (messages or 0), allowed - before - now, MOST_MESSAGES) if weeks > 0 else None,
-        judgments=_whole(one * (1 + 1 / windows), allowed - weeks, MOST_JUDGMENTS) if one > 0 else None,
-        windows=_whole(before * windows + week, allowed - now - week, MOST_WINDOWS) if weeks > 0 else None,
+    week, windows, weeks = float(drops.week[row]), max(1.0, float(drops.windows[row])), float(drops.week_part[row])
+    found = Sight(
+        detectable=smallest,
+        judge=float(np.sqrt(drops.one[row])) or None,
+        week=float(np.sqrt(drops.week[row])),
+        week_from=SOURCES[drops.source[row]],
+        windows=int(drops.windows[row]),
     )
+    if float(drops.variance[row]) > allowed:
+        needed = {
+            "messages": _whole(weeks * (messages or 0), allowed - before - now, MOST_MESSAGES) if weeks > 0 else None,
+            "judgments": _whole(one * (1 + 1 / windows), allowed - weeks, MOST_JUDGMENTS) if one > 0 else None,
+            "windows_needed": _whole(before * windows + week, allowed - now - week, MOST_WINDOWS)
+            if weeks > 0
+            else None,
+        }
+        found = found.model_copy(update=needed)
+    return found.model_copy(update={"text": sees(found)})
 
 
-def sees(smallest: float | None, need: Needs | None) -> str:
-    """Return in one sentence what a window can see and what a smaller fall needs; "" where that is not known."""
-    if smallest is None:
-        return ""
+def sees(sight: Sight) -> str:
+    """Return in one sentence what a window can see and what a smaller fall needs."""
+    smallest = sight.detectable
     text = f"this window can see a fall of {smallest:.1f}"
     if smallest > BLIND:
         text = f"this window cannot see a fall of {BLIND:g} points, only one of {smallest:.1f}: do not trust its green"
-    if smallest <= TARGET or need is None:
+    if smallest <= TARGET:
         return text
     ways = [
         f"{count} {what}"
         for count, what in (
-            (need.messages, "messages"),
-            (need.judgments, "judgments a claim"),
-            (need.windows, "windows in the baseline"),
+            (sight.messages, "messages"),
+            (sight.judgments, "judgments a claim"),
+            (sight.windows_needed, "windows in the baseline"),
         )
         if count
     ]

@@ -4,7 +4,7 @@ Scores and standard deviations are in points (0-9), variances in points squared.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,10 +67,6 @@ class Repeats:
     outliers: Numbers
     all_squares: Numbers
     all_degrees: Numbers
-
-    def summed(self) -> "Repeats":
-        """Return the sums over the last axis."""
-        return Repeats(*(getattr(self, part.name).sum(axis=-1) for part in fields(self)))
 
 
 def repeats(samples: Numbers) -> Repeats:

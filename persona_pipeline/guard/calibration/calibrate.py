@@ -5,12 +5,11 @@ from itertools import combinations
 from statistics import fmean
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
 from persona_pipeline.guard.calibration.labelled import Rated
 from persona_pipeline.guard.calibration.measures import (
-    FEWEST_LABELS,
-    Measure,
     between_people,
     bias,
     labels_to_halve,
@@ -22,7 +21,7 @@ from persona_pipeline.guard.calibration.measures import (
 Belief = Literal["believed", "chance", "unknown"]
 
 
-class Agreement(BaseModel):
+class Agreement(BaseModel, extra="forbid", frozen=True):
     """How a judge agrees with somebody. All is of the judgments that both scored.
 
     Attributes:
@@ -30,8 +29,6 @@ class Agreement(BaseModel):
         only_judge, only_other: judgments that one scored and the other held not applicable; neither: both held so.
         to_halve: how many labels more would halve the intervals.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: Measure
     kappa: Measure
@@ -47,14 +44,12 @@ class Agreement(BaseModel):
         return self.bias.n
 
 
-class ClaimCalibration(BaseModel):
+class ClaimCalibration(BaseModel, extra="forbid", frozen=True):
     """One claim. ``apart``: mean distance of judge and people; ``people_apart``: of people from one another; in points.
 
     Attributes:
         rewrite: why it should be rewritten; empty: nothing speaks for that.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     proposition_id: str
     agreement: Agreement
@@ -63,7 +58,7 @@ class ClaimCalibration(BaseModel):
     rewrite: str = ""
 
 
-class DimensionCalibration(BaseModel):
+class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     """One judge on one dimension.
 
     Attributes:
@@ -74,8 +69,6 @@ class DimensionCalibration(BaseModel):
             more is better. ``people_mean`` has no value below 50 labels.
         models: agreement of the judge with other models' labels; calibrates nothing.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dimension: str
     judge_model: str
@@ -104,15 +97,13 @@ class DimensionCalibration(BaseModel):
         return "believed" if self.agreement.rank.is_above_zero else "chance"
 
 
-class Calibration(BaseModel):
+class Calibration(BaseModel, extra="forbid", frozen=True):
     """Every judge on every dimension that something is judged of.
 
     Attributes:
         labels_hash: of the labels it rests on.
         stale: labels that were not used, each with the reason.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dimensions: list[DimensionCalibration] = Field(default_factory=list)
     labels_hash: str = ""

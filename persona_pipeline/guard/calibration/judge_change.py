@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.guard.calibration.measures import Measure, bias, spearman
+from persona_pipeline.guard.baselines.models import Measure
+from persona_pipeline.guard.calibration.measures import bias, spearman
 
 # Below this many anchors a change of .4 in rank correlation is seen in less than half of the cases.
 FEWEST_ANCHORS = 40

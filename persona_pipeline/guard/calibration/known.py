@@ -8,7 +8,7 @@ from typing import Any
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.guard.baselines.models import People
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.calibrate import agreement
 from persona_pipeline.guard.calibration.labelled import (
@@ -20,7 +20,7 @@ from persona_pipeline.guard.calibration.labelled import (
     rated_by_judge,
     usable,
 )
-from persona_pipeline.guard.calibration.measures import FEWEST_LABELS, HIGHEST, PeoplesScores
+from persona_pipeline.guard.calibration.measures import HIGHEST, PeoplesScores
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.cache import kept_answers, kept_keys
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of

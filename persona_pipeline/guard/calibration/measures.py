@@ -8,29 +8,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.baselines.variance import Indices, Mask, Numbers
 
 # Two-sided 95 %.
 TAIL = 0.025
 _HIGHEST = 1 - 1e-12
-
-
-class Measure(BaseModel):
-    """A number with its 95 % interval, from ``n`` judgments; without a value where there is nothing to measure it by."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-
-    @property
-    def is_above_zero(self) -> bool:
-        """Whether the whole interval is above zero."""
-        return self.low is not None and self.low > 0
 
 
 def spearman(a: Sequence[float], b: Sequence[float], *, n: int | None = None) -> Measure:
@@ -145,8 +129,6 @@ def student_quantile(degrees: float) -> float:
     return -float(stdtrit(degrees, TAIL))
 
 
-# Below this many labels the intervals cover less than they say: .91 at 25.
-FEWEST_LABELS = 50
 HIGHEST = 9.0
 # Labels of a stratum that its spread can be told from.
 _FEWEST_IN_STRATUM = 5

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import WINDOW
+from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, WINDOW
 from persona_pipeline.evaluation.history import latest_runs
 from persona_pipeline.evaluation.read import read_scopes
 from persona_pipeline.evaluation.request import select_dimensions
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.guard.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK, AgentEvaluation
 from persona_pipeline.judging.money import model_name

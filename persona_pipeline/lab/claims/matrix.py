@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from persona_pipeline.guard.baselines.regression import PROPOSITION_DELTA
+from persona_pipeline.base.options import PROPOSITION_DELTA
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.scoring.results import PropositionResult, UsageSummary

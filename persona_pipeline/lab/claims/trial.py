@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import REGRESSION_DELTA
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import read_questions, read_scopes
 from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.snapshot import AgentScope
-from persona_pipeline.guard.baselines.noise import ENOUGH_REPEATS
-from persona_pipeline.guard.baselines.regression import REGRESSION_DELTA
+from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
 from persona_pipeline.lab.claims.matrix import (
@@ -33,12 +33,11 @@ from persona_pipeline.lab.claims.matrix import (
     noise_quantile,
     pooled_sd,
 )
-from persona_pipeline.scoring.convergence import voice_statistics
-from persona_pipeline.scoring.fluency import ngram_part
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon, unread_language
-from persona_pipeline.scoring.text.repetition import excessive_repetition
+from persona_pipeline.scoring.text.likeness import voice_statistics
+from persona_pipeline.scoring.text.repetition import excessive_repetition, ngram_part
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.personas import find_yaml
 from persona_pipeline.world.propositions.dimensions import DIMENSIONS, FLUENCY
@@ -260,8 +259,8 @@ def _likeness(case: AgentCase) -> SignalReading:
 
 
 def _voice(case: AgentCase, before: Sequence[Message]) -> SignalReading:
-    from persona_pipeline.scoring.voice_alarm.following import follow_voice
     from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN
+    from persona_pipeline.scoring.voice_alarm.model import follow_voice
 
     model = _learnt(case.agent_id, tuple(before))
     if model is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
 from persona_pipeline.evaluation.request import default_coverage, select_dimensions
-from persona_pipeline.guard.baselines.falls import LEVEL
+from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.judging.claims import no_entries

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.guard.baselines.falls import (
+from persona_pipeline.guard.baselines.statistics import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
     LEVEL,
+    PairedChange,
     corrected,
     families_named,
     level_of,
+    paired_change,
 )
-from persona_pipeline.guard.baselines.statistics import PairedChange, paired_change
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.lab.results import AgentDifference, ClaimDifference, ScoreChange, ScoreDifference
 from persona_pipeline.lab.states import SideAgent

@@ -7,8 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from persona_pipeline.evaluation.history import HistoryValue
-from persona_pipeline.guard.baselines.models import Sight
-from persona_pipeline.guard.baselines.noise import BLIND
+from persona_pipeline.guard.baselines.models import BLIND, Sight
 from persona_pipeline.guard.report import EXIT_REGRESSION, Expense, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (

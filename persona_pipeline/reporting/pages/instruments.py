@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from persona_pipeline.guard.calibration.measures import FEWEST_LABELS
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS
 from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
 from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import cost_line, format_share, one_line

@@ -6,13 +6,13 @@ language a turn is in is told by script and by the commonest words; what agreeme
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice, product
 from pathlib import Path
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError
@@ -102,9 +102,7 @@ _SLOT = regex.compile(r"(<\w+>)")
 Phrase = tuple[str, ...]
 
 
-class _LexiconFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _LexiconFile(BaseModel, extra="forbid"):
     language: str = Field(min_length=2)
     phrases: list[str]
     words: dict[str, list[str]] = {}
@@ -156,25 +154,9 @@ class _Tree:
 
 @dataclass(frozen=True)
 class AgreementLexicon:
-    """Terms as tuples of tokens; the comments of ``data/agreement.en.yaml`` say what each list does."""
+    """Terms as tuples of tokens, each with its list; the comments of ``data/agreement.en.yaml`` say what each list does."""
 
-    phrases: frozenset[Phrase]
-    openings: frozenset[Phrase] = frozenset()
-    heads: frozenset[Phrase] = frozenset()
-    tails: frozenset[Phrase] = frozenset()
-    clauses: frozenset[Phrase] = frozenset()
-    weak: frozenset[Phrase] = frozenset()
-    faint: frozenset[Phrase] = frozenset()
-    continuations: frozenset[Phrase] = frozenset()
-    lead_ins: frozenset[Phrase] = frozenset()
-    trailing: frozenset[Phrase] = frozenset()
-    contrasts: frozenset[Phrase] = frozenset()
-    conditions: frozenset[Phrase] = frozenset()
-    clause_starts: frozenset[Phrase] = frozenset()
-    not_agreeing: frozenset[Phrase] = frozenset()
-    disagreement: frozenset[Phrase] = frozenset()
-    negations: frozenset[Phrase] = frozenset()
-    not_negating: frozenset[Phrase] = frozenset()
+    terms: frozenset[tuple[str, Phrase]]
     words: frozenset[tuple[str, str]] = frozenset()
     languages: frozenset[str] = frozenset({ENGLISH})
     reach: int = 5
@@ -189,20 +171,27 @@ class AgreementLexicon:
         document = load_document(path)
         file = validate_document(_LexiconFile, document)
         known = {f"<{name}>" for name in file.words} | ({name for name, _ in beside.words} if beside else set())
-        lists = {name: getattr(file, name) for name in _TERM_LISTS}
-        terms = {name: _forms(lists[name], file.words, known, document, name) for name in _TERM_LISTS}
+        terms = frozenset(
+            (name, term)
+            for name in _TERM_LISTS
+            for term in _forms(getattr(file, name), file.words, known, document, name)
+        )
         single = frozenset(
             (f"<{name}>", words[0])
             for name, list_ in file.words.items()
             for words in map(_tokens, list_)
             if len(words) == 1
         )
-        return cls(**terms, words=single, languages=frozenset({base_language(file.language)}), reach=file.reach)
+        return cls(terms, words=single, languages=frozenset({base_language(file.language)}), reach=file.reach)
 
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
         """Return both languages together; the longer reach holds, and lists of words of one name are one list."""
-        lists = {name: getattr(self, name) | getattr(other, name) for name in (*_TERM_LISTS, "words", "languages")}
-        return AgreementLexicon(**lists, reach=max(self.reach, other.reach))
+        return AgreementLexicon(
+            self.terms | other.terms,
+            self.words | other.words,
+            self.languages | other.languages,
+            max(self.reach, other.reach),
+        )
 
     @cached_property
     def lists_of(self) -> Mapping[str, tuple[str, ...]]:
@@ -216,9 +205,8 @@ class AgreementLexicon:
     def trees(self) -> Mapping[str, "_Tree"]:
         """The terms of each list as a tree of tokens."""
         found = {name: _Tree() for name in _TERM_LISTS}
-        for name, tree in found.items():
-            for term in getattr(self, name):
-                tree.add(term)
+        for name, term in self.terms:
+            found[name].add(term)
         return found
 
     def term_at(self, name: str, tokens: Sequence[str], start: int) -> int:
@@ -235,9 +223,7 @@ class AgreementLexicon:
             start += length or 1
 
 
-_TERM_LISTS = tuple(
-    field.name for field in fields(AgreementLexicon) if field.name not in ("words", "languages", "reach")
-)
+_TERM_LISTS = tuple(name for name in _LexiconFile.model_fields if name not in ("language", "words", "reach"))
 
 
 @cache

@@ -1,16 +1,20 @@
-"""Do an agent's last messages repeat one another? A share of n-grams, openers, phrases and near copies.
+"""Do an agent's messages repeat one another? A share of n-grams, openers, phrases, near copies and catchphrases; with the score
+of it.
 
 What one message holds is worked out once and kept, so that a check of a sliding window costs what is new in it.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
+from statistics import fmean
+from typing import TypeVar
 
-from persona_pipeline.scoring.text.ngrams import mean_share
-from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.results import HIGHEST, PropositionResult, algorithmic_row
+from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, tokenize
 from persona_pipeline.world.propositions.models import Catchphrase
 
 OPENER_LENGTH = 3
@@ -25,8 +29,8 @@ class SharedPhrase:
     length: int
 
 
-def maximal_repeated(messages: Sequence[str], n: int = 3) -> list[SharedPhrase]:
-    """Return the phrases of ``n`` or more tokens that two or more messages share, and no parts of them.
+def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[SharedPhrase]:
+    """Return the phrases of ``n`` or more tokens that two or more messages, given as tokens, share, and no parts of them.
 
     Most messages first, then longest, then in order of first occurrence. Repetition inside one message does
     not count.
@@ -34,11 +38,6 @@ def maximal_repeated(messages: Sequence[str], n: int = 3) -> list[SharedPhrase]:
     Raises:
         ValueError: ``n`` is below 1.
     """
-    return maximal_repeated_tokens([tokenize(message) for message in messages], n)
-
-
-def maximal_repeated_tokens(corpus: Sequence[Sequence[str]], n: int = 3) -> list[SharedPhrase]:
-    """Like ``maximal_repeated``, of messages given as tokens."""
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
     automaton = _SuffixAutomaton()
@@ -64,16 +63,11 @@ def maximal_repeated_tokens(corpus: Sequence[Sequence[str]], n: int = 3) -> list
     return [phrase for _, phrase in found]
 
 
-def shared_openers(messages: Sequence[str], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
-    """Return the first ``length`` tokens that begin two or more messages, most frequent first.
+def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
+    """Return the first ``length`` tokens that begin two or more messages, given as tokens, most frequent first.
 
     Messages of fewer tokens have no opener.
     """
-    return shared_openers_tokens([tokenize(message) for message in messages], length)
-
-
-def shared_openers_tokens(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
-    """Like ``shared_openers``, of messages given as tokens."""
     openers = Counter(" ".join(tokens[:length]) for tokens in corpus if len(tokens) >= length > 0)
     return [SharedPhrase(opener, count, length) for opener, count in openers.most_common() if count > 1]
 
@@ -152,6 +146,30 @@ COPY_WORDS, COPY_SHARE, TEMPLATE_SHARE = 6, 0.7, 0.5
 _KEPT = 16_384
 
 Words = tuple[str, ...]
+Gram = TypeVar("Gram", bound=Hashable)
+
+
+def shares_of_ngrams(grams: Sequence[Collection[Gram]], holders: Counter[Gram] | None = None) -> list[float | None]:
+    """Return for each message, given as its distinct n-grams, the share (0-1) that also stands in another message.
+
+    A message without n-grams has None.
+
+    Args:
+        holders: in how many messages each n-gram stands, where that is known.
+    """
+    holders = Counter(gram for each in grams for gram in each) if holders is None else holders
+    return [sum(holders[gram] > 1 for gram in each) / len(each) if each else None for each in grams]
+
+
+def mean_share(shares: Sequence[float | None]) -> float:
+    """Return the mean of the shares that are there; 0.0 when none is."""
+    numbers = [share for share in shares if share is not None]
+    return math.fsum(numbers) / len(numbers) if numbers else 0.0
+
+
+def message_shares(messages: Sequence[str], n: int) -> list[float | None]:
+    """Return ``shares_of_ngrams`` of messages given as text."""
+    return shares_of_ngrams([extract_ngrams(message, n) for message in messages])
 
 
 @dataclass(frozen=True)
@@ -211,8 +229,8 @@ def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase]
     joined = [_joined(item.parts, number) for number, item in enumerate(read)]
     return Repetition(
         share=_share(read, _holders(read)),
-        phrases=tuple(maximal_repeated_tokens(joined, NGRAM_LENGTH)),
-        openers=tuple(shared_openers_tokens([item.parts[0] for item in read if item.parts], OPENER_LENGTH)),
+        phrases=tuple(maximal_repeated(joined, NGRAM_LENGTH)),
+        openers=tuple(shared_openers([item.parts[0] for item in read if item.parts], OPENER_LENGTH)),
         copies=tuple(_copies(read)),
         exempt=names,
     )
@@ -245,13 +263,9 @@ def _read_all(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> t
     return tuple(item.phrase for item in exempt), [_read_without(message, phrases) for message in messages]
 
 
-def _size(read: "_Read") -> int:
-    return len(read.grams)
-
-
 def _nothing_shared(read: Sequence["_Read"]) -> bool:
     # Openers, phrases and near copies all share a trigram.
-    return len(set().union(*[item.grams for item in read])) == sum(map(_size, read))
+    return len(set().union(*[item.grams for item in read])) == sum(len(item.grams) for item in read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,19 +297,25 @@ def _of_parts(parts: tuple[Words, ...]) -> _Read:
 
 
 @lru_cache(maxsize=_KEPT)
-def _uses(message: str, phrase: Words) -> int:
-    tokens, uses, position = tuple(tokenize(message)), 0, 0
-    while position <= len(tokens) - len(phrase):
-        held = tokens[position : position + len(phrase)] == phrase
+def phrase_uses(text: str, phrase: str) -> int:
+    """Return how often a phrase stands in a text, word by word, whatever the case and punctuation."""
+    words, wanted = tokenize(text), tokenize(phrase)
+    uses = position = 0
+    while wanted and position <= len(words) - len(wanted):
+        held = words[position : position + len(wanted)] == wanted
         uses += held
-        position += len(phrase) if held else 1
+        position += len(wanted) if held else 1
     return uses
 
 
+def phrase_rate(texts: Sequence[str], phrase: str) -> float:
+    """Return how often a phrase stands in texts, in uses a message."""
+    return sum(phrase_uses(text, phrase) for text in texts) / len(texts)
+
+
 def _in_range(catchphrase: Catchphrase, messages: Sequence[str]) -> bool:
-    phrase = tuple(tokenize(catchphrase.phrase))
-    uses = sum(_uses(message, phrase) for message in messages) if phrase else 0
-    return uses > 0 and catchphrase.min_rate <= uses / len(messages) <= catchphrase.max_rate
+    rate = phrase_rate(messages, catchphrase.phrase)
+    return rate > 0 and catchphrase.min_rate <= rate <= catchphrase.max_rate
 
 
 def _holders(read: Sequence[_Read]) -> Counter[Words]:
@@ -303,9 +323,7 @@ def _holders(read: Sequence[_Read]) -> Counter[Words]:
 
 
 def _share(read: Sequence[_Read], holders: Counter[Words]) -> float:
-    return mean_share(
-        [sum(holders[gram] > 1 for gram in item.grams) / len(item.grams) if item.grams else None for item in read]
-    )
+    return mean_share(shares_of_ngrams([item.grams for item in read], holders))
 
 
 def _copies(read: Sequence[_Read]) -> list[NearCopy]:
@@ -362,3 +380,93 @@ def _joined(parts: Sequence[Words], number: int) -> list[str]:
     for index, part in enumerate(parts):
         tokens += [f" {number}.{index}"] * bool(tokens) + list(part)
     return tokens
+
+
+def ngram_score(share: float) -> float:
+    """Return the 0-9 score of a share of repeated n-grams: piecewise linear through ``NGRAM_SCORE_POINTS``.
+
+    Raises:
+        ValueError: the share is not within 0-1.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"share {share!r} is not within 0 and 1")
+    for (left, high), (right, low) in pairwise(NGRAM_SCORE_POINTS):
+        if share <= right:
+            return high + (low - high) * ((share - left) / (right - left))
+    raise AssertionError("unreachable: the points end at 1")
+
+
+# Lengths of n-grams that make the score; messages of one stretch, in which repetition is counted, and of history that is
+# measured beside it.
+NGRAM_LENGTHS, STRETCH, MOST_HISTORY = (3, 5), 20, 400
+# (share of repeated n-grams, score 0-9): 0.074 is the 95th percentile of intact five-message windows of real
+# dialogue.
+NGRAM_SCORE_POINTS = ((0.0, 9.0), (0.074, 7.0), (0.3, 3.0), (1.0, 0.0))
+
+
+def ngram_part(
+    texts: Sequence[str], history: Sequence[str] = ()
+) -> tuple[PropositionResult, dict[str, dict[str, float | None]]]:
+    """Return the ``_ngram`` row and, by n-gram length, how much messages repeat one another.
+
+    The more messages, the more of them share something by chance. So the share is a mean over stretches of ``STRETCH``
+    consecutive messages, whatever the window's length; a shorter window is one stretch. A length that no message reaches is no
+    part of the score: nothing was measured.
+
+    Args:
+        history: the agent's own earlier messages, oldest first, measured the same way and shown beside it.
+    """
+    repetition = {
+        str(n): {
+            "cross_message_share": stretch_share(texts, n),
+            "own_history": stretch_share(history[-MOST_HISTORY:], n, stretch=min(STRETCH, len(texts))),
+            "corpus_repetition": corpus_repetition(texts, n),
+        }
+        for n in NGRAM_LENGTHS
+    }
+    claim = "No phrase of three or five words comes back in another message"
+    if len(texts) < 2:
+        return algorithmic_row("_ngram", claim, None, "one message has nothing to repeat"), repetition
+    measured = {n: share for n, values in repetition.items() if (share := values["cross_message_share"]) is not None}
+    if not measured:
+        return algorithmic_row("_ngram", claim, None, "no message is three words long"), repetition
+    score = fmean(map(ngram_score, measured.values()))
+    before = {n: values["own_history"] for n, values in repetition.items()}
+    shown = ", ".join(
+        f"{share:.1%} of {n}-grams" + ("" if (usual := before[n]) is None else f" (before: {usual:.1%})")
+        for n, share in measured.items()
+    )
+    return algorithmic_row("_ngram", claim, score, f"{shown} also stand in another message"), repetition
+
+
+def stretch_share(texts: Sequence[str], n: int, stretch: int = STRETCH) -> float | None:
+    """Return the mean share (0-1) of a message's n-grams that stand in another of its stretch; None when none has any.
+
+    Stretches of ``stretch`` consecutive messages cover the texts evenly; the last ones may overlap.
+    """
+    if len(texts) < 2 or stretch < 2:
+        return None
+    count = -(-len(texts) // stretch)
+    size = min(stretch, len(texts))
+    starts = [round(index * (len(texts) - size) / max(count - 1, 1)) for index in range(count)]
+    grams = [extract_ngrams(text, n) for text in texts]
+    shares = [share for start in starts for share in shares_of_ngrams(grams[start : start + size]) if share is not None]
+    return mean_share(shares) if shares else None
+
+
+def catchphrase_part(
+    texts: Sequence[str], catchphrases: Sequence[Catchphrase]
+) -> tuple[PropositionResult | None, dict[str, dict[str, float | bool]]]:
+    """Return the ``_catchphrase`` row (None without catchphrases) and each phrase's rate in uses per message."""
+    if not catchphrases:
+        return None, {}
+    rates: dict[str, dict[str, float | bool]] = {}
+    for item in catchphrases:
+        rate = phrase_rate(texts, item.phrase)
+        in_range = item.min_rate <= rate <= item.max_rate
+        rates[item.phrase] = {"rate": rate, "min_rate": item.min_rate, "max_rate": item.max_rate, "in_range": in_range}
+    kept = sum(bool(values["in_range"]) for values in rates.values())
+    score = HIGHEST * kept / len(rates)
+    reasoning = f"{kept} of {len(rates)} catchphrases are used as often as they should be"
+    row = algorithmic_row("_catchphrase", "Catchphrases are used neither too rarely nor too often", score, reasoning)
+    return row, rates

@@ -10,7 +10,6 @@ import numpy as np
 
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.scoring.text.voices import worth
-from persona_pipeline.scoring.voice_alarm.following import highest_sums
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
     VoiceKind,
@@ -18,6 +17,7 @@ from persona_pipeline.scoring.voice_alarm.model import (
     VoiceProvenance,
     VoiceSide,
     hashed,
+    highest_sums,
     packed,
     unpacked,
     weighted,
@@ -26,8 +26,6 @@ from persona_pipeline.scoring.voice_alarm.model import (
 from persona_pipeline.world.models import Message, seed_from
 
 PAUSE = timedelta(hours=1)
-
-
 FEWEST_OWN, FEWEST_OTHERS = 30, 30
 MOST_OWN, MOST_OTHERS = 6000, 24_000
 # Share of stretches of own messages that may raise an alarm, and their length.
@@ -194,10 +192,7 @@ def _delta(own: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
 
     def learnt(chosen: Sequence[str]) -> tuple[tuple[str, ...], Any, Any, Any]:
         stretches = [tuple(chosen[start : start + stretch]) for start in range(0, len(chosen) - stretch + 1, stretch)]
-        counted: dict[str, int] = {}
-        for text in chosen:
-            for token in tokenize(text):
-                counted[token] = counted.get(token, 0) + 1
+        counted = Counter(token for text in chosen for token in tokenize(text))
         words = tuple(sorted(counted, key=lambda word: (-counted[word], word))[:_WORDS])
         rates = np.array([word_scores(each, words, 0.0, 1.0) for each in stretches])
         # A word's usual rate is its mean over stretches; what is the agent's own is which words it uses more than most.

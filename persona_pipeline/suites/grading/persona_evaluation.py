@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.guard.baselines.falls import compare
 from persona_pipeline.guard.baselines.golden import find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.baselines.regression import compare
-from persona_pipeline.scoring import SCORERS
-from persona_pipeline.scoring.plan import AgentCase
+from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.responses import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
@@ -57,7 +56,7 @@ def evaluate_output(
         channels={CHANNEL: messages},
         names={agent_id: persona.display_name},
     )
-    plan = SCORERS[dimension](case, propositions)
+    plan = scorers()[dimension](case, propositions)
     verdicts = context.judge.verdicts(plan.requests, context.time_left()) if plan.requests else []
     found = plan.finish(verdicts)
     for item in found.failures.values():

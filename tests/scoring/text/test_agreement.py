@@ -120,7 +120,7 @@ def test_ratio_of_any_text_is_a_share(messages: list[str]) -> None:
 
 
 def test_terms_can_be_added() -> None:
-    lexicon = AgreementLexicon(phrases=frozenset({("bears", "beets"), ("word", "up")}))
+    lexicon = AgreementLexicon(frozenset({("phrases", ("bears", "beets")), ("phrases", ("word", "up"))}))
     assert is_agreement("Bears! Beets!", lexicon) is False
     assert is_agreement("well bears beets then", lexicon)
     assert agreement_ratio(["Word up", "I agree"], lexicon) == 0.5
@@ -137,7 +137,7 @@ def test_another_language_is_another_file(tmp_path: Path) -> None:
     path = tmp_path / "agreement.de.yaml"
     path.write_text(GERMAN, encoding="utf-8")
     german = AgreementLexicon.load(path)
-    both = german | AgreementLexicon(phrases=frozenset({("exactly",)}), reach=2)
+    both = german | AgreementLexicon(frozenset({("phrases", ("exactly",))}), reach=2)
     assert is_agreement("Ja, genau!", german)
     assert not is_agreement("Nicht genau das", german)
     assert not is_agreement("Exactly", german)

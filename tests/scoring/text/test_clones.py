@@ -1,7 +1,7 @@
 import pytest
 
-from persona_pipeline.scoring.convergence import Likeness, find_clones, find_likeness
-from persona_pipeline.scoring.text.nearness import nearness
+from persona_pipeline.scoring.text.likeness import Likeness, find_clones, find_likeness
+from persona_pipeline.scoring.text.voices import nearness
 from tests.scoring.text.test_voice import DISTINCT, conversation
 
 HISTORY = conversation(DISTINCT, 200, 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from persona_pipeline.scoring.text.nearness import nearness, normal_quantile, ridge
+from persona_pipeline.scoring.text.voices import nearness, normal_quantile, ridge
 from tests.scoring.text.test_voice import DISTINCT, MERGED, conversation
 
 HISTORY = conversation(DISTINCT, 60, 1)

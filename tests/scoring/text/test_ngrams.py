@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.text import ngrams
-from persona_pipeline.scoring.text.ngrams import (
-    corpus_repetition,
-    cross_message_share,
-    extract_ngrams,
-    message_shares,
-    ngram_score,
-    overlap,
-)
+from persona_pipeline.scoring.text import tokens
+from persona_pipeline.scoring.text.repetition import mean_share, message_shares, ngram_score
+from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, overlap
 
 MESSAGES = st.lists(st.text(alphabet="abc ", max_size=24), max_size=12)
 CORRELATED_WORDS = [f"w{index}" for index in range(2000)]
@@ -56,14 +50,14 @@ def test_n_below_one_is_refused(n: int) -> None:
 def test_share_of_a_message_that_stands_elsewhere(messages: list[str], shares: list[float | None]) -> None:
     assert message_shares(messages, 3) == shares
     numbers = [share for share in shares if share is not None]
-    assert cross_message_share(messages, 3) == (fmean(numbers) if numbers else 0.0)
+    assert mean_share(message_shares(messages, 3)) == (fmean(numbers) if numbers else 0.0)
 
 
 @given(MESSAGES, st.integers(1, 4))
 def test_share_is_a_share_and_ignores_order(messages: list[str], n: int) -> None:
-    share = cross_message_share(messages, n)
+    share = mean_share(message_shares(messages, n))
     assert 0 <= share <= 1
-    assert cross_message_share(messages[::-1], n) == pytest.approx(share)
+    assert mean_share(message_shares(messages[::-1], n)) == pytest.approx(share)
 
 
 @given(st.lists(st.text(alphabet="abc ", max_size=24), min_size=2, max_size=12), st.integers(1, 3))
@@ -101,9 +95,9 @@ def test_corpus_repetition_is_exact_where_n_grams_are_shared_widely(messages: li
 def test_corpus_repetition_is_exact_wherever_the_line_between_rare_and_common_is_drawn(
     messages: list[str], cold_pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ngrams, "_COLD_PAIRS", cold_pairs)
-    monkeypatch.setattr(ngrams, "_PAIRS_AT_ONCE", 500)
-    monkeypatch.setattr(ngrams, "_GROUPS_AT_ONCE", 7)
+    monkeypatch.setattr(tokens, "_COLD_PAIRS", cold_pairs)
+    monkeypatch.setattr(tokens, "_PAIRS_AT_ONCE", 500)
+    monkeypatch.setattr(tokens, "_GROUPS_AT_ONCE", 7)
     for n in (1, 2, 3, 5):
         assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
 

@@ -11,6 +11,10 @@ from persona_pipeline.scoring.text.tokens import tokenize
 MESSAGES = st.lists(st.text(alphabet="ab ", max_size=20), max_size=6)
 
 
+def tokenized(messages: list[str]) -> list[list[str]]:
+    return [tokenize(message) for message in messages]
+
+
 def repeated_by_definition(messages: list[str], n: int) -> set[tuple[str, int, int]]:
     """Every phrase of two or more messages that no longer such phrase holds."""
     holders: dict[tuple[str, ...], set[int]] = {}
@@ -59,12 +63,12 @@ def repeated_by_definition(messages: list[str], n: int) -> set[tuple[str, int, i
     ],
 )
 def test_maximal_repeated(messages: list[str], phrases: list[SharedPhrase]) -> None:
-    assert maximal_repeated(messages, 3) == phrases
+    assert maximal_repeated(tokenized(messages), 3) == phrases
 
 
 @given(MESSAGES, st.integers(1, 3))
 def test_maximal_repeated_is_what_its_definition_says(messages: list[str], n: int) -> None:
-    found = maximal_repeated(messages, n)
+    found = maximal_repeated(tokenized(messages), n)
     assert {(item.phrase, item.messages, item.length) for item in found} == repeated_by_definition(messages, n)
     assert all((a.messages, a.length) >= (b.messages, b.length) for a, b in pairwise(found))
 
@@ -72,14 +76,14 @@ def test_maximal_repeated_is_what_its_definition_says(messages: list[str], n: in
 def test_long_equal_messages_of_one_word_take_no_time() -> None:
     messages = ["ha " * 5000, "ha " * 4000, "ha " * 3000]
     started = time.process_time()
-    (phrase,) = maximal_repeated(messages, 3)
+    (phrase,) = maximal_repeated(tokenized(messages), 3)
     assert (phrase.messages, phrase.length) == (2, 4000)
     assert time.process_time() - started < 20
 
 
 def test_n_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        maximal_repeated(["a b"], 0)
+        maximal_repeated([["a", "b"]], 0)
 
 
 def test_openers_count_messages_that_begin_alike() -> None:
@@ -90,8 +94,8 @@ def test_openers_count_messages_that_begin_alike() -> None:
         "So. Sales.",
         "Hey you",
     ]
-    assert shared_openers(messages) == [SharedPhrase("hey everyone just", 3, 3)]
+    assert shared_openers(tokenized(messages)) == [SharedPhrase("hey everyone just", 3, 3)]
 
 
 def test_openers_that_stand_once_are_not_shared() -> None:
-    assert shared_openers(["one two three", "two three four"]) == []
+    assert shared_openers(tokenized(["one two three", "two three four"])) == []

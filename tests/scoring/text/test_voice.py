@@ -6,14 +6,8 @@ from statistics import fmean
 
 import pytest
 
-from persona_pipeline.scoring.text.nearness import voice_convergence
-from persona_pipeline.scoring.text.voices import (
-    VOICE,
-    GramKind,
-    text_vectors,
-    voice_map,
-    voice_similarity,
-)
+from persona_pipeline.scoring.text.likeness import voice_convergence, voice_map, voice_similarity
+from persona_pipeline.scoring.text.voices import VOICE, GramKind, text_vectors
 
 WORDS = [
     "paper",
@@ -116,7 +110,7 @@ def test_vectors_are_those_of_scikit_learn() -> None:
 
 def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
     program = (
-        "import sys; from persona_pipeline.scoring.text.nearness import *; from persona_pipeline.scoring.text.voices import *; "
+        "import sys; from persona_pipeline.scoring.text.likeness import *; "
         "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
         "voice_map(v), voice_similarity(v), voice_convergence(v, [v]); "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"

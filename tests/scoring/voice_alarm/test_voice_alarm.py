@@ -10,9 +10,17 @@ import pytest
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.scoring.voice_alarm import learning
-from persona_pipeline.scoring.voice_alarm.following import KnownChange, follow_voice, highest_sums, voice_changes
 from persona_pipeline.scoring.voice_alarm.learning import conversations, learn_voice
-from persona_pipeline.scoring.voice_alarm.model import COLUMNS, VoiceKind, VoiceModel, hashed
+from persona_pipeline.scoring.voice_alarm.model import (
+    COLUMNS,
+    KnownChange,
+    VoiceKind,
+    VoiceModel,
+    follow_voice,
+    hashed,
+    highest_sums,
+    voice_change,
+)
 from persona_pipeline.scoring.voice_alarm.storing import learn_stored_voice, stored_voice
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
@@ -142,11 +150,12 @@ def test_a_finding_names_what_changed_around_the_beginning(model: VoiceModel) ->
         KnownChange(start - timedelta(minutes=5), "model changed"),
         KnownChange(start + timedelta(days=9), "later"),
     ]
-    (found,) = voice_changes(model, messages, changes)
+    _, (alarm,) = follow_voice(model, [item for item in messages if item.created_at > model.provenance.until])
+    found = voice_change(alarm, changes)
     assert [change.what for change in found.changes] == ["model changed", "commit abc123: shorter persona"]
     assert "since message 12-0-ann" in found.text
     assert "around it changed: model changed" in found.text
-    (bare,) = voice_changes(model, messages)
+    bare = voice_change(alarm, ())
     assert bare.text.endswith("nothing is known to have changed around it")
 
 

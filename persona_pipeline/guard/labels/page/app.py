@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.files import MOST_NOTE
@@ -82,20 +82,16 @@ class RequestGuard:
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
-class AnswerRequest(BaseModel):
+class AnswerRequest(BaseModel, extra="forbid", strict=True):
     """An answer to what is shown."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     key: str
     answer: int | Literal["not_applicable"]
     note: str = Field("", max_length=MOST_NOTE)
 
 
-class SkipRequest(BaseModel):
+class SkipRequest(BaseModel, extra="forbid", strict=True):
     """What is put aside."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     key: str
 

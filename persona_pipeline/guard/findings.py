@@ -1,0 +1,295 @@
+"""What is said of an agent that is not as it should be: one finding a reason, in a sentence, with what to do about it."""
+
+import shlex
+from datetime import timedelta
+from typing import Any
+
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.guard.baselines.models import (
+    FEWEST_LABELS,
+    BaselineComparison,
+    DimensionComparison,
+    JudgeShift,
+    People,
+    PropositionDrop,
+)
+from persona_pipeline.guard.report import AgentEvaluation, Finding
+from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
+from persona_pipeline.scoring.results import DimensionEvaluation
+
+MOST_QUOTED = 80
+MOST_FLAGGED = 3
+MOST_CLAIMS = 2
+# So many judgments a claim tell most large drops from chance.
+DECIDING_SAMPLES = 5
+
+
+def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> str:
+    """Return what fell, by how much, how sure that is, and which claims to read first.
+
+    Args:
+        item: a dimension that regressed.
+        allowed: points it may fall.
+    """
+    fell = -(item.delta or 0.0)
+    text = f"{agent_id}: {item.dimension} fell by {fell:.2f} from {item.baseline:.2f} to {item.current:.2f} (allowed {allowed:g}"
+    text += f"; {_sure(item.interval)})" if item.interval else ")"
+    worst = sorted((test.delta, claim) for claim, test in item.claims.items() if test.delta <= -allowed)[:MOST_CLAIMS]
+    if not worst:
+        return text
+    named = " and ".join(f"{claim} ({delta:+.1f})" for delta, claim in worst)
+    return f"{text}; most of it in {named}: read {'those' if len(worst) > 1 else 'that'} first"
+
+
+def drop_sentence(agent_id: str, drop: PropositionDrop, allowed: float) -> str:
+    """Return which claim fell, by how much, and what to do about it where its file says so."""
+    text = (
+        f"{agent_id}: {drop.dimension}/{drop.proposition_id} fell by {-drop.delta:.1f} from {drop.baseline:.1f} to "
+        f"{drop.current:.1f} (allowed {allowed:g}"
+    )
+    text += f"; {_sure(drop.interval)})" if drop.interval else ")"
+    return f"{text}; {drop.recommendation}" if drop.recommendation else text
+
+
+def _sure(interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"95 % sure of {max(0.0, -high):.1f} to {-low:.1f}"
+
+
+def unbelieved_findings(
+    evaluation: AgentEvaluation, comparison: BaselineComparison, *, required: bool
+) -> list[Finding]:
+    """Return what would be falls if the judge could be believed, which cannot be told.
+
+    Args:
+        required: a dimension whose judge is not shown to be better than chance is a failure.
+    """
+    agent_id, found = evaluation.agent_id, []
+    for name, item in comparison.dimensions.items():
+        chance = item.people is not None and item.people.belief == "chance"
+        found += [
+            Finding(
+                kind="doubted",
+                message=f"{text}; it cannot be told, for "
+                + (_chance(item.people) if chance and item.people else "its judge cannot be believed"),
+                command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}"
+                if chance
+                else "persona-pipeline doctor",
+                agent_id=agent_id,
+                dimension=name,
+            )
+            for text in item.doubted
+        ]
+        scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
+        if required and scored and (item.people is None or item.people.belief != "believed"):
+            found.append(_uncalibrated(agent_id, name, item.people))
+    return found
+
+
+def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
+    """Return what is wrong with the judge itself, or with comparing it to the baseline's."""
+    agent_id, found = evaluation.agent_id, []
+    if comparison.unable:
+        found.append(
+            Finding(
+                kind="judge_health",
+                message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
+                remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
+                command="persona-pipeline doctor",
+                agent_id=agent_id,
+            )
+        )
+    items = [(item, item.judge_shift) for item in comparison.dimensions.values() if item.judge_shift]
+    blocked = [(item, shift) for item, shift in items if item.status == "other_judge"]
+    changed = [(item, shift) for item, shift in items if shift.points is not None]
+    return [*found, *_other_judge(agent_id, blocked), *_judge_changed(agent_id, changed)]
+
+
+def _other_judge(agent_id: str, blocked: list[tuple[DimensionComparison, JudgeShift]]) -> list[Finding]:
+    if not blocked:
+        return []
+    shift = blocked[0][1]
+    why = "they were never compared"
+    if shift.anchors:
+        why = "the two judge unlike, and too few judgments of these dimensions were made by both to tell by how much"
+    more = " --anchors 200" if shift.anchors else ""
+    return [
+        Finding(
+            kind="other_judge",
+            message=f"{agent_id}: the baseline of {_named(blocked)} was judged by {shift.before} and this run by {shift.now}; "
+            + why,
+            remedy=f"compare the two judges with `persona-pipeline canary{more}`, or take the baseline anew",
+            command=f"persona-pipeline canary{more}",
+            agent_id=agent_id,
+        )
+    ]
+
+
+def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, JudgeShift]]) -> list[Finding]:
+    if not changed:
+        return []
+    shift = changed[0][1]
+    points = ", ".join(f"{item.dimension} {shift.points or 0.0:+.1f}" for item, shift in changed)
+    return [
+        Finding(
+            kind="judge_changed",
+            message=f"{agent_id}: the judge changed, not the agent: {shift.now} gives other scores than {shift.before} "
+            f"({points}); its baseline is moved by that",
+            remedy="take the baselines anew once you have seen that the agents are as they should be",
+            agent_id=agent_id,
+        )
+    ]
+
+
+def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:
+    if people is None or people.belief == "unknown":
+        labels = people.labels if people else 0
+        why = f"{labels} of the {FEWEST_LABELS} labels it takes to know how far its judge can be believed"
+    else:
+        why = _chance(people)
+    return Finding(
+        kind="calibration",
+        message=f"{agent_id}: {name} is not calibrated: {why}",
+        remedy="label judgments with `persona-pipeline label`, or leave out --require-calibration",
+        command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}",
+        agent_id=agent_id,
+        dimension=name,
+    )
+
+
+def _chance(people: People) -> str:
+    text = "its judge is no better than chance there"
+    if people.rank is None or people.rank_interval is None:
+        return f"{text} ({people.labels} labels)"
+    low, high = people.rank_interval
+    return f"{text} (rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels)"
+
+
+def _named(blocked: list[tuple[DimensionComparison, JudgeShift]]) -> str:
+    names = [item.dimension for item, _ in blocked]
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
+    """Return a finding for each other agent this one speaks like, with a pair of lines beside each other.
+
+    Agents that fill one template always did: what is found is to be looked at, and no drift.
+    """
+    convergence = evaluation.dimensions.get("convergence")
+    channels: dict[str, Any] = convergence.statistics.get("channels", {}) if convergence else {}
+    found = {
+        (item["kind"], item["agent_id"], item["other"]): (channel, item)
+        for channel, values in channels.items()
+        for item in values.get("findings", ())
+        if evaluation.agent_id == item["agent_id"]
+        or (item["kind"] == "merged" and evaluation.agent_id == item["other"])
+    }
+    return [_alike(evaluation.agent_id, channel, item) for channel, item in found.values()]
+
+
+def _alike(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
+    other = item["other"] if item["agent_id"] == agent_id else item["agent_id"]
+    is_clone = item["kind"] == "clone"
+    said = {
+        "clone": f"says {other}'s lines ({item['strength']:.0%} of its longer ones)",
+        "style_clone": f"has gone over to {other}'s way of writing",
+        "merged": f"and {other} have come to sound alike",
+    }[item["kind"]]
+    return Finding(
+        kind="clone" if is_clone else "voices",
+        message=f"{agent_id} {said} in #{channel}{_quoted(item)}",
+        remedy="see whether the two share a prompt, a memory or a model" if is_clone else "read both side by side",
+        agent_id=agent_id,
+        dimension="convergence",
+    )
+
+
+def _quoted(item: dict[str, Any]) -> str:
+    if not item["lines"]:
+        return ""
+    own, others = (text[:MOST_QUOTED] for text in item["lines"][0])
+    return f": {own!r} beside {others!r}"
+
+
+def undecided_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
+    """Return a finding for each dimension that dropped too far to be passed over and not surely enough to have fallen."""
+    agent = evaluation.agent_id
+    return [
+        Finding(
+            kind="undecided",
+            message=f"{agent}: {item.dimension} dropped by {-(item.delta or 0.0):.2f} from {item.baseline:.2f} to "
+            f"{item.current:.2f}, which judge and week may explain: whether it fell cannot be told",
+            remedy="judge more often, or take the baseline from more windows (`persona-pipeline baseline --windows 4`)",
+            command=f"{evaluate_command(evaluation, samples=DECIDING_SAMPLES)} --judge anthropic --record",
+            agent_id=agent,
+            dimension=item.dimension,
+        )
+        for item in comparison.dimensions.values()
+        if item.status == "undecided" and not item.doubted
+    ]
+
+
+def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:
+    """Return how the quotes of an agent's judge stand up."""
+    rows = (row for item in evaluation.dimensions.values() for row in item.propositions.values())
+    return quote_health([quote.verified for quote in row.evidence] for row in rows if row.score is not None)
+
+
+def judge_health(evaluation: AgentEvaluation) -> list[Finding]:
+    health = quotes_of(evaluation)
+    if not health.is_doubtful:
+        return []
+    return [
+        Finding(
+            kind="judge_health",
+            message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge do not stand in the messages; "
+            "its scores cannot be believed",
+            remedy="ask a judge that can quote; `persona-pipeline doctor` looks at this one",
+            command="persona-pipeline doctor",
+            agent_id=evaluation.agent_id,
+        )
+    ]
+
+
+def injections(evaluation: AgentEvaluation) -> list[Finding]:
+    flagged = [
+        f"{name}/{row.id}"
+        for name, item in evaluation.dimensions.items()
+        for row in item.propositions.values()
+        if row.injection_suspected
+    ]
+    if not flagged:
+        return []
+    more = f" and {len(flagged) - MOST_FLAGGED} more" if len(flagged) > MOST_FLAGGED else ""
+    text = (
+        f"{evaluation.agent_id}: the judged text seems to address the judge ({', '.join(flagged[:MOST_FLAGGED])}{more})"
+    )
+    remedy = "read those messages before you believe their scores"
+    return [Finding(kind="injection", message=text, remedy=remedy, agent_id=evaluation.agent_id)]
+
+
+def budget_findings(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:
+    stopped = item.failed.get(Unscored.BUDGET.value, 0)
+    if not stopped:
+        return []
+    message = f"{agent_id}: {stopped} judgments of {dimension} were not made: the budget was used up"
+    return [Finding(kind="budget", message=message, agent_id=agent_id, dimension=dimension)]
+
+
+def evaluate_command(evaluation: AgentEvaluation, samples: int = 1) -> str:
+    """Return the command that evaluates the same window again, each claim judged ``samples`` times at least."""
+    options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": rfc3339(evaluation.window_end, exact=True)}
+    if evaluation.window_start is None:
+        options["--window"] = "all"
+    elif (evaluation.window_end - evaluation.window_start) % timedelta(hours=1):
+        options["--since"] = rfc3339(evaluation.window_start, exact=True)
+    elif evaluation.window_end - evaluation.window_start != timedelta(days=7):
+        options["--window"] = f"{(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h"
+    if (times := max(samples, evaluation.provenance.get("samples", 1))) > 1:
+        options["--samples"] = str(times)
+    return "persona-pipeline evaluate " + " ".join(f"{name} {value}" for name, value in options.items())
+
+
+def record_command(evaluation: AgentEvaluation) -> str:
+    """Return the command that records what these very judgments are about."""
+    return f"{evaluate_command(evaluation)} --judge anthropic --record"
