@@ -34,11 +34,10 @@ from persona_pipeline.reporting.pages.suites import explanation_lines, result_li
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.loading import tests as suite_tests
-from persona_pipeline.suites.format.loading.execution import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
 from persona_pipeline.suites.format.loading.suite import SuiteFields
-from persona_pipeline.suites.running.explain import explain
-from persona_pipeline.suites.running.targets_file import load_targets
-from persona_pipeline.suites.sandbox import target_proxy
+from persona_pipeline.suites.format.models import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
+from persona_pipeline.suites.running.plan import explain, load_targets
+from persona_pipeline.suites.sandbox import processes
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages import files
@@ -178,7 +177,7 @@ def test_variables_are_read_somewhere() -> None:
     )
     fields = [*Settings.model_fields, *OrchestrationSettings.model_fields]
     known = {f"PERSONA_{name.upper()}" for name in fields} | set(re.findall(r"\"(PERSONA_[A-Z_]+)\"", code))
-    known |= {f"PERSONA_{name}" for name in (target_proxy._URL, target_proxy._TOKEN)}
+    known |= {f"PERSONA_{name}" for name in (processes._URL, processes._TOKEN)}
     for page, text in TEXTS.items():
         assert set(re.findall(r"\bPERSONA_[A-Z][A-Z0-9_]*", text)) - known == set(), page
 

@@ -11,8 +11,8 @@ from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.evaluation.run import EvaluationRun
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.reporting.page import Cell, Items, Page, Section, Table
-from persona_pipeline.suites.results.compare import WIN, Comparison, Pair
-from persona_pipeline.suites.results.suite_result import SuiteResult
+from persona_pipeline.suites.grading.results import SuiteResult
+from persona_pipeline.suites.running.history import WIN, Comparison, Pair
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ def _baselines(before: Evaluation | Baseline | Iterable[Baseline]) -> dict[str, 
 
 
 def _suites(before: Rows, after: Rows, threshold: float) -> SuiteComparison:
-    from persona_pipeline.suites.results.compare import compare_rows
+    from persona_pipeline.suites.running.history import compare_rows
 
     found = compare_rows(_rows(before), _rows(after), threshold=threshold)
     if not found.pairs:
@@ -173,7 +173,7 @@ def _suites(before: Rows, after: Rows, threshold: float) -> SuiteComparison:
 
 
 def _rows(run: Rows) -> Sequence[Mapping[str, Any]]:
-    from persona_pipeline.suites.results.suite_result import read_rows
+    from persona_pipeline.suites.running.history import read_rows
 
     if isinstance(run, SuiteResult):
         return [test.to_dict() for test in run.tests]

@@ -7,8 +7,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell
 from persona_pipeline.scoring.results import PropositionResult
-from persona_pipeline.suites.results.compare import Comparison
-from persona_pipeline.suites.results.suite_result import SuiteResult
+from persona_pipeline.suites.grading.results import SuiteResult
+from persona_pipeline.suites.running.history import Comparison
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, event_log_values
 from persona_pipeline.defs.suites.assets import build_source, build_suite
 from persona_pipeline.defs.suites.definitions import build_run_eval_suites
-from persona_pipeline.suites.running.versions import suite_files
+from persona_pipeline.suites.running.opening import suite_files
 from tests.defs.support import PARTITION, Watched
 
 DESK = """

@@ -7,6 +7,7 @@ suites in one run, where a run each would cost seconds of start-up, and reports 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,14 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.judging.open import RECORDED
+from persona_pipeline.judging.open import RECORDED, OpenedJudge
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.suites.running.versions import OpenedSuite, SuiteFile, open_suite, suite_version
+from persona_pipeline.suites.running.opening import OpenedSuite, SharedJudge, SuiteFile, open_suite
+from persona_pipeline.suites.running.suite_run import run_suite, suite_version
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
-    from persona_pipeline.suites.running.opening import JudgeOpener
+    from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 
 MECHANISM = "suite"
 MOST_ROWS, MOST_LINES, MOST_LINE = 200, 5, 300
@@ -70,16 +71,19 @@ def run_target(world: World, opened: OpenedSuite, target: str, evaluation: Evalu
     Raises:
         ConfigError: it is none of the suite's targets, or is not valid.
     """
-    from persona_pipeline.suites.results.storage import save_suite_result
+    from persona_pipeline.suites.running.history import save_suite_result
     from persona_pipeline.suites.running.plan import RunOptions
-    from persona_pipeline.suites.running.suite_run import run_suite
 
     require_target(opened, target)
     options = RunOptions(
-        allow_code=orchestration().suite_allow_code, targets=(target,), world_root=lambda: world.root, keyed=True
+        allow_code=orchestration().suite_allow_code,
+        targets=(target,),
+        world_root=lambda: world.root,
+        state=world.settings.state,
+        keyed=True,
     )
-    judge = _judge_opener(evaluation, world)
-    result = run_suite(opened.suite, targets=opened.targets, judge=judge, options=options)
+    with closing(_judge(evaluation, world)) as judge:
+        result = run_suite(opened.suite, targets=opened.targets, judge=judge, options=options)
     save_suite_result(world.store, result)
     return result
 
@@ -152,7 +156,7 @@ def failed_gates(run: "SuiteResult") -> list[str]:
 
 def failed_tests(run: "SuiteResult") -> list[str]:
     """Return the tests that failed or could not be judged, with the reason; borderline ones passed."""
-    from persona_pipeline.suites.results.suite_result import reason_of
+    from persona_pipeline.suites.grading.results import reason_of
 
     if not run.tests:
         return ["nothing was run"]
@@ -171,20 +175,16 @@ VERDICT = SuiteCheck("verdict", "No test failed, and every test could be judged;
 CHECKS = (GATES, VERDICT)
 
 
-def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener":
-    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-    from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
-
-    def opened() -> SuiteJudge:
+def _judge(evaluation: EvaluationSettings, world: World) -> SharedJudge:
+    def opened() -> OpenedJudge:
         # The run's other steps share its cache and budget; what suites spend is charged to them.
-        return SuiteJudge(replace(evaluation.open_judge(world).without_recorded(), mechanism=MECHANISM))
+        return replace(evaluation.open_judge(world).without_recorded(), mechanism=MECHANISM)
 
-    name = evaluation.asked(world).judge or RECORDED
-    return JudgeOpener(opened, name, world.root / RECORDINGS if name == RECORDED else None)
+    return SharedJudge.named(evaluation.asked(world).judge or RECORDED, world.settings, world.root, opened)
 
 
 def _row(test: "TestResult") -> dict[str, Any]:
-    from persona_pipeline.suites.results.suite_result import reason_of
+    from persona_pipeline.suites.grading.results import reason_of
 
     scored, expected = test.coverage
     return {
@@ -237,7 +237,8 @@ def build_source(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
     @dg.multi_observable_source_asset(name=source_key(place, file).to_python_identifier(), specs=[spec])
     @place.bound
     def suite_source(world: WorldResource) -> dg.ObserveResult:
-        version = suite_version(world.open().root, file)
+        opened = world.open()
+        version = suite_version(opened.root, file, opened.settings)
         return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
 
     return suite_source
@@ -265,7 +266,7 @@ def build_suite(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         with known_failures():
             opened_world = world.open()
-            opened = open_suite(opened_world.root, file)
+            opened = open_suite(opened_world.root, file, opened_world.settings)
             run = run_target(opened_world, opened, context.partition_key, evaluation)
         # A blank instance (CI) knows no targets, and an output fails on a partition that is not registered.
         context.instance.add_dynamic_partitions(partitions_name(place, file), [context.partition_key])

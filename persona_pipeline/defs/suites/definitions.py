@@ -29,10 +29,11 @@ from persona_pipeline.defs.suites.assets import (
     suite_outcome,
     target_partitions,
 )
-from persona_pipeline.suites.running.versions import SuiteFile, choose_files, open_suite, suite_files, suite_version
+from persona_pipeline.suites.running.opening import SuiteFile, choose_files, open_suite, suite_files
+from persona_pipeline.suites.running.suite_run import suite_version
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.results.suite_result import SuiteResult
+    from persona_pipeline.suites.grading.results import SuiteResult
 
 # The step whose config says which suites.
 CHOOSE = "choose_suites"
@@ -76,7 +77,7 @@ def build_run_suite_file(place: Place) -> dg.OpDefinition:
         file = SuiteFile(tuple(chosen["name"]), chosen["path"])
         with known_failures():
             opened_world = world.open()
-            opened = open_suite(opened_world.root, file)
+            opened = open_suite(opened_world.root, file, opened_world.settings)
             if not opened.target_names:
                 raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
         context.instance.add_dynamic_partitions(partitions_name(place, file), opened.target_names)
@@ -170,12 +171,13 @@ def build_suite_observations(place: Place, loaded: Sequence[SuiteFile]) -> dg.Se
         context: dg.SensorEvaluationContext, world: WorldResource
     ) -> dg.SensorResult | dg.SkipReason:
         """Compare the suites with what was last recorded. The targets of a suite that is not valid stay."""
-        root, instance = world.open().root, context.instance
+        opened, instance = world.open(), context.instance
+        root = opened.root
         files = suite_files(root)
         note = reload_note(files, loaded)
         if note:
             context.log.warning(note)
-        current = {file: suite_version(root, file) for file in files}
+        current = {file: suite_version(root, file, opened.settings) for file in files}
         changed = [file for file in files if observed_version(instance, source_key(place, file))[0] != current[file]]
         requests = [request for file in files for request in _partition_requests(place, context, file, world)]
         if not (changed or requests):
@@ -243,7 +245,8 @@ def _partition_requests(
     place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, world: WorldResource
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
     try:
-        named = open_suite(world.open().root, file).target_names
+        opened = world.open()
+        named = open_suite(opened.root, file, opened.settings).target_names
     except ConfigError as error:
         context.log.warning(str(error))
         return []

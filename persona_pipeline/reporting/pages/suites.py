@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from persona_pipeline.reporting.page import Drawn, Item, Page, Section, verdict_tone
 from persona_pipeline.reporting.text import format_share, one_line
 from persona_pipeline.suites.asserts.pairwise import PairwiseOutcome
-from persona_pipeline.suites.grading.grades import SuiteVerdict
-from persona_pipeline.suites.results.compare import Comparison, PairwiseResult
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, reason_of
-from persona_pipeline.suites.running.explain import ExplainedTest
+from persona_pipeline.suites.grading.results import SuiteResult, SuiteVerdict, TestResult, reason_of
+from persona_pipeline.suites.running.history import Comparison, PairwiseResult
+from persona_pipeline.suites.running.plan import ExplainedTest
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000
 

@@ -9,8 +9,8 @@ from pydantic import Field, PrivateAttr, SecretStr
 from persona_pipeline.base.background_loop import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import Text
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.providers.base import Provider
@@ -23,6 +23,7 @@ class ModelTarget(TargetFields):
     """Sends the test's messages to a model, over a provider's SDK. Subclasses say in which words."""
 
     asks_network: ClassVar[bool] = True
+    is_model: ClassVar[bool] = True
 
     model: Text = Field(description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.javascript import parse_object
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern
@@ -26,7 +26,6 @@ from persona_pipeline.suites.grading.criteria import (
     prepare_criteria,
     reply_problem,
 )
-from persona_pipeline.suites.grading.grades import Grade, UngradedError
 from persona_pipeline.suites.grading.judge_questions import (
     ANALYTIC_RULES,
     CHECKLIST_RULES,
@@ -38,6 +37,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     freeform_grade,
     freeform_problem,
 )
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 MOST_NAMES, MOST_BYTES, MOST_MATCHES = 100, 50_000, 20
 _SKIPPED = frozenset((".git", "node_modules", "dist", "build", ".venv", "__pycache__", ".next", "target"))

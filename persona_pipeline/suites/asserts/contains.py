@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import trim
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 
 # What other spellings of the type say beside it.
 SPELLINGS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from persona_pipeline.base.errors import Problem
-from persona_pipeline.base.settings import get_settings
 
 MAX_BYTES = 64_000_000
 
@@ -43,10 +42,9 @@ def default_roots(suite: Path) -> tuple[Path, ...]:
     return (repository_root(folder) or folder,)
 
 
-def state_folder(suite: Path) -> Path:
-    """Return where runs of a suite keep what can be thrown away: PERSONA_STATE, else ``.persona`` at the top of its repository or
-    beside it."""
-    return get_settings().state or default_roots(suite)[0] / ".persona"
+def state_folder(suite: Path, state: Path | None = None) -> Path:
+    """Return where runs of a suite keep what can be thrown away: as told, else ``.persona`` at the top of its repository."""
+    return state or default_roots(suite)[0] / ".persona"
 
 
 @dataclass

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.grading.base import Context
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Question

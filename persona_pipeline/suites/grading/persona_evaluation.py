@@ -12,10 +12,10 @@ from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.scoring import SCORERS
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.grading.base import Context
-from persona_pipeline.suites.grading.grades import UngradedError
+from persona_pipeline.suites.grading.results import UngradedError
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.personas import load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set

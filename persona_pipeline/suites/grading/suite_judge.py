@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from persona_pipeline.base.background_loop import BackgroundLoop
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Backend, Judge, JudgeRequest, Question, Usage, Verdict
-from persona_pipeline.suites.grading.grades import UngradedError
+from persona_pipeline.suites.grading.results import UngradedError
 
 Result = TypeVar("Result")
 

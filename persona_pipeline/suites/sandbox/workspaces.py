@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.suites.format.models import Hook, Suite, Test, Workspace
+from persona_pipeline.suites.format.models import HookFields, Suite, Test, WorkspaceFields
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 SETUP_SECONDS, TEARDOWN_SECONDS = 60.0, 30.0
@@ -35,7 +35,7 @@ class WorkspaceFolder:
     """One test's workspace. ``baseline``: its files' text after setup (None: not text, or too large)."""
 
     path: Path
-    workspace: Workspace
+    workspace: WorkspaceFields
     baseline: dict[str, str | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Workspaces:
     keep: bool = False
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
-    def require_code(self, workspace: Workspace) -> None:
+    def require_code(self, workspace: WorkspaceFields) -> None:
         """Raises ``WorkspaceError`` when there are hooks and no leave to run them."""
         if workspace.hooks and not self.allow_code:
             raise WorkspaceError(
@@ -133,7 +133,7 @@ class Workspaces:
             "case_metadata": None if test.metadata is None else dict(test.metadata),
         }
 
-    def run_hook(self, hook: Hook, path: Path, seconds: float, data: Mapping[str, Any]) -> None:
+    def run_hook(self, hook: HookFields, path: Path, seconds: float, data: Mapping[str, Any]) -> None:
         """Run one hook.
 
         Raises:

@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
-from persona_pipeline.suites.format.field_types import StrictFields, Text
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.models import StrictFields, Text
 from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 
 PLACEHOLDERS = ("PROMPT", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")

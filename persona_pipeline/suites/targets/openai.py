@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.model import ModelTarget, check_said
-from persona_pipeline.suites.answering.responses import Output, TokenUsage
+from persona_pipeline.suites.answering.output import Output, TokenUsage
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.providers.base import Provider

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 from persona_pipeline.base.background_loop import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 
 
 class PythonTarget(TargetFields):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.suites import Assert, Context, Grade, Output
 from persona_pipeline.suites.grading.base import run_assert
-from persona_pipeline.suites.grading.grades import (
+from persona_pipeline.suites.grading.results import (
     TOLERANCE,
     AssertResult,
     Failure,
