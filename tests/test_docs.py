@@ -32,11 +32,13 @@ from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.pages.suites import explanation_lines, result_line, summary_line
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
+from persona_pipeline.suites.answering.base import Grants
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.loading import tests as suite_tests
 from persona_pipeline.suites.format.loading.suite import SuiteFields
 from persona_pipeline.suites.format.models import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
-from persona_pipeline.suites.running.plan import explain, load_targets
+from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.running.plan import explain
 from persona_pipeline.suites.sandbox import processes
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.world import CorrectionSettings, World
@@ -217,9 +219,8 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         written(tmp_path, "cases/more.jsonl", '{"id": "b", "input": "b", "criteria": "b"}')
         assert load_suite(written(tmp_path, "t.yaml", block.text)).warnings == ()
     elif "targets" in data:
-        monkeypatch.setenv("PERSONA_ROOT", str(PROJECT))
         written(tmp_path, "answers.jsonl", "")
-        targets = load_targets(written(tmp_path, "targets.yaml", block.text))
+        targets = load_targets(written(tmp_path, "targets.yaml", block.text), Grants(own=True, world=PROJECT))
         assert [targets.open(name).name for name in targets.names] == targets.names
     elif "anti_convergence" in data:
         written(tmp_path, "nudges/pam.yaml", block.text)

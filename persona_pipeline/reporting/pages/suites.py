@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from persona_pipeline.reporting.page import Drawn, Item, Page, Section, verdict_tone
 from persona_pipeline.reporting.text import format_share, one_line
-from persona_pipeline.suites.asserts.pairwise import PairwiseOutcome
 from persona_pipeline.suites.grading.results import SuiteResult, SuiteVerdict, TestResult, reason_of
 from persona_pipeline.suites.running.history import Comparison, PairwiseResult
 from persona_pipeline.suites.running.plan import ExplainedTest
@@ -68,7 +67,7 @@ def pairwise_lines(result: PairwiseResult) -> Iterator[str]:
     for pair in result.pairs:
         if pair.found is None:
             yield f"?       {one_line(pair.id, _ID)}  {one_line(str(pair.error), _REASON)}"
-        elif pair.found.outcome is not PairwiseOutcome.TIE:
+        elif pair.found.outcome.value != "tie":
             reason = one_line(pair.found.reasoning or "", _REASON)
             yield f"{pair.found.outcome.value:<6}  {one_line(pair.id, _ID)}  {reason}".rstrip()
     judged = len(result.pairs) - len(result.unjudged)

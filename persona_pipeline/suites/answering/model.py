@@ -44,11 +44,7 @@ class ModelTarget(TargetFields):
         raise NotImplementedError
 
     def read(self, response: Any, duration_ms: float) -> Output:
-        """Return the output of a response.
-
-        Raises:
-            TargetError: it is none, or the model refused or said nothing.
-        """
+        """Return the output of a response."""
         raise NotImplementedError
 
     def system_prompt(self) -> str:

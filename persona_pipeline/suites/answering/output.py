@@ -123,9 +123,6 @@ def parse_output(value: Any) -> Output:
     Args:
         value: a string (the assistant's text), a list of messages, or a mapping with messages (``output_messages``, ``output`` or
             ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
-
-    Raises:
-        OutputError: it is none of these.
     """
     if isinstance(value, str):
         return Output([{"role": "assistant", "content": value}])

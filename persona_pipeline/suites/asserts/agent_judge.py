@@ -78,11 +78,7 @@ class Inspection:
 
 
 def inspect_workspace(inspection: Inspection, folder: Path, output: Output, context: Context) -> Mapping[str, Any]:
-    """Return the judge's reply after it has looked around.
-
-    Raises:
-        UngradedError: the judge gave no answer, or did not finish within its steps.
-    """
+    """Return the judge's reply after it has looked around."""
     shown = evidence(output, context, inspection.prompt)
     steps: list[dict[str, Any]] = []
     for left in range(inspection.max_steps, -1, -1):
@@ -107,11 +103,7 @@ def inspect_workspace(inspection: Inspection, folder: Path, output: Output, cont
 
 
 def ask_target(inspection: Inspection, target: str, output: Output, context: Context) -> Mapping[str, Any]:
-    """Return the reply of a target that judges.
-
-    Raises:
-        UngradedError: the target cannot be asked, or its answer holds no JSON object.
-    """
+    """Return the reply of a target that judges."""
     from persona_pipeline.judging.claims import plain_json
 
     if context.services.invoke is None:
@@ -137,12 +129,7 @@ def _step_schema(result: Mapping[str, Any]) -> dict[str, Any]:
         "pattern": {"type": "string"},
         "result": {"anyOf": [result, {"type": "null"}]},
     }
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
+    return {"type": "object", "additionalProperties": False, "required": list(properties), "properties": properties}
 
 
 def _step_problem(data: Any) -> str | None:

@@ -174,11 +174,7 @@ def run_judge(
     *,
     own_verdict: bool = False,
 ) -> Grade:
-    """Run a judging program and return its grade.
-
-    Raises:
-        UngradedError: it did not start, did not end in time, failed, or did not print a grade.
-    """
+    """Run a judging program and return its grade."""
     text = json.dumps(data, ensure_ascii=True)
     try:
         result = run_process(
@@ -194,11 +190,7 @@ def run_judge(
 
 
 def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
-    """Return the grade a program printed.
-
-    Raises:
-        UngradedError: it is not one JSON object with a score from 0 to 1.
-    """
+    """Return the grade a program printed."""
     try:
         data = parse_json(stdout.decode("utf-8").strip())
     except ValueError as error:

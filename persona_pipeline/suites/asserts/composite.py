@@ -23,8 +23,8 @@ from persona_pipeline.suites.grading.results import (
     SuiteVerdict,
     UngradedError,
     reaches,
-    weighted_mean,
 )
+from persona_pipeline.suites.grading.statistics import weighted_mean
 
 _RESULTS = "EVALUATOR_RESULTS_JSON"
 _RESULTS_VARIABLE = re.compile(r"\{\{\s*" + _RESULTS + r"\s*\}\}")

@@ -19,11 +19,7 @@ SPELLINGS: dict[str, dict[str, Any]] = {
     "starts_with": {"at": "start"},
     "ends_with": {"at": "end"},
 }
-_SAID = {
-    "anywhere": ("contains", "contain"),
-    "start": ("starts with", "start with"),
-    "end": ("ends with", "end with"),
-}
+_SAID = {"anywhere": ("contains", "contain"), "start": ("starts with", "start with"), "end": ("ends with", "end with")}
 
 
 def _texts(value: Any) -> str | list[str]:

@@ -170,11 +170,7 @@ def both_orders(
 
 
 def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
-    """Return what the answers to ``both_orders`` say: win and loss only where both agree.
-
-    Raises:
-        UngradedError: one of them was not given.
-    """
+    """Return what the answers to ``both_orders`` say: win and loss only where both agree."""
     for answer in answers:
         if answer.data is None:
             raise UngradedError(str(answer.unscored), answer.detail)

@@ -44,12 +44,7 @@ class PersonaDrift(Assert):
         from persona_pipeline.suites.grading.persona_evaluation import compare_output
 
         compared = compare_output(
-            output,
-            context,
-            self.agent,
-            self.dimensions,
-            delta=self.delta,
-            proposition_delta=self.proposition_delta,
+            output, context, self.agent, self.dimensions, delta=self.delta, proposition_delta=self.proposition_delta
         )
         hits, misses = [], []
         details: dict[str, Any] = {}

@@ -70,9 +70,6 @@ class Files:
             reference: a relative or absolute path, with or without ``file://``.
             folders: where a relative one is looked for, in order.
             folder: a folder is wanted, not a file.
-
-        Raises:
-            FileError: there is none, it is not a regular file, it lies outside the roots, or it is a URL.
         """
         tried: list[Path] = []
         for candidate in self.candidates(reference, folders):
@@ -116,11 +113,7 @@ class Files:
         )
 
     def read(self, path: Path) -> str:
-        """Return the text of a file that ``find`` gave.
-
-        Raises:
-            FileError: it cannot be read, has changed into something outside the roots, is too large or not UTF-8.
-        """
+        """Return the text of a file that ``find`` gave."""
         if path in self.read_files:
             return self.read_files[path]
         try:

@@ -33,10 +33,6 @@ def evaluate_output(
 
     Args:
         only: ids of the propositions to judge; all by default.
-
-    Raises:
-        UngradedError: there is no world, the agent or its claims do not load, the target said nothing, or a claim could not
-            be judged.
     """
     root = _world_root(context)
     try:
@@ -79,11 +75,7 @@ def compare_output(
     delta: float,
     proposition_delta: float,
 ) -> BaselineComparison:
-    """Return dimensions of an agent beside its baseline, judged on what the target said.
-
-    Raises:
-        UngradedError: as ``evaluate_output``, and when the agent has no baseline of a dimension.
-    """
+    """Return dimensions of an agent beside its baseline, judged on what the target said."""
     try:
         baseline = find_baseline(_world_root(context), agent_id)
     except ConfigError as error:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -36,15 +36,6 @@ def verdict_of(score: float) -> SuiteVerdict:
     if reaches(score, PASS):
         return SuiteVerdict.PASS
     return SuiteVerdict.BORDERLINE if reaches(score, BORDERLINE) else SuiteVerdict.FAIL
-
-
-def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float:
-    """Return sum(score * weight) / sum(weight) of (score, weight) pairs, 0 when the weights add up to 0."""
-    total = weights = 0.0
-    for score, weight in pairs:
-        total += score * weight
-        weights += weight
-    return total / weights if weights else 0.0
 
 
 def gate_of(required: bool | float) -> float | None:
@@ -192,9 +183,6 @@ class AssertResult:
             Failure(error["reason"], error["message"]) if error else None,
             tuple(data.get("failed_gates", ())),
         )
-
-
-EXIT_FAIL, EXIT_ERROR = EXIT_REGRESSION, EXIT_COVERAGE
 
 
 @dataclass(frozen=True)
@@ -403,22 +391,18 @@ class SuiteResult:
         if not self.tests:
             return None if self.unchanged else Result.CANNOT_TELL
         found = {test.verdict for test in self.tests}
-        return (
-            Result.FELL
-            if SuiteVerdict.FAIL in found
-            else Result.CANNOT_TELL
-            if SuiteVerdict.ERROR in found
-            else Result.HELD
-        )
+        if SuiteVerdict.FAIL in found:
+            return Result.FELL
+        return Result.CANNOT_TELL if SuiteVerdict.ERROR in found else Result.HELD
 
     @property
     def exit_code(self) -> int:
         """1: something fell; else 4: money ran out; 3: something cannot be told; 0: all held, or none had to."""
         if self.result == Result.FELL:
-            return EXIT_FAIL
+            return EXIT_REGRESSION
         if any(test.error.reason == "budget" for test in self.tests if test.error):
             return EXIT_BUDGET
-        return EXIT_ERROR if self.result == Result.CANNOT_TELL else EXIT_OK
+        return EXIT_COVERAGE if self.result == Result.CANNOT_TELL else EXIT_OK
 
     @property
     def verdict(self) -> SuiteVerdict:

@@ -1,7 +1,7 @@
 """Suites and other tools: eval files of others made into suites and their targets, and the schema by which editors check ours."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from persona_pipeline.suites.format.models import ExecutionFields, WorkspaceFiel
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
-from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, first_of, listed, whole
+from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, apart, first_of, listed, whole
 from persona_pipeline.suites.importing.prompts import read_prompts
 from persona_pipeline.suites.importing.providers import read_providers
 
@@ -122,7 +122,10 @@ def _imported(findings: Findings, entry: ConfigEntry) -> ImportedSuite:
     workspace = read_workspace(findings, entry)
     if workspace:
         suite["workspace"] = workspace
-    suite["tests"] = list(_numbered(read_tests(findings, entry, prompts, providers)))
+    taken: set[str] = set()
+    suite["tests"] = [
+        test | {"id": apart(test["id"], taken)} for test in read_tests(findings, entry, prompts, providers)
+    ]
     targets = [one.target for one in providers if one.target is not None]
     workers = _workers(data)
     for target in targets:
@@ -139,17 +142,6 @@ def _workers(data: Mapping[str, Any]) -> int | None:
     options = data.get("evaluateOptions") or data.get("evaluate_options")
     workers = options.get("maxConcurrency", options.get("max_concurrency")) if isinstance(options, dict) else None
     return workers if isinstance(workers, int) and 1 <= workers <= 256 else None
-
-
-def _numbered(tests: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    taken: set[str] = set()
-    for test in tests:
-        base, number = test["id"], 1
-        while test["id"] in taken:
-            number += 1
-            test["id"] = f"{base}-{number}"
-        taken.add(test["id"])
-        yield test
 
 
 def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:
@@ -180,11 +172,7 @@ def _stem(source: Path) -> str:
 _ITEMS = {"type": "array", "items": {"$ref": "#/$defs/assert"}}
 
 
-_CRITERIA = {
-    "type": "array",
-    "minItems": 1,
-    "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/criterion"}]},
-}
+_CRITERIA = {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/criterion"}]}}
 
 
 _SCRIPT = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
@@ -260,8 +248,7 @@ def suite_schema() -> dict[str, Any]:
     models: list[type[Any]] = [SuiteFields, TestFields, ExecutionFields, WorkspaceFields]
     types = {name: model for name in BUILT_IN if (model := find_type(name))}
     _, generated = models_json_schema(
-        [(model, "validation") for model in (*models, *dict.fromkeys(types.values()))],
-        ref_template="#/$defs/{model}",
+        [(model, "validation") for model in (*models, *dict.fromkeys(types.values()))], ref_template="#/$defs/{model}"
     )
     definitions: dict[str, Any] = generated["$defs"]
     for name, model in types.items():

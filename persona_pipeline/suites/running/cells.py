@@ -39,8 +39,8 @@ from persona_pipeline.suites.grading.results import (
     UngradedError,
     reaches,
     verdict_of,
-    weighted_mean,
 )
+from persona_pipeline.suites.grading.statistics import weighted_mean
 from persona_pipeline.suites.running.history import mean_interval
 from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets

@@ -16,8 +16,8 @@ from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
-from persona_pipeline.suites.running.opening import load_suite
-from persona_pipeline.suites.running.plan import FILE_NAMES, Targets, load_targets, targets_of
+from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load_targets
+from persona_pipeline.suites.running.plan import Targets, targets_of
 from persona_pipeline.world.changes import ask_git
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
@@ -32,9 +32,6 @@ def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, l
     Args:
         tests: those that would run.
         commit: such as ``HEAD`` or ``origin/main``.
-
-    Raises:
-        ConfigError: the suite stands in no repository, or there is no such commit.
     """
     top = repository_root(bases.suite.path.parent)
     if top is None:

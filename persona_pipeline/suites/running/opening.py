@@ -3,6 +3,8 @@
 import dataclasses
 import gc
 import hashlib
+import io
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,15 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dotenv import dotenv_values
+
+from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.judging.open import RECORDED, RECORDINGS
-from persona_pipeline.suites.answering.base import grants_for
+from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.files import default_roots, is_pattern
+from persona_pipeline.suites.format.files import FileError, Files, default_roots, is_pattern, repository_root
+from persona_pipeline.suites.format.loading.external_tests import check_numbers
 from persona_pipeline.suites.format.loading.suite import read_suite
 from persona_pipeline.suites.format.models import Suite
-from persona_pipeline.suites.running.plan import Targets, find_targets_file, load_targets, target_names
+from persona_pipeline.suites.format.problems import ConfigEntry
+from persona_pipeline.suites.running.plan import Targets, target_names
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
 
 SUITES = "suites"
 ENDINGS = (".eval.yaml", ".eval.yml")
+FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
+_KEYS = ("$schema", "targets")
 _OF_A_WORLD = (".eval.jsonl", *ENDINGS)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
@@ -195,11 +203,76 @@ def open_targets(
     return load_targets(found, given)
 
 
+def find_targets_file(suite: Path) -> Path | None:
+    """Return the nearest targets file: beside the suite, then in each folder above it up to the repository's top."""
+    folder = suite.resolve().parent
+    top = repository_root(folder) or folder
+    for place in (folder, *folder.parents):
+        for name in FILE_NAMES:
+            if (place / name).is_file():
+                return place / name
+        if place == top:
+            return None
+    return None
+
+
+def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
+    """Read a targets file: ``targets: [{name, provider, ...}]``.
+
+    Args:
+        grants: what it may reach; by default it is the caller's own. For a file that was found beside a suite: ``grants_for``.
+
+    Raises:
+        ConfigError: it cannot be read, or is no list of targets with distinct names.
+    """
+    path = Path(path).absolute()
+    files = Files()
+    try:
+        text = files.read(files.find(str(path), [path.parent]))
+    except FileError as problem:
+        raise ConfigError(problem.problem(path)) from problem
+    document = parse_document(text, str(path))
+    check_numbers(document.data, document)
+    problems: list[Problem] = []
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(data.get("targets"), list):
+        raise ConfigError(document.problem((), "must be a mapping with targets, a list"))
+    for key in data:
+        if key not in _KEYS:
+            problems.append(document.problem((key,), f"unknown key {key!r}{did_you_mean(key, _KEYS)}", key=True))
+    entries: dict[str, ConfigEntry] = {}
+    for index, item in enumerate(data["targets"]):
+        entry = ConfigEntry(item, document, ("targets", index))
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str) or not name:
+            problems.append(entry.problem(f"targets[{index}] must be a mapping with name and provider"))
+        elif name in entries:
+            problems.append(entry.problem(f"target {name!r} stands twice; rename one", "name"))
+        else:
+            entries[name] = entry
+    if problems:
+        raise ConfigError(problems)
+    return Targets(str(path), entries, {**_dotenv(path.parent), **os.environ}, grants)
+
+
+def _dotenv(folder: Path) -> dict[str, str]:
+    """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
+    top = repository_root(folder) or folder
+    found: dict[str, str] = {}
+    for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
+        if (place / ".env").is_file():
+            text = (place / ".env").read_text(encoding="utf-8", errors="replace")
+            values = dotenv_values(stream=io.StringIO(text), interpolate=False)
+            found |= {name: value for name, value in values.items() if value is not None}
+    return found
+
+
 def judge_identity(name: str, settings: Settings) -> Any:
     """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
     from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.model.options import ModelOptions
+    from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.suites.grading import judge_questions as asked
 
     if name == RECORDED:
@@ -219,10 +292,7 @@ class SharedJudge:
     """A judge, or a function that opens it, for whichever thread needs it first. Whoever makes one closes it."""
 
     def __init__(
-        self,
-        judge: "GivenJudge",
-        identity: Callable[[], Any] | None = None,
-        recordings: Path | None = None,
+        self, judge: "GivenJudge", identity: Callable[[], Any] | None = None, recordings: Path | None = None
     ) -> None:
         """Name a judge.
 
@@ -241,6 +311,8 @@ class SharedJudge:
         cls, name: str, settings: Settings, root: Path, opened: "Callable[[], BackedJudge | SuiteJudge]"
     ) -> "SharedJudge":
         """Return the judge of a name, whose recordings are those of a world's folder."""
+        from persona_pipeline.judging.open import RECORDED, RECORDINGS
+
         return cls(opened, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
 
     def get(self) -> "SuiteJudge":
@@ -282,12 +354,7 @@ class SharedJudge:
 
 
 def open_judge(
-    name: str,
-    settings: Settings,
-    *,
-    record: bool = False,
-    max_usd: float | None = None,
-    world: "World | None" = None,
+    name: str, settings: Settings, *, record: bool = False, max_usd: float | None = None, world: "World | None" = None
 ) -> SharedJudge:
     """Return the judge of a name, opened by who needs it: suites that ask nothing need no recordings, no key and no settings.
 
@@ -299,7 +366,7 @@ def open_judge(
     """
     from persona_pipeline.judging import open as judging
 
-    if name != RECORDED:
+    if name != judging.RECORDED:
         judging.find_provider(name)
     elif record:
         raise ConfigError("--record needs a live judge; add --judge anthropic")

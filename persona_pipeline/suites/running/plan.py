@@ -1,9 +1,7 @@
 """What a run will do: its options, the targets it may ask, which tests, who answers each, and what all of it needs."""
 
 import fnmatch
-import io
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,17 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dotenv import dotenv_values
 from pydantic import ValidationError
 
-from persona_pipeline.base.documents.yaml import parse_document
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.files import FileError, Files, repository_root
-from persona_pipeline.suites.format.loading.external_tests import check_numbers
+from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 from persona_pipeline.suites.grading.base import DEFAULT_TIMEOUT
@@ -78,13 +73,7 @@ class RunOptions:
         return self.shard is not None or self.only is not None
 
 
-FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
-
-
 _REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-
-
-_KEYS = ("$schema", "targets")
 
 
 @dataclass
@@ -215,71 +204,6 @@ class Targets:
         return _REFERENCE.sub(lambda match: readable.get(match[1], ""), value)
 
 
-def find_targets_file(suite: Path) -> Path | None:
-    """Return the nearest targets file: beside the suite, then in each folder above it up to the repository's top."""
-    folder = suite.resolve().parent
-    top = repository_root(folder) or folder
-    for place in (folder, *folder.parents):
-        for name in FILE_NAMES:
-            if (place / name).is_file():
-                return place / name
-        if place == top:
-            return None
-    return None
-
-
-def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
-    """Read a targets file: ``targets: [{name, provider, ...}]``.
-
-    Args:
-        grants: what it may reach; by default it is the caller's own. For a file that was found beside a suite: ``grants_for``.
-
-    Raises:
-        ConfigError: it cannot be read, or is no list of targets with distinct names.
-    """
-    path = Path(path).absolute()
-    files = Files()
-    try:
-        text = files.read(files.find(str(path), [path.parent]))
-    except FileError as problem:
-        raise ConfigError(problem.problem(path)) from problem
-    document = parse_document(text, str(path))
-    check_numbers(document.data, document)
-    problems: list[Problem] = []
-    data = document.data
-    if not isinstance(data, dict) or not isinstance(data.get("targets"), list):
-        raise ConfigError(document.problem((), "must be a mapping with targets, a list"))
-    for key in data:
-        if key not in _KEYS:
-            problems.append(document.problem((key,), f"unknown key {key!r}{did_you_mean(key, _KEYS)}", key=True))
-    entries: dict[str, ConfigEntry] = {}
-    for index, item in enumerate(data["targets"]):
-        entry = ConfigEntry(item, document, ("targets", index))
-        name = item.get("name") if isinstance(item, dict) else None
-        if not isinstance(name, str) or not name:
-            problems.append(entry.problem(f"targets[{index}] must be a mapping with name and provider"))
-        elif name in entries:
-            problems.append(entry.problem(f"target {name!r} stands twice; rename one", "name"))
-        else:
-            entries[name] = entry
-    if problems:
-        raise ConfigError(problems)
-    return Targets(str(path), entries, {**_dotenv(path.parent), **os.environ}, grants)
-
-
-def _dotenv(folder: Path) -> dict[str, str]:
-    """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
-
-    top = repository_root(folder) or folder
-    found: dict[str, str] = {}
-    for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
-        if (place / ".env").is_file():
-            text = (place / ".env").read_text(encoding="utf-8", errors="replace")
-            values = dotenv_values(stream=io.StringIO(text), interpolate=False)
-            found |= {name: value for name, value in values.items() if value is not None}
-    return found
-
-
 DEFAULT_TARGET = "default"
 
 
@@ -388,11 +312,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def targets_of(
-    suite: Suite,
-    test: Test,
-    options: RunOptions,
-    targets: Targets | None,
-    responses: Responses | None,
+    suite: Suite, test: Test, options: RunOptions, targets: Targets | None, responses: Responses | None
 ) -> Sequence[str | None]:
     """Return who answers a test; a None in it is whoever gave the recorded answer.
 

@@ -34,7 +34,6 @@ from persona_pipeline.suites.running.plan import (
     why_nothing,
 )
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
-from persona_pipeline.world.messages.looking import digest_within, repository_of
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import SuiteJudge
@@ -108,10 +107,7 @@ def run_suite(
     shared = judge if isinstance(judge, SharedJudge) else SharedJudge(judge)
     before = shared.usage
     workspaces = Workspaces(
-        suite,
-        state_folder(suite.path, options.state) / "workspaces",
-        options.allow_code,
-        options.keep_workspaces,
+        suite, state_folder(suite.path, options.state) / "workspaces", options.allow_code, options.keep_workspaces
     )
     services = Services(
         judge=shared.get if shared.given is not None else None,
@@ -362,6 +358,7 @@ def suite_version(root: Path, file: SuiteFile, settings: Settings, judge: str | 
         judge: who would judge; None: as the settings say.
     """
     from persona_pipeline.suites.running.basis import Bases
+    from persona_pipeline.world.messages.looking import digest_within, repository_of
 
     path = file.within(root)
     try:

@@ -119,9 +119,6 @@ def run_process(
     """Run a program to its end and return what it wrote.
 
     It gets a session of its own; when it ends, runs out of time or is abandoned, everything it started is killed with it.
-
-    Raises:
-        ProcessError: it could not be started, took longer than ``timeout`` seconds, or wrote more than it may.
     """
     limits = limits or ProcessLimits()
     mark = uuid.uuid4().hex
@@ -228,11 +225,7 @@ class TargetProxy:
         return {"target": self.target, "max_calls": self.max_calls, "calls": self.calls}
 
     def ask(self, body: Any) -> dict[str, Any]:
-        """Return the target's answer to ``{"question": ..., "system_prompt": ...}``.
-
-        Raises:
-            ProxyError: the body is no question, the calls are used up, or the target did not answer.
-        """
+        """Return the target's answer to ``{"question": ..., "system_prompt": ...}``."""
         question = body.get("question", body.get("prompt")) if isinstance(body, dict) else None
         if not isinstance(question, str):
             raise ProxyError(400, "question must be a text")

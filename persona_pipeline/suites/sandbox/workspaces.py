@@ -62,11 +62,7 @@ class Workspaces:
             )
 
     def prepare(self, test: Test, attempt: int, target: str | None) -> WorkspaceFolder | None:
-        """Return a test's workspace, ready for the target; None when it has none.
-
-        Raises:
-            WorkspaceError: copying or a hook failed.
-        """
+        """Return a test's workspace, ready for the target; None when it has none."""
         workspace = test.workspace
         if workspace is None or (workspace.template is None and not any(name in workspace.hooks for name in BEFORE)):
             return None
@@ -103,11 +99,7 @@ class Workspaces:
         return None
 
     def suite_hook(self, name: str) -> None:
-        """Run ``before_all`` or ``after_all`` of the suite, in the suite's folder.
-
-        Raises:
-            WorkspaceError: it failed, or code is not allowed.
-        """
+        """Run ``before_all`` or ``after_all`` of the suite, in the suite's folder."""
         workspace = self.suite.shared_workspace
         hook = workspace.hooks.get(name) if workspace else None
         if workspace is None or hook is None:
@@ -134,28 +126,19 @@ class Workspaces:
         }
 
     def run_hook(self, hook: HookFields, path: Path, seconds: float, data: Mapping[str, Any]) -> None:
-        """Run one hook.
-
-        Raises:
-            WorkspaceError: it did not start, took too long or failed.
-        """
+        """Run one hook."""
         timeout = seconds if hook.timeout_ms is None else hook.timeout_ms / 1000
         cwd = Path(hook.cwd) if hook.cwd else self.suite.path.parent
         environment = {"AGENTV_WORKSPACE_PATH": str(path), "PERSONA_WORKSPACE_PATH": str(path)}
         try:
             result = run_process(
-                hook.script,
-                cwd=cwd,
-                stdin=json.dumps(data).encode("ascii"),
-                timeout=timeout,
-                environment=environment,
+                hook.script, cwd=cwd, stdin=json.dumps(data).encode("ascii"), timeout=timeout, environment=environment
             )
         except ProcessError as problem:
             raise WorkspaceError("workspace_failed", f"{' '.join(hook.script)}: {problem.message}") from problem
         if result.returncode != 0:
             raise WorkspaceError(
-                "workspace_failed",
-                f"{' '.join(hook.script)} exited with code {result.returncode}: {result.error_text}",
+                "workspace_failed", f"{' '.join(hook.script)} exited with code {result.returncode}: {result.error_text}"
             )
 
     def close(self) -> None:

@@ -54,11 +54,7 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
 
 
 def read_message(message: Any, duration_ms: float, name: str, model: str) -> Output:
-    """Return the output of a Messages API response, given as JSON.
-
-    Raises:
-        TargetError: it is no such response, or the model refused or said nothing.
-    """
+    """Return the output of a Messages API response, given as JSON."""
     from persona_pipeline.judging.model.messages import read_usage
 
     blocks = message.get("content") if isinstance(message, Mapping) else None

@@ -114,9 +114,6 @@ class CliTarget(TargetFields):
 
         The program gets a JSON line for each test on standard input (``id``, ``prompt``, ``messages``) and writes one for each:
         ``id`` beside what an answer holds.
-
-        Raises:
-            TargetError: it failed, or wrote something else.
         """
         rows = [{"id": item.test.id, "prompt": item.prompt, "messages": list(item.messages)} for item in requests]
         asked = "".join(json.dumps(row) + "\n" for row in rows)

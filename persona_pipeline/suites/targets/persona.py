@@ -31,11 +31,7 @@ class PersonaTarget(AnthropicTarget):
         return persona_prompt(load_persona(root, self.agent))
 
     def open(self) -> None:
-        """Read the persona.
-
-        Raises:
-            ConfigError: there is none.
-        """
+        """Read the persona."""
         try:
             _ = self._persona_text
         except ConfigError as error:

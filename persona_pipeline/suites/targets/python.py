@@ -117,11 +117,7 @@ def _without_brackets(shown: str) -> str:
 
 
 def answer_of(given: Any) -> Output:
-    """Return the output a function gave: what recorded answers may be, or the pieces a generator yielded.
-
-    Raises:
-        OutputError: it is none of these.
-    """
+    """Return the output a function gave: what recorded answers may be, or the pieces a generator yielded."""
     if isinstance(given, Output):
         return given
     if isinstance(given, list) and given and all(isinstance(part, str) for part in given):

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.suites.running.plan import explain, load_targets
+from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.running.plan import explain
 from tests.suites.support import load, write
 
 

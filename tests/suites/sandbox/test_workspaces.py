@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
-from persona_pipeline.suites.running.plan import load_targets
+from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.sandbox.workspaces import snapshot, unified_diff
 from tests.suites.support import load, run, write
 

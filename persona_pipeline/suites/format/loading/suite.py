@@ -105,11 +105,7 @@ class SuiteFields(StrictFields):
 
 
 def read_suite(path: Path | str, roots: Iterable[Path | str] | None, types: AssertTypes) -> Suite:
-    """Read a suite file whose asserts are of these types; ``load_suite`` of the package says the rest.
-
-    Raises:
-        ConfigError: the suite is not valid: every problem at its file, line and column.
-    """
+    """Read a suite file whose asserts are of these types; ``load_suite`` of the package says the rest."""
     path = Path(path)
     confined = None if roots is None else tuple(Path(root) for root in roots)
     reader = Reader(Files(confined), path.absolute().parent, types)
