@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (380, 400),
-    "lines": (70_689, 63_000),
-    "lines of the core": (34_168, 28_500),
-    "modules with one importer": (74, 60),
-    "modules that other rooms import": (175, 70),
+    "files": (369, 400),
+    "lines": (70_407, 63_000),
+    "lines of the core": (34_165, 28_500),
+    "modules with one importer": (69, 60),
+    "modules that other rooms import": (159, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -86,11 +86,8 @@ SHOWN = {
         "voice_alarm.learning", "voice_alarm.model", "voice_alarm.storing",
     },
     "suites": {
-        "answering.base", "answering.model", "answering.prompts", "answering.responses", "asserts.pairwise",
-        "asserts.schema", "format.files", "format.models", "grading.grades", "grading.suite_judge",
-        "importing.config", "results.compare", "results.storage", "results.suite_result", "running.basis",
-        "running.changed", "running.explain", "running.opening", "running.plan", "running.suite_files",
-        "running.suite_run", "running.targets_file", "running.versions", "targets.persona",
+        "answering.base", "format.models", "grading.results", "importing.config", "running.history",
+        "running.opening", "running.plan", "running.suite_run",
     },
     "world": {
         "cards.files", "changes", "messages.counting", "messages.files", "messages.log", "messages.looking",

@@ -32,7 +32,6 @@ from persona_pipeline.suites.answering.base import (
     persona_prompt,
     request_key,
 )
-from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.world.messages.looking import repository_of
 from persona_pipeline.world.models import Message, Window, seed_from
@@ -304,7 +303,7 @@ class Answering:
             return 0.0
         return budget.worst_price(json.dumps(item.messages), most, model)
 
-    def _answer(self, item: AskedScene) -> Output | None:
+    def _answer(self, item: AskedScene):
         test = Test(item.scene.id, tuple(item.messages))
         request = Request(
             test,

@@ -1,4 +1,4 @@
-"""Running a suite: every test by every target, graded, in order, and resumable."""
+"""Running suites: every test by every target, graded, in order, and resumable; several as one; and what their verdicts rest on."""
 
 import contextlib
 import contextvars
