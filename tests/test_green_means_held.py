@@ -453,7 +453,6 @@ ENDLESS = "/proc/self/pagemap"
     ],
 )
 def test_a_fingerprint_is_taken_of_files_of_the_repository_only(desk: Desk, target: str) -> None:
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.suites.running.opening import suite_files
     from persona_pipeline.suites.running.suite_run import suite_version
 
