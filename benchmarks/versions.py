@@ -72,7 +72,7 @@ from persona_pipeline.lab.states import (
     Side,
     state_of,
 )
-from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World

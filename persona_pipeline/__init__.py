@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport
     from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
     from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-    from persona_pipeline.suites.answering.responses import Responses, load_responses, read_responses
+    from persona_pipeline.suites.answering.base import Responses, load_responses, read_responses
     from persona_pipeline.suites.format.models import Suite
     from persona_pipeline.world.models import CorrectionSettings
     from persona_pipeline.world.propositions.dimensions import Dimension
@@ -125,7 +125,7 @@ _MODULES = {
     "persona_pipeline.world.propositions.dimensions": ("Dimension",),
     "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),
     "persona_pipeline.suites.format.models": ("Suite",),
-    "persona_pipeline.suites.answering.responses": ("Responses", "load_responses", "read_responses"),
+    "persona_pipeline.suites.answering.base": ("Responses", "load_responses", "read_responses"),
     "persona_pipeline.world.models": ("CorrectionSettings",),
     "persona_pipeline.world.world": ("World",),
 }

@@ -32,13 +32,14 @@ from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.pages.suites import explanation_lines, result_line, summary_line
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
+from persona_pipeline.suites.answering.base import Grants
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.loading import tests as suite_tests
-from persona_pipeline.suites.format.loading.execution import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
 from persona_pipeline.suites.format.loading.suite import SuiteFields
-from persona_pipeline.suites.running.explain import explain
-from persona_pipeline.suites.running.targets_file import load_targets
-from persona_pipeline.suites.sandbox import target_proxy
+from persona_pipeline.suites.format.models import ExecutionFields, HookFields, TrialsFields, WorkspaceFields
+from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.running.plan import explain
+from persona_pipeline.suites.sandbox import processes
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages import files
@@ -178,7 +179,7 @@ def test_variables_are_read_somewhere() -> None:
     )
     fields = [*Settings.model_fields, *OrchestrationSettings.model_fields]
     known = {f"PERSONA_{name.upper()}" for name in fields} | set(re.findall(r"\"(PERSONA_[A-Z_]+)\"", code))
-    known |= {f"PERSONA_{name}" for name in (target_proxy._URL, target_proxy._TOKEN)}
+    known |= {f"PERSONA_{name}" for name in (processes._URL, processes._TOKEN)}
     for page, text in TEXTS.items():
         assert set(re.findall(r"\bPERSONA_[A-Z][A-Z0-9_]*", text)) - known == set(), page
 
@@ -218,9 +219,8 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         written(tmp_path, "cases/more.jsonl", '{"id": "b", "input": "b", "criteria": "b"}')
         assert load_suite(written(tmp_path, "t.yaml", block.text)).warnings == ()
     elif "targets" in data:
-        monkeypatch.setenv("PERSONA_ROOT", str(PROJECT))
         written(tmp_path, "answers.jsonl", "")
-        targets = load_targets(written(tmp_path, "targets.yaml", block.text))
+        targets = load_targets(written(tmp_path, "targets.yaml", block.text), Grants(own=True, world=PROJECT))
         assert [targets.open(name).name for name in targets.names] == targets.names
     elif "anti_convergence" in data:
         written(tmp_path, "nudges/pam.yaml", block.text)

@@ -80,11 +80,8 @@ SHOWN = {
         "voice_alarm.learning", "voice_alarm.model", "voice_alarm.storing",
     },
     "suites": {
-        "answering.base", "answering.model", "answering.prompts", "answering.responses", "asserts.pairwise",
-        "asserts.schema", "format.files", "format.models", "grading.grades", "grading.suite_judge",
-        "importing.config", "results.compare", "results.storage", "results.suite_result", "running.basis",
-        "running.changed", "running.explain", "running.opening", "running.plan", "running.suite_files",
-        "running.suite_run", "running.targets_file", "running.versions", "targets.persona",
+        "answering.base", "format.models", "grading.results", "importing.config", "running.history",
+        "running.opening", "running.plan", "running.suite_run",
     },
     "world": {
         "cards.files", "changes", "messages.counting", "messages.files", "messages.log", "messages.looking",

@@ -9,8 +9,8 @@ from persona_pipeline.api.results import Evaluation
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.run import EvaluationRun
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.suites.results.compare import WIN, Comparison
-from persona_pipeline.suites.results.suite_result import SuiteResult
+from persona_pipeline.suites.grading.results import SuiteResult
+from persona_pipeline.suites.running.history import WIN, Comparison
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +151,7 @@ def _baselines(before: Evaluation | Baseline | Iterable[Baseline]) -> dict[str, 
 
 
 def _suites(before: Rows, after: Rows, threshold: float) -> SuiteComparison:
-    from persona_pipeline.suites.results.compare import compare_rows
+    from persona_pipeline.suites.running.history import compare_rows
 
     found = compare_rows(_rows(before), _rows(after), threshold=threshold)
     if not found.pairs:
@@ -160,7 +160,7 @@ def _suites(before: Rows, after: Rows, threshold: float) -> SuiteComparison:
 
 
 def _rows(run: Rows) -> Sequence[Mapping[str, Any]]:
-    from persona_pipeline.suites.results.suite_result import read_rows
+    from persona_pipeline.suites.running.history import read_rows
 
     if isinstance(run, SuiteResult):
         return [test.to_dict() for test in run.tests]

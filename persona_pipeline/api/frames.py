@@ -7,9 +7,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
-from persona_pipeline.suites.grading.grades import AssertResult
-from persona_pipeline.suites.results.compare import Comparison, Pair
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
+from persona_pipeline.suites.grading.results import AssertResult, SuiteResult, TestResult
+from persona_pipeline.suites.running.history import Comparison, Pair
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -10,20 +11,18 @@ from typing_extensions import Unpack
 
 from persona_pipeline.api.evaluating import check_keywords
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.suites.answering.responses import Responses, load_responses
+from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
-from persona_pipeline.suites.running import suite_files
-from persona_pipeline.suites.running.opening import judge_opener, open_targets
-from persona_pipeline.suites.running.plan import RunOptions
+from persona_pipeline.suites.grading.results import SuiteResult, TestResult
+from persona_pipeline.suites.running import opening
+from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.suite_run import run_suite as _run_suite
-from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from persona_pipeline.suites.grading.suite_judge import BackedJudge
+    from persona_pipeline.suites.running.opening import GivenJudge
 
 
 class Running(TypedDict, total=False):
@@ -55,7 +54,7 @@ class Running(TypedDict, total=False):
     target: Sequence[str] | str
     test_ids: Sequence[str] | str
     tags: Sequence[str] | str
-    judge: "BackedJudge | str | None"
+    judge: "GivenJudge | str"
     record: bool
     max_usd: float | None
     allow_code: bool
@@ -113,7 +112,7 @@ def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Su
     Raises:
         ConfigError: the suite is not valid: every problem at its file, line and column.
     """
-    return suite_files.load_suite(path, suite_files.suite_roots(Path(path), allow_path))
+    return opening.load_suite(path, opening.suite_roots(Path(path), get_settings(), allow_path))
 
 
 def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
@@ -128,23 +127,29 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
     """
     check_keywords(how, Running)
     loaded = suite if isinstance(suite, Suite) else load_suite(suite)
-    world, judge = how.get("world"), how.get("judge")
+    world, judge, settings = how.get("world"), how.get("judge"), get_settings()
     if judge is None or isinstance(judge, str):
-        name = judge or get_settings().judge
-        asked: Any = judge_opener(name, record=how.get("record", False), max_usd=how.get("max_usd"), world=world)
+        shared = opening.open_judge(
+            judge or settings.judge,
+            world.settings if world else settings,
+            record=how.get("record", False),
+            max_usd=how.get("max_usd"),
+            world=world,
+        )
     else:
-        asked = judge
+        shared = opening.SharedJudge(judge)
     responses = how.get("responses")
     if isinstance(responses, Path | str):
         responses = load_responses(responses)
-    result = _run_suite(
-        loaded,
-        targets=None if responses is not None else _targets(loaded, how),
-        responses=responses,
-        judge=asked,
-        options=_options(how),
-        on_result=how.get("on_result"),
-    )
+    with closing(shared):
+        result = _run_suite(
+            loaded,
+            targets=None if responses is not None else _targets(loaded, how),
+            responses=responses,
+            judge=shared,
+            options=_options(how),
+            on_result=how.get("on_result"),
+        )
     return SuiteRun(**{item.name: getattr(result, item.name) for item in fields(SuiteResult)})
 
 
@@ -158,9 +163,10 @@ def _targets(suite: Suite, how: Running) -> Any:
     if given is not None and not isinstance(given, Path | str):
         return given
     path = None if given is None else Path(given)
-    return open_targets(
+    return opening.open_targets(
         suite.path,
         path,
+        get_settings(),
         environment=how.get("allow_env"),
         network=how.get("allow_targets", False),
         folders=suite.roots or (),
@@ -177,6 +183,7 @@ def _options(how: Running) -> RunOptions:
         tags=_several(how.get("tags", ())),
         targets=_several(how.get("target", ())),
         world_root=lambda: world.root if world else get_settings().world_root,
+        state=get_settings().state,
     )
 
 

@@ -8,7 +8,8 @@ suites in one run, where a run each would cost seconds of start-up, and reports 
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -23,23 +24,22 @@ from persona_pipeline.defs.platform.dagster_internals import DATA_VERSION, linea
 from persona_pipeline.defs.platform.failures import bad_input, known_failures
 from persona_pipeline.defs.platform.place import OWNERS, VALUES, Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.judging.open import RECORDED
+from persona_pipeline.judging.open import RECORDED, OpenedJudge
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.suites.running.versions import (
+from persona_pipeline.suites.running.opening import (
     OpenedSuite,
+    SharedJudge,
     SuiteFile,
     choose_files,
     open_suite,
     suite_files,
-    suite_version,
 )
+from persona_pipeline.suites.running.suite_run import suite_version
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
-    from persona_pipeline.suites.running.opening import JudgeOpener
+    from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 
-MECHANISM = "suite"
 MOST_ROWS, MOST_LINES, MOST_LINE = 200, 5, 300
 _WORST_FIRST = ("error", "fail", "borderline", "pass")
 ALLOW_CODE = "set PERSONA_SUITE_ALLOW_CODE=1 if you trust the programs of this suite"
@@ -68,16 +68,21 @@ def run_target(
     Raises:
         ConfigError: it is none of the suite's targets, or is not valid.
     """
-    from persona_pipeline.suites.results.storage import save_suite_result
+    from persona_pipeline.suites.running.history import save_suite_result
     from persona_pipeline.suites.running.plan import RunOptions
     from persona_pipeline.suites.running.suite_run import run_suite
 
     require_target(opened, target)
     options = RunOptions(
-        allow_code=place.orchestration.suite_allow_code, targets=(target,), world_root=lambda: world.root, keyed=True
+        allow_code=place.orchestration.suite_allow_code,
+        targets=(target,),
+        world_root=lambda: world.root,
+        state=world.settings.state,
+        settings=world.settings,
+        keyed=True,
     )
-    judge = _judge_opener(evaluation, world)
-    result = run_suite(opened.suite, targets=opened.targets, judge=judge, options=options)
+    with closing(_judge(evaluation, world)) as judge:
+        result = run_suite(opened.suite, targets=opened.targets, judge=judge, options=options)
     save_suite_result(world.store, result)
     return result
 
@@ -150,7 +155,7 @@ def failed_gates(run: "SuiteResult") -> list[str]:
 
 def failed_tests(run: "SuiteResult") -> list[str]:
     """Return the tests that failed or could not be judged, with the reason; borderline ones passed."""
-    from persona_pipeline.suites.results.suite_result import reason_of
+    from persona_pipeline.suites.grading.results import reason_of
 
     if not run.tests:
         return ["nothing was run"]
@@ -163,20 +168,16 @@ VERDICT = SuiteCheck("verdict", "No test failed, and every test could be judged;
 CHECKS = (GATES, VERDICT)
 
 
-def _judge_opener(evaluation: EvaluationSettings, world: World) -> "JudgeOpener":
-    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-    from persona_pipeline.suites.running.opening import RECORDINGS, JudgeOpener
+def _judge(evaluation: EvaluationSettings, world: World) -> SharedJudge:
+    def opened() -> OpenedJudge:
+        # The run's other steps share its cache and budget.
+        return evaluation.open_judge(world).without_recorded()
 
-    def opened() -> SuiteJudge:
-        # The run's other steps share its cache and budget; what suites spend is charged to them.
-        return SuiteJudge(replace(evaluation.open_judge(world).without_recorded(), mechanism=MECHANISM))
-
-    name = evaluation.asked(world).judge or RECORDED
-    return JudgeOpener(opened, name, world.root / RECORDINGS if name == RECORDED else None)
+    return SharedJudge.named(evaluation.asked(world).judge or RECORDED, world.settings, world.root, opened)
 
 
 def _row(test: "TestResult") -> dict[str, Any]:
-    from persona_pipeline.suites.results.suite_result import reason_of
+    from persona_pipeline.suites.grading.results import reason_of
 
     scored, expected = test.coverage
     return {
@@ -227,7 +228,8 @@ def build_source(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
     @dg.multi_observable_source_asset(name=source_key(place, file).to_python_identifier(), specs=[spec])
     @place.bound
     def suite_source(world: WorldResource) -> dg.ObserveResult:
-        version = suite_version(world.open().root, file)
+        opened = world.open()
+        version = suite_version(opened.root, file, opened.settings)
         return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
 
     return suite_source
@@ -253,7 +255,7 @@ def build_suite(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         with known_failures():
             opened_world = world.open()
-            opened = open_suite(opened_world.root, file)
+            opened = open_suite(opened_world.root, file, opened_world.settings)
             run = run_target(place, opened_world, opened, context.partition_key, evaluation)
         # A blank instance (CI) knows no targets, and an output fails on a partition that is not registered.
         context.instance.add_dynamic_partitions(partitions_name(place, file), [context.partition_key])
@@ -294,7 +296,7 @@ def build_run_eval_suites(place: Place) -> dg.JobDefinition:
         file = SuiteFile(tuple(chosen["name"]), chosen["path"])
         with known_failures():
             opened_world = world.open()
-            opened = open_suite(opened_world.root, file)
+            opened = open_suite(opened_world.root, file, opened_world.settings)
             if not opened.target_names:
                 raise ConfigError(Problem("the suite has no tests", str(opened.suite.path)))
         context.instance.add_dynamic_partitions(partitions_name(place, file), opened.target_names)
@@ -363,12 +365,13 @@ def build_suite_observations(place: Place, loaded: Sequence[SuiteFile]) -> dg.Se
         context: dg.SensorEvaluationContext, world: WorldResource
     ) -> dg.SensorResult | dg.SkipReason:
         """Compare the suites with what was last recorded. The targets of a suite that is not valid stay."""
-        root, instance = world.open().root, context.instance
+        opened, instance = world.open(), context.instance
+        root = opened.root
         files = suite_files(root)
         note = reload_note(files, loaded)
         if note:
             context.log.warning(note)
-        current = {file: suite_version(root, file) for file in files}
+        current = {file: suite_version(root, file, opened.settings) for file in files}
         changed = [file for file in files if observed_version(instance, source_key(place, file))[0] != current[file]]
         requests = [request for file in files for request in _partition_requests(place, context, file, world)]
         if not (changed or requests):
@@ -432,7 +435,8 @@ def _partition_requests(
     place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, world: WorldResource
 ) -> list[PartitionRequest]:
     try:
-        named = open_suite(world.open().root, file).target_names
+        opened = world.open()
+        named = open_suite(opened.root, file, opened.settings).target_names
     except ConfigError as error:
         context.log.warning(str(error))
         return []

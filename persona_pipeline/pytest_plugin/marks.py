@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.falls import is_covered
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
-from persona_pipeline.suites.running.opening import SharedJudge, judge_opener
+from persona_pipeline.suites.running.opening import SharedJudge, open_judge
 
 
 class Evaluations:
@@ -78,8 +78,9 @@ class Evaluations:
     @cached_property
     def suite_judge(self) -> SharedJudge:
         """Who judges in suites, opened when the first assert needs it."""
-        opener = judge_opener(self.judge_name, record=self._record, max_usd=self._max_usd, world=self.world)
-        return SharedJudge(opener)
+        return open_judge(
+            self.judge_name, self.world.settings, record=self._record, max_usd=self._max_usd, world=self.world
+        )
 
     @property
     def judge_name(self) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import persona_pipeline as pp
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.pytest_plugin import evaluations_of
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, suite_text
 from persona_pipeline.suites.format.models import Test
-from persona_pipeline.suites.grading.grades import SuiteVerdict
+from persona_pipeline.suites.grading.results import SuiteVerdict
 from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.suites.running.plan import RunOptions, targets_of
 from persona_pipeline.suites.running.suite_run import run_suite
@@ -29,7 +30,9 @@ class SuiteFile(pytest.File):
     @cached_property
     def targets(self) -> Any:
         """Who may answer: what the nearest targets file names."""
-        return open_targets(self.path, None, network=bool(self.config.getoption("--persona-allow-targets")))
+        return open_targets(
+            self.path, None, get_settings(), network=bool(self.config.getoption("--persona-allow-targets"))
+        )
 
     def collect(self) -> Iterator["SuiteItem"]:
         """Yield an item for every test and target.
@@ -75,6 +78,7 @@ class SuiteItem(pytest.Item):
             targets=(self.target,) if self.target else (),
             workers=1,
             world_root=lambda: evaluations.world.root,
+            state=get_settings().state,
         )
         try:
             run = run_suite(

@@ -16,8 +16,8 @@ from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, ver
 from persona_pipeline.scoring.results import ANSWERS
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.results.suite_result import SuiteResult
-    from persona_pipeline.suites.results.suite_result import TestResult as SuiteTest
+    from persona_pipeline.suites.grading.results import SuiteResult
+    from persona_pipeline.suites.grading.results import TestResult as SuiteTest
 
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 
@@ -132,7 +132,7 @@ def render_suite_junit(*results: "SuiteResult") -> str:
     Properties: of a suite its result in one of three words, of a test the digest of what its verdict rests on.
     """
     # Here, because loading the suites takes a quarter of a second that few runs need.
-    from persona_pipeline.suites.results.suite_result import by_target
+    from persona_pipeline.suites.grading.results import by_target
 
     document = JUnitXml("persona-pipeline")
     parts = [item for result in results for item in (by_target(result) or {None: result}).items()]
@@ -153,8 +153,7 @@ def render_suite_junit(*results: "SuiteResult") -> str:
 
 
 def _test_case(test: "SuiteTest") -> TestCase:
-    from persona_pipeline.suites.grading.grades import SuiteVerdict
-    from persona_pipeline.suites.results.suite_result import reason_of
+    from persona_pipeline.suites.grading.results import SuiteVerdict, reason_of
 
     duration = test.best.output.duration_ms if test.best.output else None
     case = TestCase(xml_text(test.test_id), classname=xml_text(test.dataset), time=(duration or 0) / 1000)

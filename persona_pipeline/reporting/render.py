@@ -16,7 +16,7 @@ from persona_pipeline.reporting.page import Page, Table
 from persona_pipeline.reporting.view import ReportView, in_order
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.results.suite_result import SuiteResult
+    from persona_pipeline.suites.grading.results import SuiteResult
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
 _ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}

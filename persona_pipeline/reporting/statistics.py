@@ -110,7 +110,7 @@ def _suite_summaries(store: Store) -> list[dict[str, Any]]:
         if connection.execute(sa.select(tables.suite_runs.c.id).limit(1)).first() is None:
             return []
     # Here, because loading the suites takes a quarter of a second that few runs need.
-    from persona_pipeline.suites.results.storage import latest_suite_summaries
+    from persona_pipeline.suites.running.history import latest_suite_summaries
 
     return latest_suite_summaries(store)
 

@@ -6,14 +6,22 @@
 A new assert type is a subclass of ``Assert`` with ``grade``, registered under the entry point group ``persona_pipeline.asserts``.
 """
 
-from persona_pipeline.suites.answering.responses import Output, Responses, load_responses, read_responses
+from persona_pipeline.suites.answering.base import Responses, load_responses, read_responses
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.registry import register
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.grading.base import Assert, Context, Services
-from persona_pipeline.suites.grading.grades import AssertResult, Failure, Grade, SuiteVerdict, UngradedError
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
+from persona_pipeline.suites.grading.results import (
+    AssertResult,
+    Failure,
+    Grade,
+    SuiteResult,
+    SuiteVerdict,
+    TestResult,
+    UngradedError,
+)
+from persona_pipeline.suites.running.opening import load_suite
 from persona_pipeline.suites.running.plan import RunOptions
-from persona_pipeline.suites.running.suite_files import load_suite, run_suite_file, suite_files
 from persona_pipeline.suites.running.suite_run import run_suite
 
 __all__ = [
@@ -37,6 +45,4 @@ __all__ = [
     "read_responses",
     "register",
     "run_suite",
-    "run_suite_file",
-    "suite_files",
 ]

@@ -9,7 +9,7 @@ import dagster as dg
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, event_log_values
 from persona_pipeline.defs.suites import build_run_eval_suites, build_source, build_suite
-from persona_pipeline.suites.running.versions import suite_files
+from persona_pipeline.suites.running.opening import suite_files
 from tests.defs.support import PARTITION, Watched
 
 DESK = """

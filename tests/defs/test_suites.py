@@ -13,7 +13,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.suites.running.versions import suite_files
+from persona_pipeline.suites.running.opening import suite_files
 from tests.defs.suites_support import DESK, Suites
 from tests.defs.support import Project
 from tests.support.messages_server import MessagesServer, message

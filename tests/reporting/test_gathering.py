@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from persona_pipeline.reporting.statistics import SuiteSummary, gather
-from persona_pipeline.suites.results.storage import save_suite_result
+from persona_pipeline.suites.running.history import save_suite_result
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from tests.suites.support import load, run

@@ -5,8 +5,15 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting import statistics as sections
-from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict
-from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult, summary_of
+from persona_pipeline.suites.grading.results import (
+    AssertResult,
+    Attempt,
+    Failure,
+    SuiteResult,
+    SuiteVerdict,
+    TestResult,
+)
+from persona_pipeline.suites.running.history import summary_of
 from tests.reporting.sample import sample_report
 
 

@@ -23,10 +23,10 @@ from persona_pipeline.suites import (
     run_suite,
 )
 from persona_pipeline.suites.answering.base import TargetFields
-from persona_pipeline.suites.answering.responses import parse_output
-from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict, verdict_of
+from persona_pipeline.suites.answering.output import parse_output
+from persona_pipeline.suites.grading.results import AssertResult, Failure, SuiteVerdict, verdict_of
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 
 

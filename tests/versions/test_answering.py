@@ -11,7 +11,8 @@ from persona_pipeline.judging.money import Budget
 from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene
 from persona_pipeline.lab.states import Side, SideAgent
 from persona_pipeline.suites.answering.base import OutputCache, TargetError
-from persona_pipeline.suites.running.targets_file import Targets, load_targets
+from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.world.models import Message, Window

@@ -14,7 +14,7 @@ from persona_pipeline.lab.compare.compare import Contest, compare_versions, scen
 from persona_pipeline.lab.compare.scenes import Answering, moments
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
 from persona_pipeline.lab.states import Side, open_sides, split_versions
-from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
 from tests.world.test_changes import git

@@ -1,6 +1,7 @@
 """``persona-pipeline suite``: check, show, explain, import, run and compare eval suites."""
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,7 @@ from persona_pipeline.cli.suites.options import (
 from persona_pipeline.cli.suites.run import run
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.results.compare import PairwiseResult
+    from persona_pipeline.suites.running.history import PairwiseResult
 
 app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args_is_help=True)
 
@@ -34,12 +35,13 @@ app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args
 @app.command()
 def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
     """Check suites: every problem with its file, line and column. Exit code 2 if there is one."""
-    from persona_pipeline.suites.running.suite_files import find_suites, load_suite, suite_roots
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.suites.running.opening import find_suites, load_suite, suite_roots
 
     rows, problems = [], []
     for path in find_suites(places):
         try:
-            suite = load_suite(path, suite_roots(path, allow_path or ()))
+            suite = load_suite(path, suite_roots(path, get_settings(), allow_path or ()))
             if suite.missing:
                 raise ConfigError(suite.missing)
         except ConfigError as error:
@@ -82,14 +84,17 @@ def explain(
 
     Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
+    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.reporting.pages.suites import explanation_lines
-    from persona_pipeline.suites.running.explain import explain as explain_suite
     from persona_pipeline.suites.running.opening import open_targets
     from persona_pipeline.suites.running.plan import RunOptions, select_tests
+    from persona_pipeline.suites.running.plan import explain as explain_suite
 
     suite = load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
-    found = open_targets(file, targets, environment=allow_env, network=allow_targets, folders=suite.roots or ())
+    found = open_targets(
+        file, targets, get_settings(), environment=allow_env, network=allow_targets, folders=suite.roots or ()
+    )
     explained = explain_suite(suite, tests, found)
     if as_json:
         print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
@@ -137,8 +142,7 @@ def compare(
     Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them, or no judgment.
     """
     from persona_pipeline.reporting.pages.suites import comparison_lines, pairwise_lines
-    from persona_pipeline.suites.results.compare import compare_rows
-    from persona_pipeline.suites.results.suite_result import read_rows
+    from persona_pipeline.suites.running.history import compare_rows, read_rows
 
     if fail_on not in FAIL_ON:
         raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {', '.join(FAIL_ON[:-1])} or {FAIL_ON[-1]}")
@@ -180,16 +184,14 @@ def _judged(
     record: bool,
     max_usd: float | None,
 ) -> "PairwiseResult":
-    from persona_pipeline.suites.results.compare import judge_pairs
-    from persona_pipeline.suites.running.opening import judge_opener
-    from persona_pipeline.suites.running.suite_files import find_suites, prefixes
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.suites.running.history import judge_pairs
+    from persona_pipeline.suites.running.opening import find_suites, open_judge
+    from persona_pipeline.suites.running.suite_run import prefixes
 
     suites = [load(path, allow_path) for path in find_suites(places)]
-    opened = judge_opener(judge, record=record, max_usd=max_usd)()
-    try:
-        return judge_pairs(opened, a, b, dict(zip(prefixes(suites), suites, strict=True)))
-    finally:
-        opened.close()
+    with closing(open_judge(judge, get_settings(), record=record, max_usd=max_usd)) as shared:
+        return judge_pairs(shared.get(), a, b, dict(zip(prefixes(suites), suites, strict=True)))
 
 
 @app.command("import")
@@ -209,7 +211,7 @@ def import_(
     Exit codes: 0 all of it was taken over, 1 what was named was not, 2 nothing was written.
     """
     from persona_pipeline.suites.importing.config import import_file, write_import
-    from persona_pipeline.suites.running.suite_files import load_suite
+    from persona_pipeline.suites.running.opening import load_suite
 
     folder = out or file.parent
     imported = import_file(file, folder, origin)

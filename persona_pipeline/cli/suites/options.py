@@ -38,9 +38,10 @@ Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only suites or te
 
 def load(path: Path, allow_path: list[Path] | None) -> "Suite":
     """Return a suite; what a person should look at goes to stderr."""
-    from persona_pipeline.suites.running.suite_files import load_suite, suite_roots
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.suites.running.opening import load_suite, suite_roots
 
-    suite = load_suite(path, suite_roots(path, allow_path or ()))
+    suite = load_suite(path, suite_roots(path, get_settings(), allow_path or ()))
     for warning in (*suite.warnings, *suite.missing):
         typer.echo(f"warning: {warning}", err=True)
     return suite

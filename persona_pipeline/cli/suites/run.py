@@ -1,6 +1,5 @@
 """``persona-pipeline suite run``: results as they come, one summary and one exit code; with --watch after each change."""
 
-import gc
 import shlex
 import sys
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from persona_pipeline.cli.suites.options import (
 if TYPE_CHECKING:
     from watchfiles import Change
 
-    from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult
+    from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 
 ENDINGS = (".jsonl", ".json", ".xml", ".html")
 
@@ -97,19 +96,13 @@ def run(
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
     was run, 4 budget.
     """
-    from persona_pipeline.suites.answering.responses import load_responses
-    from persona_pipeline.suites.results.suite_result import RowWriter, SuiteResult, earlier_results
-    from persona_pipeline.suites.running.opening import SharedJudge, judge_opener, open_targets, world_root
-    from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard, plan, select_tests
-    from persona_pipeline.suites.running.suite_files import (
-        chosen,
-        find_suites,
-        joined,
-        prefixes,
-        with_prefix,
-        without_prefix,
-    )
-    from persona_pipeline.suites.running.suite_run import run_suite
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.suites.answering.base import load_responses
+    from persona_pipeline.suites.grading.results import SuiteResult
+    from persona_pipeline.suites.running.history import RowWriter, save_suite_result
+    from persona_pipeline.suites.running.opening import find_suites, open_judge, open_targets
+    from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard
+    from persona_pipeline.suites.running.suite_run import chosen, joined, run_suites
 
     outputs = _outputs(out or [])
     if watch:
@@ -117,6 +110,7 @@ def run(
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
     if resume and rows is None:
         raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
+    settings = get_settings()
     options = RunOptions(
         allow_code=allow_code,
         test_ids=tuple(test_id or ()),
@@ -128,7 +122,8 @@ def run(
         max_retries=max_retries,
         cache=cache,
         keep_workspaces=keep_workspaces,
-        world_root=world_root,
+        world_root=lambda: settings.world_root,
+        state=settings.state,
         keyed=bool(outputs) or save or as_json,
         written=tuple(outputs),
     )
@@ -147,57 +142,29 @@ def run(
     answering = [
         None
         if recorded
-        else open_targets(suite.path, targets, environment=allow_env, network=allow_targets, folders=suite.roots or ())
+        else open_targets(
+            suite.path, targets, settings, environment=allow_env, network=allow_targets, folders=suite.roots or ()
+        )
         for suite in suites
     ]
-    shared = SharedJudge(judge_opener(judge_name(judge), record=record, max_usd=max_usd))
-    own = [options for _ in suites]
-    touched = ""
-    if changed is not None:
-        from persona_pipeline.suites.running.basis import Bases
-        from persona_pipeline.suites.running.changed import changed_line, why_changed
-
-        asked = [select_tests(suite, replace(options, shard=None)) for suite in suites]
-        why = [
-            why_changed(Bases(suite, found, recorded, shared, options), tests, changed)
-            for suite, found, tests in zip(suites, answering, asked, strict=True)
-        ]
-        own = [replace(options, only=frozenset(reasons)) for reasons in why]
-        touched = changed_line((item for reasons in why for item in reasons.values()), sum(map(len, asked)))
-    for suite, found, how in zip(suites, answering, own, strict=True):
-        list(plan(suite, how, found, recorded))
-    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
-    gc.freeze()
-    if any(how.only for how in own):
-        print_lines([touched], err=as_json)
-    earlier = earlier_results(rows) if resume and rows is not None else []
-    writer = None if rows is None else RowWriter(rows, append=resume)
-    results: list[SuiteResult] = []
-    try:
-        for suite, found, how, prefix in zip(suites, answering, own, prefixes(suites), strict=True):
-
-            def tell(test: "TestResult", prefix: str = prefix) -> None:
-                shown = with_prefix(test, prefix)
-                if writer is not None and not test.resumed:
-                    writer.write(shown)
-                _print_result(shown, as_json)
-
-            how = replace(how, earlier=tuple(without_prefix(earlier, prefix)))
-            results.append(
-                run_suite(suite, targets=found, responses=recorded, judge=shared, options=how, on_result=tell)
-            )
-    finally:
-        shared.close()
-        if writer is not None:
-            writer.close()
-    if changed is not None and not any(result.tests for result in results):
-        results = [replace(result, reason=touched, unchanged=True) for result in results]
-    whole = replace(joined(suites, results), unchanged=all(result.unchanged for result in results))
+    results = run_suites(
+        suites,
+        options,
+        targets=answering,
+        judge=open_judge(judge_name(judge), settings, record=record, max_usd=max_usd),
+        responses=recorded,
+        changed=changed,
+        rows=rows,
+        resume=resume,
+        announce=lambda touched: print_lines([touched], err=as_json),
+        on_result=lambda test: _print_result(test, as_json),
+    )
+    whole = joined(suites, results)
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.base.database.engine import default_url, open_store
         from persona_pipeline.base.settings import get_settings
-        from persona_pipeline.suites.results.storage import save_suite_result
+        from persona_pipeline.suites.running.history import save_suite_result
 
         store = open_store(default_url(get_settings()))
         for result in results:
@@ -222,7 +189,7 @@ def _print_result(test: "TestResult", as_json: bool) -> None:
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
     from persona_pipeline.reporting.pages.suites import summary_line
-    from persona_pipeline.suites.results.suite_result import json_parts
+    from persona_pipeline.suites.running.history import json_parts
 
     for path in outputs:
         _write(whole, results, path)
@@ -237,7 +204,7 @@ def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -
     if path.suffix == ".jsonl":
         return
     if path.suffix == ".json":
-        from persona_pipeline.suites.results.suite_result import json_parts
+        from persona_pipeline.suites.running.history import json_parts
 
         texts = json_parts(whole, results, newline="\n")
     else:

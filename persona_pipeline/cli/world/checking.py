@@ -340,8 +340,9 @@ def _labels(path: Path) -> None:
 
 
 def _suite(path: Path, checked: Checked) -> None:
-    from persona_pipeline.suites.running.suite_files import load_suite, suite_roots
+    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.suites.running.opening import load_suite, suite_roots
 
-    suite = load_suite(path, suite_roots(path))
+    suite = load_suite(path, suite_roots(path, get_settings()))
     checked.warnings += suite.warnings
     checked.problems += suite.missing

@@ -120,7 +120,7 @@ def schema(
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
     from persona_pipeline.guard.labels.files import Label
-    from persona_pipeline.suites.asserts.schema import suite_schema
+    from persona_pipeline.suites.importing.config import suite_schema
     from persona_pipeline.world.personas import PersonaFile
     from persona_pipeline.world.propositions.models import PropositionFile
     from persona_pipeline.world.settings import WorldFile

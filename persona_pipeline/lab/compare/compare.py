@@ -374,7 +374,7 @@ def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Sui
 
 def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
     beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
-    targets = open_targets(beside, asked.file, environment=asked.environment, network=asked.network)
+    targets = open_targets(beside, asked.file, world.settings, environment=asked.environment, network=asked.network)
     if targets is None:
         raise ConfigError("there is no targets file; write targets.yaml beside the world, or name one with --targets")
     budget = judge.budget if isinstance(judge, OpenedJudge) else None
@@ -383,7 +383,7 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
     before, after = (targets.open(name) for name in asked.names)
     return Answering(
         (before, after),
-        None if options.fresh else OutputCache(answers_folder(world.root)),
+        None if options.fresh else OutputCache(answers_folder(world)),
         with_persona=asked.with_persona,
         allow_code=asked.allow_code,
         budget=budget,

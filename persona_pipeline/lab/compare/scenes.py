@@ -28,14 +28,12 @@ from persona_pipeline.suites.answering.base import (
     TargetFields,
     ask,
     cache_key,
+    inputs,
+    persona_prompt,
     request_key,
 )
-from persona_pipeline.suites.answering.model import ModelTarget
-from persona_pipeline.suites.answering.prompts import PromptFiles, message_text
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.suites.targets.persona import PersonaTarget, persona_prompt
+from persona_pipeline.world.messages.looking import repository_of
 from persona_pipeline.world.models import Message, Window, seed_from
 from persona_pipeline.world.world import World
 
@@ -194,7 +192,7 @@ class AskedScene:
     @property
     def is_kept(self) -> bool:
         """Whether all its answer depends on is in its key."""
-        return isinstance(self.target, ModelTarget)
+        return self.target.is_model
 
     def key(self, fingerprint: Mapping[str, Any]) -> str:
         """Return what the answer depends on; the same for both versions where nothing differs."""
@@ -235,7 +233,7 @@ class Answering:
         for target in self.targets:
             if target.runs_code and not self.allow_code:
                 raise ConfigError(f"target {target.name!r} runs a program; pass --allow-code if you trust it")
-            if isinstance(target, PersonaTarget) and self.with_persona:
+            if target.plays_agent and self.with_persona:
                 raise ConfigError(
                     f"target {target.name!r} plays a persona of its own; name one of provider anthropic or openai, "
                     "which plays that of each version, or add --no-send-persona"
@@ -291,7 +289,7 @@ class Answering:
             return 0.0
         return budget.worst_price(json.dumps(item.messages), most, model, self.prices)
 
-    def _answer(self, item: AskedScene) -> Output | None:
+    def _answer(self, item: AskedScene):
         test = Test(item.scene.id, tuple(item.messages))
         request = Request(
             test,
@@ -308,24 +306,21 @@ class Answering:
             return None
 
 
-def answers_folder(world_root: Path) -> Path:
-    return state_folder(world_root / "personas") / "cache" / "versions"
+def answers_folder(world: World) -> Path:
+    """Return where a world's answers are kept."""
+    return (world.settings.state or repository_of(world.root) / ".persona") / "cache" / "versions"
 
 
 def inputs_of(suites: Sequence[Suite]) -> dict[str, Sequence[Mapping[str, str]]]:
-    """Return the messages of every test of some suites, by the test's id, as a target would be sent them."""
-    from persona_pipeline.suites.format.files import FileError
+    """Return the messages of every test of some suites, by the test's id, as a target would be sent them.
 
+    Raises:
+        ConfigError: a file that a message names is gone, or there is no test.
+    """
     found: dict[str, Any] = {}
     for suite in suites:
-        files = PromptFiles(suite)
-        for test in suite.tests:
-            try:
-                texts = [(item["role"], message_text(item, test, files)) for item in test.input_messages]
-            except FileError as error:
-                raise ConfigError(error.problem(suite.path)) from error
-            name = test.id if test.id not in found else f"{suite.path.stem}/{test.id}"
-            found[name] = [{"role": role, "content": text} for role, text in texts]
+        for name, messages in inputs(suite):
+            found[name if name not in found else f"{suite.path.stem}/{name}"] = messages
     if not found:
         raise ConfigError("the suites have no test; name others with --suite")
     return found

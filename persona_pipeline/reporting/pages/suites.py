@@ -15,11 +15,9 @@ from persona_pipeline.reporting.page import (
     verdict_tone,
 )
 from persona_pipeline.reporting.text import format_share, one_line
-from persona_pipeline.suites.asserts.pairwise import PairwiseOutcome
-from persona_pipeline.suites.grading.grades import SuiteVerdict
-from persona_pipeline.suites.results.compare import Comparison, Pair, PairwiseResult
-from persona_pipeline.suites.results.suite_result import SuiteResult, TestResult, reason_of
-from persona_pipeline.suites.running.explain import ExplainedTest
+from persona_pipeline.suites.grading.results import SuiteResult, SuiteVerdict, TestResult, reason_of
+from persona_pipeline.suites.running.history import Comparison, Pair, PairwiseResult
+from persona_pipeline.suites.running.plan import ExplainedTest
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000
 # Rows in a notebook, what is wrong first: a long run is cut.
@@ -82,7 +80,7 @@ def pairwise_lines(result: PairwiseResult) -> Iterator[str]:
     for pair in result.pairs:
         if pair.found is None:
             yield f"?       {one_line(pair.id, _ID)}  {one_line(str(pair.error), _REASON)}"
-        elif pair.found.outcome is not PairwiseOutcome.TIE:
+        elif pair.found.outcome.value != "tie":
             reason = one_line(pair.found.reasoning or "", _REASON)
             yield f"{pair.found.outcome.value:<6}  {one_line(pair.id, _ID)}  {reason}".rstrip()
     judged = len(result.pairs) - len(result.unjudged)

@@ -1,7 +1,6 @@
-"""Who answers a test, and what each entry of a targets file has. A target turns a request into an output or a failure.
+"""Asking a target: what it is asked, what it may reach, what its answer depends on, and answers kept or recorded.
 
-It is asked again where a failure can pass, its answers are kept on disk by everything that could change them, and it reaches what
-it was granted: a suite from a stranger names neither secrets nor servers without leave.
+It is asked again where a failure can pass. A suite from a stranger names neither secrets nor servers without leave.
 """
 
 import contextlib
@@ -10,20 +9,24 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.base.documents.json import write_atomically
-from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.settings import get_settings
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
-from persona_pipeline.suites.format.field_types import StrictFields, Text
-from persona_pipeline.suites.format.files import repository_root
-from persona_pipeline.suites.format.models import Test
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
+from persona_pipeline.suites.format.files import FileError, Files, repository_root
+from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
+from persona_pipeline.suites.format.loading.messages import find_file_part
+from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
+
+if TYPE_CHECKING:
+    from persona_pipeline.world.models import Persona
 
 VERSION = 1
 
@@ -37,12 +40,15 @@ class Grants:
         network: targets that ask a server may answer.
         roots: the folders that files of targets must lie in.
         own: the file is the user's own and no part of the suite's repository: it may read and reach what it names.
+        world: the folder of the world whose agents targets play where they do not name another.
     """
 
     environment: frozenset[str] = frozenset()
     network: bool = False
     roots: tuple[Path, ...] = ()
     own: bool = False
+    world: Path | None = None
+    prices: str | None = None
 
     def reads(self, name: str) -> bool:
         """Whether the file may read an environment variable."""
@@ -64,27 +70,258 @@ OWN = Grants(own=True)
 def grants_for(
     targets: Path,
     suite: Path,
+    settings: Settings,
     *,
-    environment: Iterable[str] | None = None,
-    network: bool | None = None,
+    environment: Iterable[str] = (),
+    network: bool = False,
     folders: Iterable[Path] = (),
 ) -> Grants:
     """Return what a targets file may reach for a suite: all that it names if it lies outside the suite's repository (else folder).
 
     Args:
-        environment, network: what is allowed to one inside; by default what the settings say, which is nothing unless set.
+        environment, network: what is allowed to one inside; else what the settings say, which is nothing unless set.
         folders: whose files it may name beside those of the repository and what the settings allow.
     """
-    settings = get_settings()
-    environment = settings.suite_environment if environment is None else environment
-    network = settings.suite_allow_targets if network is None else network
     folder = suite.resolve().parent
     top = (repository_root(folder) or folder).resolve()
     # A link in the repository to a file outside is the repository's.
     places = (targets.resolve(), targets.absolute().parent.resolve() / targets.name)
-    own = not any(place.is_relative_to(top) for place in places)
-    roots = tuple(place.resolve() for place in (top, settings.world_root, *settings.suite_paths, *folders))
-    return Grants(frozenset(environment), network, roots, own)
+    world = settings.world_root
+    return Grants(
+        frozenset([*environment] or settings.suite_environment),
+        network or settings.suite_allow_targets,
+        tuple(place.resolve() for place in (top, world, *settings.suite_paths, *folders)),
+        own=not any(place.is_relative_to(top) for place in places),
+        world=world,
+        prices=settings.judge_prices,
+    )
+
+
+MAX_BYTES = 512_000_000
+
+
+class ResponseError(Exception):
+    """There is no recorded answer to give; ``reason`` is a word for machines."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Recorded answers by test id, or by ``<test>@<target>``; a list holds one a trial.
+
+    ``content_hash``: SHA-256 of the file they came from, ``""`` where there was none.
+    """
+
+    answers: Mapping[str, Any]
+    source: str = "the responses"
+    content_hash: str = ""
+
+    def raw(self, test_id: str, target: str | None, attempt: int) -> Any:
+        """Return what is recorded for one attempt.
+
+        Raises:
+            ResponseError: nothing is.
+        """
+        row_id = f"{test_id}@{target}"
+        key = row_id if row_id in self.answers else test_id
+        if key not in self.answers:
+            raise ResponseError(
+                "no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out"
+            )
+        value = self.answers[key]
+        if not isinstance(value, list) or _is_conversation(value):
+            return value
+        if attempt >= len(value):
+            raise ResponseError(
+                "no_response",
+                f"{self.source} has {len(value)} answers for {key!r}, attempt {attempt + 1} needs one more",
+            )
+        return value[attempt]
+
+    def output(self, test_id: str, target: str | None, attempt: int, request_key: str | None = None) -> Output:
+        """Return the answer of one attempt.
+
+        Args:
+            request_key: what is asked now; an answer recorded with another key is stale.
+
+        Raises:
+            ResponseError: there is none, it has no known shape, it is stale, or an error was recorded.
+        """
+        value = self.raw(test_id, target, attempt)
+        if isinstance(value, Mapping):
+            error = value.get("error")
+            if error:
+                text = error.get("message") if isinstance(error, Mapping) else error
+                raise ResponseError("target_failed", f"the recorded answer is an error: {text}")
+            if "__exit__" in value:
+                raise ResponseError("target_failed", f"the recorded target exited with code {value['__exit__']}")
+            known = value.get("request_key")
+            if known is not None and request_key is not None and known != request_key:
+                raise ResponseError("stale", f"the test has changed since {test_id!r} was recorded; record it again")
+        try:
+            return parse_output(value)
+        except OutputError as problem:
+            raise ResponseError("invalid_response", f"{self.source}, {test_id!r}: {problem}") from problem
+
+
+def _is_conversation(value: list[Any]) -> bool:
+    """Whether a list is the messages of one answer: a list of answers holds texts, mappings without a role, or lists."""
+    return bool(value) and all(isinstance(item, dict) and "role" in item for item in value)
+
+
+def read_responses(data: Any, source: str = "the responses") -> Responses:
+    """Return the answers of a mapping from test id to answer, a list of rows with an ``id``, or results of an earlier run.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if isinstance(data, Mapping) and isinstance(data.get("tests"), list) and "summary" in data:
+        data = data["tests"]
+    if isinstance(data, Mapping):
+        return Responses(data, source)
+    if not isinstance(data, list):
+        raise ConfigError(Problem("must map test ids to answers", source))
+    answers: dict[str, Any] = {}
+    for index, row in enumerate(data):
+        name = row.get("id", row.get("test_id")) if isinstance(row, Mapping) else None
+        if not isinstance(name, str):
+            raise ConfigError(Problem(f"row {index + 1} has no id", source))
+        if name in answers:
+            raise ConfigError(Problem(f"row {index + 1}: id {name!r} stands twice; remove one", source))
+        answers[name] = _answer_of(row)
+    return Responses(answers, source)
+
+
+def _answer_of(row: Mapping[str, Any]) -> Any:
+    """The answer in a row: a list of attempts, or the row itself."""
+    for key in ("responses", "attempts"):
+        if isinstance(row.get(key), list):
+            return row[key]
+    trials = row.get("trials")
+    if isinstance(trials, list) and trials and all(isinstance(item, Mapping) and "output" in item for item in trials):
+        return trials
+    return row
+
+
+def load_responses(path: Path | str) -> Responses:
+    """Read recorded answers from JSON (a mapping by test id) or JSON lines (a row an answer, with ``id``).
+
+    Raises:
+        ConfigError: the file cannot be read, or is neither.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8"
+        raise ConfigError(Problem(f"cannot be read ({reason})", str(path))) from error
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(Problem(f"is larger than {MAX_BYTES:,} bytes; split it", str(path)))
+    digest = hashlib.sha256(raw).hexdigest()
+    if path.suffix.lower() == ".jsonl":
+        rows = [row for _, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
+        return replace(read_responses(rows, str(path)), content_hash=digest)
+    try:
+        return replace(read_responses(parse_json(text), str(path)), content_hash=digest)
+    except json.JSONDecodeError as error:
+        raise ConfigError(Problem(f"is not JSON: {error.msg}", str(path), error.lineno, error.colno)) from error
+    except ValueError as error:
+        raise ConfigError(Problem(f"is not JSON: {error}", str(path), 1, 1)) from error
+
+
+class PromptFiles:
+    """Finds and reads the file parts of a suite's messages, confined as the suite's other files are."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.files = Files(suite.roots)
+        self.suite_folder = suite.path.absolute().parent
+        self.top = repository_root(self.suite_folder)
+
+    def find(self, reference: str, test: Test) -> Path:
+        """Return the file of a part. Raises ``FileError`` when it is gone."""
+        own = Path(test.entry.source.path).parent if test.entry else self.suite_folder
+        return find_file_part(self.files, reference, [own, self.suite_folder], self.top)
+
+    def read(self, reference: str, test: Test) -> str:
+        return self.files.read(self.find(reference, test))
+
+    def messages(self, test: Test) -> list[dict[str, str]]:
+        """Return a test's messages with their content as text. Raises ``FileError`` when a file is gone."""
+        return [
+            {"role": message["role"], "content": message_text(message, test, self)} for message in test.input_messages
+        ]
+
+
+def message_text(message: dict[str, Any], test: Test, files: PromptFiles) -> str:
+    """Return a message's content as text; a file part is the file's text between marks.
+
+    Raises:
+        FileError: a file is gone or cannot be read.
+    """
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        return stringify(content, indent=2)
+    texts = []
+    for part in content if isinstance(content, list) else ():
+        if part.get("type") == "file" and isinstance(part.get("value"), str):
+            texts.append(f'<file path="{part["value"]}">\n{files.read(part["value"], test)}\n</file>')
+        elif isinstance(part.get("value", part.get("text")), str):
+            texts.append(part.get("value", part.get("text")))
+    return "\n".join(texts)
+
+
+def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Yield each test's id with its messages, as a target would be sent them.
+
+    Raises:
+        ConfigError: a file that a message names is gone.
+    """
+    files = PromptFiles(suite)
+    for test in suite.tests:
+        try:
+            yield test.id, files.messages(test)
+        except FileError as error:
+            raise ConfigError(error.problem(suite.path)) from error
+
+
+_FRAME = """\
+You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.
+
+# Who you are
+{persona}"""
+
+
+def persona_prompt(persona: "Persona") -> str:
+    """Return the system prompt of a model that plays a persona."""
+    # Plain replacement: nothing in a persona is a template.
+    return _FRAME.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
+
+
+def prompt_text(messages: Sequence[dict[str, Any]], test: Test, files: PromptFiles) -> str:
+    """Return all messages as one prompt: one alone is its text, several stand under their roles."""
+    texts = [(message["role"], message_text(message, test, files)) for message in messages]
+    texts = [(role, text) for role, text in texts if text.strip()]
+    if len(texts) == 1:
+        return texts[0][1]
+    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
+
+
+def file_parts(test: Test) -> list[str]:
+    """Return the paths of the input's file parts, as they are written."""
+    return [
+        part["value"]
+        for message in test.input_messages
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if part.get("type") == "file" and isinstance(part.get("value"), str)
+    ]
 
 
 def request_key(messages: Any, files: Mapping[str, str]) -> str:
@@ -178,6 +415,9 @@ class TargetFields(StrictFields):
 
     runs_code: ClassVar[bool] = False
     asks_network: ClassVar[bool] = False
+    # Its answers depend on nothing but its entry and what it is asked; it plays an agent of the world.
+    is_model: ClassVar[bool] = False
+    plays_agent: ClassVar[bool] = False
 
     name: Text = Field(description="What suites call it.")
     provider: Text = Field(description="Which kind of target this is.")

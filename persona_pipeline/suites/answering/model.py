@@ -9,8 +9,8 @@ from pydantic import Field, PrivateAttr, SecretStr
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import Text
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Usage
@@ -23,6 +23,7 @@ class ModelTarget(TargetFields):
     """Sends the test's messages to a model, over a provider's SDK. Subclasses say in which words."""
 
     asks_network: ClassVar[bool] = True
+    is_model: ClassVar[bool] = True
     # Whose SDK is used.
     _provider: ClassVar[str]
 
@@ -41,11 +42,7 @@ class ModelTarget(TargetFields):
         raise NotImplementedError
 
     def read(self, response: Any, duration_ms: float) -> Output:
-        """Return the output of a response.
-
-        Raises:
-            TargetError: it is none, or the model refused or said nothing.
-        """
+        """Return the output of a response."""
         raise NotImplementedError
 
     def system_prompt(self) -> str:
@@ -94,12 +91,14 @@ class ModelTarget(TargetFields):
 
     def took(self, response: Mapping[str, Any]) -> "Usage":
         """Return the tokens of a response, and its price where the model's is known."""
-        from persona_pipeline.base.settings import get_settings
+        from persona_pipeline.base.settings import Settings, from_environment
         from persona_pipeline.judging.money import read_usage
         from persona_pipeline.judging.providers.base import find_provider
 
         usage, served = find_provider(self._provider).usage_in(response), str(response.get("model") or self.model)
-        return read_usage(usage, served, self.model, prices=get_settings().judge_prices)
+        given = self._grants.prices
+        prices = from_environment(Settings).judge_prices if given is None else given
+        return read_usage(usage, served, self.model, prices=prices)
 
     def close(self) -> None:
         if self._client is not None:

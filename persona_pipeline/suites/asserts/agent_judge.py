@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.javascript import parse_object
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern
@@ -26,7 +26,6 @@ from persona_pipeline.suites.grading.criteria import (
     prepare_criteria,
     reply_problem,
 )
-from persona_pipeline.suites.grading.grades import Grade, UngradedError
 from persona_pipeline.suites.grading.judge_questions import (
     ANALYTIC_RULES,
     CHECKLIST_RULES,
@@ -38,6 +37,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     freeform_grade,
     freeform_problem,
 )
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 MOST_NAMES, MOST_BYTES, MOST_MATCHES = 100, 50_000, 20
 _SKIPPED = frozenset((".git", "node_modules", "dist", "build", ".venv", "__pycache__", ".next", "target"))
@@ -78,11 +78,7 @@ class Inspection:
 
 
 def inspect_workspace(inspection: Inspection, folder: Path, output: Output, context: Context) -> Mapping[str, Any]:
-    """Return the judge's reply after it has looked around.
-
-    Raises:
-        UngradedError: the judge gave no answer, or did not finish within its steps.
-    """
+    """Return the judge's reply after it has looked around."""
     shown = evidence(output, context, inspection.prompt)
     steps: list[dict[str, Any]] = []
     for left in range(inspection.max_steps, -1, -1):
@@ -107,11 +103,7 @@ def inspect_workspace(inspection: Inspection, folder: Path, output: Output, cont
 
 
 def ask_target(inspection: Inspection, target: str, output: Output, context: Context) -> Mapping[str, Any]:
-    """Return the reply of a target that judges.
-
-    Raises:
-        UngradedError: the target cannot be asked, or its answer holds no JSON object.
-    """
+    """Return the reply of a target that judges."""
     from persona_pipeline.judging.claims import plain_json
 
     if context.services.invoke is None:
@@ -137,12 +129,7 @@ def _step_schema(result: Mapping[str, Any]) -> dict[str, Any]:
         "pattern": {"type": "string"},
         "result": {"anyOf": [result, {"type": "null"}]},
     }
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
+    return {"type": "object", "additionalProperties": False, "required": list(properties), "properties": properties}
 
 
 def _step_problem(data: Any) -> str | None:

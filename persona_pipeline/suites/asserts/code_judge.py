@@ -12,14 +12,14 @@ from typing import Any
 from pydantic import Field
 
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.answering.prompts import file_parts
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import StrictFields
+from persona_pipeline.suites.answering.base import file_parts
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.programs import SHELL
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import TOLERANCE, Grade, SuiteVerdict, UngradedError
+from persona_pipeline.suites.grading.results import TOLERANCE, Grade, SuiteVerdict, UngradedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 LARGE_OUTPUT = 50_000
@@ -93,7 +93,7 @@ class CodeJudge(Assert):
             yield {}
             return
         # A server is brought in only by who needs one.
-        from persona_pipeline.suites.sandbox.target_proxy import ProxyError, TargetProxy, serve
+        from persona_pipeline.suites.sandbox.processes import ProxyError, TargetProxy, serve
 
         if invoke is None or name is None:
             raise UngradedError("no_target", "there is no target to ask when recorded answers are graded")
@@ -174,11 +174,7 @@ def run_judge(
     *,
     own_verdict: bool = False,
 ) -> Grade:
-    """Run a judging program and return its grade.
-
-    Raises:
-        UngradedError: it did not start, did not end in time, failed, or did not print a grade.
-    """
+    """Run a judging program and return its grade."""
     text = json.dumps(data, ensure_ascii=True)
     try:
         result = run_process(
@@ -194,11 +190,7 @@ def run_judge(
 
 
 def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
-    """Return the grade a program printed.
-
-    Raises:
-        UngradedError: it is not one JSON object with a score from 0 to 1.
-    """
+    """Return the grade a program printed."""
     try:
         data = parse_json(stdout.decode("utf-8").strip())
     except ValueError as error:

@@ -9,23 +9,22 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, InstanceOf, PrivateAttr, SerializeAsAny
 
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.field_types import Share, StrictFields, Text, Weight
 from persona_pipeline.suites.format.loading.tests import read_asserts
-from persona_pipeline.suites.format.models import AssertFields, rename
+from persona_pipeline.suites.format.models import AssertFields, Share, StrictFields, Text, Weight, rename
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context, run_assert
-from persona_pipeline.suites.grading.grades import (
+from persona_pipeline.suites.grading.judge_questions import ask_freeform
+from persona_pipeline.suites.grading.results import (
     AssertResult,
     Grade,
     SuiteVerdict,
     UngradedError,
     reaches,
-    weighted_mean,
 )
-from persona_pipeline.suites.grading.judge_questions import ask_freeform
+from persona_pipeline.suites.grading.statistics import weighted_mean
 
 _RESULTS = "EVALUATOR_RESULTS_JSON"
 _RESULTS_VARIABLE = re.compile(r"\{\{\s*" + _RESULTS + r"\s*\}\}")

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import trim
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 
 # What other spellings of the type say beside it.
 SPELLINGS: dict[str, dict[str, Any]] = {
@@ -19,11 +19,7 @@ SPELLINGS: dict[str, dict[str, Any]] = {
     "starts_with": {"at": "start"},
     "ends_with": {"at": "end"},
 }
-_SAID = {
-    "anywhere": ("contains", "contain"),
-    "start": ("starts with", "start with"),
-    "end": ("ends with", "end with"),
-}
+_SAID = {"anywhere": ("contains", "contain"), "start": ("starts with", "start with"), "end": ("ends with", "end with")}
 
 
 def _texts(value: Any) -> str | list[str]:

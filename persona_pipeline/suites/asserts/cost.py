@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import Limit
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import Limit
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 
 
 class CostLimit(Assert):

@@ -2,10 +2,10 @@
 
 from pydantic import Field, model_validator
 
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import Limit, Share
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import Limit, Share
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import TOLERANCE, Grade
+from persona_pipeline.suites.grading.results import TOLERANCE, Grade
 
 EXPLORING = frozenset(("read", "grep", "glob", "search", "list", "Read", "Grep", "Glob", "WebSearch", "WebFetch"))
 LIMITS = ("max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms")

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text, Weight
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import json_equal, parse_float, parse_object, stringify
+from persona_pipeline.suites.format.models import Limit, StrictFields, Text, Weight
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade, weighted_mean
+from persona_pipeline.suites.grading.results import Grade
+from persona_pipeline.suites.grading.statistics import weighted_mean
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAMES = "|".join(f"{month}[a-z]*" for month in _MONTHS)

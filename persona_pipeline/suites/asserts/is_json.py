@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import is_json, parse_json
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade, UngradedError
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 # What other spellings of the type say beside it.
 SPELLINGS: dict[str, dict[str, Any]] = {"contains_json": {"anywhere": True}}

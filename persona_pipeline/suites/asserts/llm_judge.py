@@ -8,13 +8,12 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.code_judge import payload, read_script
-from persona_pipeline.suites.format.field_types import StrictFields
 from persona_pipeline.suites.format.files import FileError
+from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade, UngradedError
 from persona_pipeline.suites.grading.judge_questions import (
     FREEFORM_ASK,
     ask_freeform,
@@ -22,6 +21,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     fill_prompt,
     unknown_variables,
 )
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".mustache", ".liquid")
@@ -118,11 +118,7 @@ def looks_like_path(text: str) -> bool:
 
 
 def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> str:
-    """Return what a prompt's program prints.
-
-    Raises:
-        UngradedError: code is not allowed, or the program fails or prints nothing.
-    """
+    """Return what a prompt's program prints."""
     context.require_code("a prompt script")
     with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
         data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.responses import Output, ResponseError, Responses, load_responses
+from persona_pipeline.suites.answering.base import ResponseError, Responses, load_responses
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.field_types import Text
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade, UngradedError
 from persona_pipeline.suites.grading.judge_questions import (
     PAIRWISE_ASK,
     PAIRWISE_RULES,
@@ -26,6 +26,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     judge_question,
     label_of,
 )
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Answer, Question
@@ -169,11 +170,7 @@ def both_orders(
 
 
 def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
-    """Return what the answers to ``both_orders`` say: win and loss only where both agree.
-
-    Raises:
-        UngradedError: one of them was not given.
-    """
+    """Return what the answers to ``both_orders`` say: win and loss only where both agree."""
     for answer in answers:
         if answer.data is None:
             raise UngradedError(str(answer.unscored), answer.detail)

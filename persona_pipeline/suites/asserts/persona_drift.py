@@ -4,12 +4,12 @@ from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.propositions import check_dimensions
-from persona_pipeline.suites.format.field_types import Limit, Text
+from persona_pipeline.suites.format.models import Limit, Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade, UngradedError
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 
 class PersonaDrift(Assert):
@@ -44,12 +44,7 @@ class PersonaDrift(Assert):
         from persona_pipeline.suites.grading.persona_evaluation import compare_output
 
         compared = compare_output(
-            output,
-            context,
-            self.agent,
-            self.dimensions,
-            delta=self.delta,
-            proposition_delta=self.proposition_delta,
+            output, context, self.agent, self.dimensions, delta=self.delta, proposition_delta=self.proposition_delta
         )
         hits, misses = [], []
         details: dict[str, Any] = {}

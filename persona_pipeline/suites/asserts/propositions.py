@@ -6,11 +6,11 @@ from typing import Any
 from pydantic import Field
 
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import PASS, Text
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import PASS, Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade, UngradedError, reaches
+from persona_pipeline.suites.grading.results import Grade, UngradedError, reaches
 
 TOP = 9.0
 

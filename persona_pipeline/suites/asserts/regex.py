@@ -2,11 +2,11 @@
 
 from pydantic import Field, field_validator
 
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 
 _NAME_LENGTH = 30
 

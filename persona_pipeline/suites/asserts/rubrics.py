@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -17,7 +17,6 @@ from persona_pipeline.suites.grading.criteria import (
     prepare_criteria,
     reply_problem,
 )
-from persona_pipeline.suites.grading.grades import Grade
 from persona_pipeline.suites.grading.judge_questions import (
     ANALYTIC_RULES,
     CHECKLIST_RULES,
@@ -25,6 +24,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     evidence,
     fill_prompt,
 )
+from persona_pipeline.suites.grading.results import Grade
 
 
 class Rubrics(Assert):

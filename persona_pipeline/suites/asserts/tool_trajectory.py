@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from persona_pipeline.suites.answering.responses import Output
-from persona_pipeline.suites.format.field_types import Limit, StrictFields, Text
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import json_equal
+from persona_pipeline.suites.format.models import Limit, StrictFields, Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 
 ArgsMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
 _MISSING: Any = object()

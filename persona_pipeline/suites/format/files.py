@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from persona_pipeline.base.errors import Problem
-from persona_pipeline.base.settings import get_settings
 
 MAX_BYTES = 64_000_000
 
@@ -43,10 +42,9 @@ def default_roots(suite: Path) -> tuple[Path, ...]:
     return (repository_root(folder) or folder,)
 
 
-def state_folder(suite: Path) -> Path:
-    """Return where runs of a suite keep what can be thrown away: PERSONA_STATE, else ``.persona`` at the top of its repository or
-    beside it."""
-    return get_settings().state or default_roots(suite)[0] / ".persona"
+def state_folder(suite: Path, state: Path | None = None) -> Path:
+    """Return where runs of a suite keep what can be thrown away: as told, else ``.persona`` at the top of its repository."""
+    return state or default_roots(suite)[0] / ".persona"
 
 
 @dataclass
@@ -72,9 +70,6 @@ class Files:
             reference: a relative or absolute path, with or without ``file://``.
             folders: where a relative one is looked for, in order.
             folder: a folder is wanted, not a file.
-
-        Raises:
-            FileError: there is none, it is not a regular file, it lies outside the roots, or it is a URL.
         """
         tried: list[Path] = []
         for candidate in self.candidates(reference, folders):
@@ -118,11 +113,7 @@ class Files:
         )
 
     def read(self, path: Path) -> str:
-        """Return the text of a file that ``find`` gave.
-
-        Raises:
-            FileError: it cannot be read, has changed into something outside the roots, is too large or not UTF-8.
-        """
+        """Return the text of a file that ``find`` gave."""
         if path in self.read_files:
             return self.read_files[path]
         try:

@@ -144,9 +144,6 @@ def json_rows(
     Args:
         source: the file, for problems.
         malformed: what to say of a line that is not JSON; ``{number}`` and ``{error}`` stand for its number and the reason.
-
-    Raises:
-        ConfigError: a line before the last is not JSON.
     """
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):

@@ -1,15 +1,49 @@
-"""A loaded suite in its normalised form: one spelling whatever the file used."""
+"""A loaded suite in its normalised form: one spelling whatever the file used, and the kinds of values it is made of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema
 
 from persona_pipeline.base.errors import Problem
-from persona_pipeline.suites.format.field_types import Gate, StrictFields, Text, Weight
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+
+PASS, BORDERLINE = 0.8, 0.6
+
+
+class StrictFields(BaseModel):
+    """Part of a file as it is written: no value is converted into another kind, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+def _gate(value: Any) -> bool | float:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and 0 < value <= 1:
+        return float(value)
+    raise ValueError("must be true, false or a minimum score above 0 and at most 1")
+
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+Gate = Annotated[
+    bool | float,
+    BeforeValidator(_gate),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "number", "exclusiveMinimum": 0, "maximum": 1}]}),
+]
 
 
 class AssertFields(StrictFields):
@@ -95,6 +129,8 @@ def present(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 STRATEGIES = ("pass_at_k", "mean", "confidence_interval")
+
+
 HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
 
 
@@ -114,44 +150,55 @@ class Metadata:
         return present(vars(self) | {"tags": None if self.tags is None else list(self.tags)})
 
 
-@dataclass(frozen=True)
-class Trials:
-    """How often a test is run, and how its score comes from the attempts. ``cost_limit_usd``: stop when they cost this much."""
+class TrialsFields(StrictFields):
+    """``trials`` as it is written."""
 
-    count: int
-    strategy: str = "pass_at_k"
-    cost_limit_usd: float | None = None
-
-    def model_dump(self) -> dict[str, Any]:
-        return present(vars(self))
+    count: int = Field(ge=1, description="How often each test is run; 1 is the same as no trials.")
+    strategy: str = Field("pass_at_k", description="pass_at_k, mean or confidence_interval.")
+    cost_limit_usd: Limit | None = Field(None, description="Stop after the attempt that reaches this cost.")
 
 
-@dataclass(frozen=True)
-class Hook:
-    """A script around a test or a suite. ``script``: argv; ``timeout_ms``: None for the hook's default."""
+class ExecutionFields(StrictFields):
+    """``execution`` as it is written, for a suite or a test."""
 
-    script: tuple[str, ...]
-    timeout_ms: float | None = None
-    cwd: str | None = None
+    target: Text | None = Field(None, description="Who answers.")
+    targets: list[Text] | None = Field(None, min_length=1, description="Who answers: every test by each of them.")
+    trials: TrialsFields | None = None
+    cache: bool | None = Field(None, description="Answer again from what targets answered before.")
+    cache_path: Text | None = Field(None, description="Where answers are kept.")
+    skip_defaults: bool = Field(False, description="In a test: do not inherit the suite's asserts and input.")
+    evaluators: list[Any] | None = Field(None, description="Older name of assert.", deprecated=True)
 
-    def model_dump(self) -> dict[str, Any]:
-        return present({"script": list(self.script), "timeout_ms": self.timeout_ms, "cwd": self.cwd})
+
+class HookFields(StrictFields):
+    """A workspace script as it is written."""
+
+    script: list[Text] = Field(min_length=1, description="The program and its arguments.")
+    timeout_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
+    cwd: Text | None = None
 
 
-@dataclass(frozen=True)
-class Workspace:
-    """A folder the target works in: a copy of ``template`` (an absolute path), prepared and cleaned up by hooks."""
+class WorkspaceFields(StrictFields):
+    """``workspace`` as it is written."""
 
-    template: str | None = None
-    hooks: Mapping[str, Hook] = field(default_factory=dict)
+    template: Text | None = Field(None, description="A folder that is copied for each test.")
+    setup: HookFields | None = Field(
+        None, description="Runs in the workspace before each test; a failure is the test's error."
+    )
+    teardown: HookFields | None = Field(None, description="Runs after each test.")
+    before_all: HookFields | None = Field(None, description="Runs once before the first test.")
+    after_all: HookFields | None = Field(None, description="Runs once after the last test.")
+    before_each: HookFields | None = Field(None, description="The same as setup.")
+    after_each: HookFields | None = Field(None, description="The same as teardown.")
 
-    def merged(self, override: "Workspace") -> "Workspace":
+    @property
+    def hooks(self) -> dict[str, HookFields]:
+        """Its scripts by name."""
+        return {name: hook for name in HOOKS if (hook := getattr(self, name)) is not None}
+
+    def merged(self, override: "WorkspaceFields") -> "WorkspaceFields":
         """Return this workspace with what the other one sets in its place, field by field."""
-        return Workspace(override.template or self.template, {**self.hooks, **override.hooks})
-
-    def model_dump(self) -> dict[str, Any]:
-        data: dict[str, Any] = {} if self.template is None else {"template": self.template}
-        return data | {name: self.hooks[name].model_dump() for name in HOOKS if name in self.hooks}
+        return self.model_copy(update={name: value for name, value in override if value is not None})
 
 
 @dataclass(frozen=True)
@@ -178,9 +225,9 @@ class Test:
     asserts: tuple[AssertFields, ...] = ()
     conversation_id: str | None = None
     metadata: Mapping[str, Any] | None = None
-    workspace: Workspace | None = None
+    workspace: WorkspaceFields | None = None
     targets: tuple[str, ...] | None = None
-    trials: Trials | None = None
+    trials: TrialsFields | None = None
     cache: bool | None = None
     entry: ConfigEntry | None = field(default=None, repr=False, compare=False)
 
@@ -205,9 +252,9 @@ class Test:
         optional = {
             "conversation_id": self.conversation_id,
             "metadata": None if self.metadata is None else dict(self.metadata),
-            "workspace": self.workspace and self.workspace.model_dump(),
+            "workspace": self.workspace and self.workspace.model_dump(exclude_none=True),
             "targets": None if self.targets is None else list(self.targets),
-            "trials": self.trials and self.trials.model_dump(),
+            "trials": self.trials and self.trials.model_dump(exclude_none=True),
             "cache": self.cache,
         }
         return data | present(optional)
@@ -228,10 +275,10 @@ class Suite:
     tags: tuple[str, ...] = ()
     target: str | None = None
     targets: tuple[str, ...] | None = None
-    trials: Trials | None = None
+    trials: TrialsFields | None = None
     cache: bool | None = None
     cache_path: str | None = None
-    workspace: Workspace | None = None
+    workspace: WorkspaceFields | None = None
     evaluator: str = "llm_judge"
     roots: tuple[Path, ...] | None = None
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
@@ -244,13 +291,13 @@ class Suite:
         """The name in its metadata, else the file's name without endings."""
         return self.metadata.name if self.metadata else self.path.name.split(".")[0]
 
-    def trials_of(self, test: Test) -> Trials | None:
+    def trials_of(self, test: Test) -> TrialsFields | None:
         """Return how often a test is run, None for once. Its own ``trials`` win, a count of 1 too."""
         trials = test.trials or self.trials
         return trials if trials and trials.count > 1 else None
 
     @property
-    def shared_workspace(self) -> Workspace | None:
+    def shared_workspace(self) -> WorkspaceFields | None:
         """The workspace whose ``before_all`` and ``after_all`` frame the run: the first test's, which the suite's is part of."""
         return (self.tests[0].workspace if self.tests else None) or self.workspace
 
@@ -260,9 +307,9 @@ class Suite:
             "metadata": self.metadata and self.metadata.model_dump(),
             "target": self.target,
             "targets": None if self.targets is None else list(self.targets),
-            "trials": self.trials and self.trials.model_dump(),
+            "trials": self.trials and self.trials.model_dump(exclude_none=True),
             "cache": self.cache,
         }
         if self.shared_workspace is not None:
-            data["workspace"] = self.shared_workspace.model_dump()
+            data["workspace"] = self.shared_workspace.model_dump(exclude_none=True)
         return data | {"tests": [test.model_dump() for test in self.tests]}

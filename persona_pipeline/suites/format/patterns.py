@@ -33,11 +33,7 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> Any:
-    """Return a compiled pattern with ``search(text)``.
-
-    Raises:
-        PatternError: not a JavaScript pattern, or one that RE2 cannot run.
-    """
+    """Return a compiled pattern with ``search(text)``."""
     import re2
 
     if len(pattern) > MAX_PATTERN:
@@ -74,11 +70,7 @@ def _advice(pattern: str) -> str:
 
 
 def translate(pattern: str) -> str:
-    """Return the RE2 pattern that matches what the JavaScript pattern (without flags) matches.
-
-    Raises:
-        PatternError: JavaScript would refuse it, or read it as something its author cannot have meant.
-    """
+    """Return the RE2 pattern that matches what the JavaScript pattern (without flags) matches."""
     out: list[str] = []
     position, in_class = 0, False
     while position < len(pattern):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
-from persona_pipeline.suites.grading.grades import (
+from persona_pipeline.suites.grading.results import (
     TOLERANCE,
     AssertResult,
     Failure,

@@ -5,9 +5,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from persona_pipeline.suites.format.field_types import StrictFields, Text, Weight
+from persona_pipeline.suites.format.models import StrictFields, Text, Weight
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.grading.grades import Grade, SuiteVerdict, weighted_mean
+from persona_pipeline.suites.grading.results import Grade, SuiteVerdict
+from persona_pipeline.suites.grading.statistics import weighted_mean
 
 TOP, GOOD = 10, 7
 

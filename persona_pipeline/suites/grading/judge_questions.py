@@ -4,26 +4,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.grading.base import Context
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Question
 
 MOST_SENTENCES = 4
 MAX_TOKENS = 2048
-VARIABLES = (
-    "answer",
-    "expected_output",
-    "question",
-    "criteria",
-    "reference_answer",
-    "input",
-    "output",
-    "file_changes",
-)
+VARIABLES = ("answer", "expected_output", "question", "criteria", "reference_answer", "input", "output", "file_changes")
 # What older prompt files call the same things.
 OLDER = {"candidate_answer": "answer", "expected_messages": "expected_output", "expected_outcome": "criteria"}
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -201,11 +192,7 @@ def judge_question(
 def ask_judge(
     kind: str, shown: Mapping[str, Any], *, context: Context, name: str, model: str | None, **asked: Any
 ) -> Mapping[str, Any]:
-    """Ask the judge about evidence and return its reply. ``asked``: the rest of ``judge_question``.
-
-    Raises:
-        UngradedError: there is no judge, or it gave no reply that can be used.
-    """
+    """Ask the judge about evidence and return its reply. ``asked``: the rest of ``judge_question``."""
     question = judge_question(kind, shown, label=label_of(name, context), **asked)
     return context.judge.ask(question, context.time_left(), model=model)
 
@@ -218,11 +205,7 @@ def label_of(name: str, context: Context) -> str:
 def ask_freeform(
     kind: str, shown: Mapping[str, Any], *, context: Context, name: str, ask: str, prompt: str | None, model: str | None
 ) -> Grade:
-    """Ask the judge for a score from 0 to 1 and return its grade. ``prompt``: the suite's own, None without one.
-
-    Raises:
-        UngradedError: there is no judge, or it gave no reply that can be used.
-    """
+    """Ask the judge for a score from 0 to 1 and return its grade. ``prompt``: the suite's own, None without one."""
     data = ask_judge(
         kind,
         shown,

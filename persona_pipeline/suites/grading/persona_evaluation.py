@@ -11,10 +11,10 @@ from persona_pipeline.guard.baselines.golden import find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.grading.base import Context
-from persona_pipeline.suites.grading.grades import UngradedError
+from persona_pipeline.suites.grading.results import UngradedError
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.personas import load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
@@ -32,10 +32,6 @@ def evaluate_output(
 
     Args:
         only: ids of the propositions to judge; all by default.
-
-    Raises:
-        UngradedError: there is no world, the agent or its claims do not load, the target said nothing, or a claim could not
-            be judged.
     """
     root = _world_root(context)
     try:
@@ -78,11 +74,7 @@ def compare_output(
     delta: float,
     proposition_delta: float,
 ) -> BaselineComparison:
-    """Return dimensions of an agent beside its baseline, judged on what the target said.
-
-    Raises:
-        UngradedError: as ``evaluate_output``, and when the agent has no baseline of a dimension.
-    """
+    """Return dimensions of an agent beside its baseline, judged on what the target said."""
     try:
         baseline = find_baseline(_world_root(context), agent_id)
     except ConfigError as error:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Backend, Judge, JudgeRequest, Question, Usage, Verdict
-from persona_pipeline.suites.grading.grades import UngradedError
+from persona_pipeline.suites.grading.results import UngradedError
 
 Result = TypeVar("Result")
 
@@ -44,9 +44,6 @@ class SuiteJudge:
         Args:
             timeout: seconds to wait.
             model: another model than the judge's own, where the judge is live.
-
-        Raises:
-            UngradedError: there is no valid answer; its reason is the judge's.
         """
         answer = self.answers([question], timeout, model=model)[0]
         if answer.data is None:
@@ -54,11 +51,7 @@ class SuiteJudge:
         return answer.data
 
     def answers(self, questions: Sequence[Question], timeout: float, *, model: str | None = None) -> list[Answer]:
-        """Return the answers to questions that are asked at once, in order; a failed one is unscored with its reason.
-
-        Raises:
-            UngradedError: they took too long.
-        """
+        """Return the answers to questions that are asked at once, in order; a failed one is unscored with its reason."""
         answers = self._wait(self._asked(model).ask(questions), timeout)
         for answer in answers:
             self._spent(answer.usage)

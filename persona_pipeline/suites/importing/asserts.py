@@ -11,8 +11,8 @@ from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.asserts.contains import SPELLINGS
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.findings import Findings, listed
-from persona_pipeline.suites.importing.prompts import TemplateError, fill
+from persona_pipeline.suites.importing.findings import Findings, apart, listed
+from persona_pipeline.suites.importing.prompts import filled
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
@@ -229,7 +229,7 @@ def read_asserts(
     found: list[dict[str, Any]] = []
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
     if criteria:
-        texts = [_filled(findings, entry, entry.data, variables) for entry in criteria]
+        texts = [filled(findings, entry, entry.data, variables) for entry in criteria]
         texts = [text for text in texts if text is not None]
         if texts:
             found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
@@ -243,15 +243,11 @@ def read_asserts(
         made = _converted(findings, entry, variables, gates)
         if made is not None and (checked := _checked(findings, entry, made)):
             found.append(checked)
-    return _named_apart(found)
-
-
-def _filled(findings: Findings, entry: ConfigEntry, value: Any, variables: Mapping[str, Any]) -> Any:
-    try:
-        return fill(value, variables)
-    except TemplateError as problem:
-        findings.none(entry, f"the template ({problem})")
-        return None
+    taken: set[str] = set()
+    for made in found:
+        if made.get("name"):
+            made["name"] = apart(made["name"], taken)
+    return found
 
 
 def _referenced(findings: Findings, entry: ConfigEntry) -> ConfigEntry:
@@ -280,7 +276,7 @@ def _converted(
         findings.none(entry, f"assert {spelled}", "type", remedy=REMEDIES.get(kind, ""))
         return None
     inner = {key: value for key, value in entry.data.items() if key in ("assert", "assertions", "evaluators")}
-    data = _filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
+    data = filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
     if data is None:
         return None
     item = ConvertedAssert(findings, entry, kind, {**data, **inner}, variables)
@@ -326,17 +322,6 @@ def _checked(findings: Findings, entry: ConfigEntry, made: dict[str, Any]) -> di
         findings.reader.warnings += reader.problems
         return None
     return made
-
-
-def _named_apart(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    taken: set[str] = set()
-    for item in found:
-        name, number = item.get("name"), 1
-        while name is not None and item["name"] in taken:
-            number += 1
-            item["name"] = f"{name}-{number}"
-        taken.add(item.get("name", ""))
-    return found
 
 
 def _group(item: ConvertedAssert) -> dict[str, Any] | None:

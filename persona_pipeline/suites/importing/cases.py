@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
-from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import KNOWN, over_threshold, read_asserts
@@ -18,7 +17,7 @@ from persona_pipeline.suites.importing.prompts import (
     Prompt,
     TemplateError,
     asked,
-    fill,
+    filled,
     known_variables,
     messages,
     named,
@@ -62,15 +61,7 @@ def _rows_of_file(findings: Findings, entry: ConfigEntry, reference: str, depth:
     ending = Path(reference).suffix.lower()
     if ending not in (".yaml", ".yml", ".json", ".jsonl", ".csv"):
         return findings.none(entry, f"tests {reference}", remedy="write them to .yaml, .json, .jsonl or .csv")
-    if is_pattern(reference):
-        try:
-            found = findings.reader.files.glob(reference, findings.reader.folders(entry))
-        except FileError as problem:
-            return findings.reader.warn(entry, str(problem))
-    else:
-        path = findings.path(entry, reference)
-        found = [] if path is None else [path]
-    for path in found:
+    for path in findings.paths(entry, reference):
         if ending in (".jsonl", ".csv"):
             text = findings.text(entry, str(path)) or ""
             rows = (
@@ -306,12 +297,12 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
     made: dict[str, Any] = {"id": str(identity or _slug(str(described or "")) or f"test-{test.number}")}
     criteria = first_of(data, "criteria", "expected_outcome")
     if criteria:
-        made["criteria"] = _filled(findings, entry, data[criteria], variables, criteria)
+        made["criteria"] = filled(findings, entry, data[criteria], variables, criteria)
     expected = first_of(data, "expected_output", "expected_messages")
     answer = data[expected] if expected else variables.get("expected_output") if not findings.promptfoo else None
     if answer is not None:
         made["expected_output"] = _answer(
-            findings, entry, _filled(findings, entry, answer, variables, expected or "vars")
+            findings, entry, filled(findings, entry, answer, variables, expected or "vars")
         )
     strict = findings.promptfoo and test.get("threshold") is None
     skipped = data.get("skip_defaults") is True or _part(data, "execution").get("skip_defaults") is True
@@ -351,14 +342,6 @@ def _answer(findings: Findings, entry: ConfigEntry, value: Any) -> Any:
     return value if isinstance(value, str | dict | list) or value is None else str(value)
 
 
-def _filled(findings: Findings, entry: ConfigEntry, value: Any, variables: Mapping[str, Any], *keys: str) -> Any:
-    try:
-        return fill(value, variables)
-    except TemplateError as problem:
-        findings.none(entry, f"the template ({problem})", *keys)
-        return None
-
-
 def _with_input(
     findings: Findings, test: ConvertedTest, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str]
 ) -> Any:
@@ -384,7 +367,7 @@ def _as_messages(value: Any) -> list[Any]:
 
 
 def _own_input(findings: Findings, entry: ConfigEntry, key: str, variables: Mapping[str, Any]) -> Any:
-    value = _filled(findings, entry, entry.data[key], variables, key)
+    value = filled(findings, entry, entry.data[key], variables, key)
     files = [name for name in listed(entry.data.get("input_files")) if isinstance(name, str)]
     if isinstance(value, list):
         value = messages(findings, entry, value)

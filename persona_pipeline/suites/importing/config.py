@@ -1,31 +1,46 @@
-"""A whole eval file of another tool as a suite and its targets."""
+"""Suites and other tools: eval files of others made into suites and their targets, and the schema by which editors check ours."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic.json_schema import models_json_schema
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.asserts.registry import ALIASES, BUILT_IN, canonical_type, find_type
 from persona_pipeline.suites.format.files import FileError, Files
+from persona_pipeline.suites.format.loading.messages import ROLES
+from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
+from persona_pipeline.suites.format.loading.tests import TestFields
+from persona_pipeline.suites.format.models import ExecutionFields, WorkspaceFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
-from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, first_of, listed, whole
+from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, apart, first_of, listed, whole
 from persona_pipeline.suites.importing.prompts import read_prompts
 from persona_pipeline.suites.importing.providers import read_providers
 
 ORIGINS = (PROMPTFOO, AGENTV)
+
+
 _PROVIDERS = ("providers", "targets", "target")
+
+
 _TOP = (
     "$schema", "name", "description", "version", "author", "license", "tags", "requires", "prompts", *_PROVIDERS, "tests",
     "eval_cases", "scenarios", "defaultTest", "default_test", "assert", "assertions", "assertionTemplates",
     "evaluateOptions", "evaluate_options", "input", "input_files", "execution", "workspace",
 )  # fmt: skip
+
+
 _KEPT = ("version", "author", "license", "requires")
+
+
 _AGENTV_KEYS = ("default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files")
 
 
@@ -107,7 +122,10 @@ def _imported(findings: Findings, entry: ConfigEntry) -> ImportedSuite:
     workspace = read_workspace(findings, entry)
     if workspace:
         suite["workspace"] = workspace
-    suite["tests"] = list(_numbered(read_tests(findings, entry, prompts, providers)))
+    taken: set[str] = set()
+    suite["tests"] = [
+        test | {"id": apart(test["id"], taken)} for test in read_tests(findings, entry, prompts, providers)
+    ]
     targets = [one.target for one in providers if one.target is not None]
     workers = _workers(data)
     for target in targets:
@@ -124,17 +142,6 @@ def _workers(data: Mapping[str, Any]) -> int | None:
     options = data.get("evaluateOptions") or data.get("evaluate_options")
     workers = options.get("maxConcurrency", options.get("max_concurrency")) if isinstance(options, dict) else None
     return workers if isinstance(workers, int) and 1 <= workers <= 256 else None
-
-
-def _numbered(tests: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    taken: set[str] = set()
-    for test in tests:
-        base, number = test["id"], 1
-        while test["id"] in taken:
-            number += 1
-            test["id"] = f"{base}-{number}"
-        taken.add(test["id"])
-        yield test
 
 
 def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:
@@ -160,3 +167,172 @@ def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: boo
 def _stem(source: Path) -> str:
     stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]+", "-", stem) or "suite"
+
+
+_ITEMS = {"type": "array", "items": {"$ref": "#/$defs/assert"}}
+
+
+_CRITERIA = {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/criterion"}]}}
+
+
+_SCRIPT = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+
+_RANGES = {
+    "anyOf": [
+        {"type": "array", "items": {"$ref": "#/$defs/ScoreRange"}},
+        {"type": "object", "additionalProperties": {"type": "string"}},
+    ]
+}
+
+
+_MESSAGE = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {
+        "role": {"enum": list(ROLES)},
+        "content": {"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array", "items": {"type": "object"}}]},
+        "name": {"type": "string"},
+        "tool_calls": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool"],
+                "properties": {"tool": {"type": "string"}, "input": {}, "output": {}},
+            },
+        },
+    },
+}
+
+
+# Spellings that loading turns into a type's own fields.
+_ALSO: dict[str, dict[str, Any]] = {
+    "latency": {"threshold": {"type": "number", "minimum": 0}},
+    "cost": {"budget": {"type": "number", "minimum": 0}},
+    "rubrics": {"rubrics": _CRITERIA},
+    "llm_judge": {"rubrics": _CRITERIA},
+    "composite": {"evaluators": _ITEMS},
+    "persona_drift": {"dimension": {"type": "string"}},
+}
+
+
+# Fields of which one is enough.
+_ONE_OF: dict[str, tuple[str, ...]] = {
+    "latency": ("max_ms", "threshold"),
+    "cost": ("max_usd", "budget"),
+    "rubrics": ("criteria", "rubrics"),
+    "composite": ("assert", "evaluators"),
+    "token_usage": ("max_total", "max_input", "max_output"),
+    "execution_metrics": (
+        "max_tool_calls",
+        "max_llm_calls",
+        "max_tokens",
+        "max_cost_usd",
+        "max_duration_ms",
+        "target_exploration_ratio",
+    ),
+    "tool_trajectory": ("minimums", "expected"),
+}
+
+
+_AGGREGATORS = {
+    "WeightedAverage": "weighted_average",
+    "Threshold": "threshold",
+    "CodeAggregator": "code_judge",
+    "JudgeAggregator": "llm_judge",
+}
+
+
+def suite_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of a suite file, every built-in assert type included."""
+    models: list[type[Any]] = [SuiteFields, TestFields, ExecutionFields, WorkspaceFields]
+    types = {name: model for name in BUILT_IN if (model := find_type(name))}
+    _, generated = models_json_schema(
+        [(model, "validation") for model in (*models, *dict.fromkeys(types.values()))], ref_template="#/$defs/{model}"
+    )
+    definitions: dict[str, Any] = generated["$defs"]
+    for name, model in types.items():
+        _finish_assert(name, definitions[model.__name__])
+    _finish_aggregators(definitions)
+    definitions["criterion"] = _criterion(definitions["Criterion"])
+    definitions["message"] = _MESSAGE
+    definitions["assert"] = {
+        "type": "object",
+        "required": ["type"],
+        "oneOf": [
+            *({"$ref": f"#/$defs/{model.__name__}"} for model in types.values()),
+            {"type": "object", "properties": {"type": {"type": "string", "not": {"enum": _spellings(*types)}}}},
+        ],
+    }
+    execution, workspace = {"$ref": "#/$defs/ExecutionFields"}, {"$ref": "#/$defs/WorkspaceFields"}
+    definitions["ExecutionFields"]["properties"]["evaluators"] = {**_ITEMS, "deprecated": True}
+    for name in ("SuiteFields", "TestFields"):
+        definitions[name]["properties"] |= {"execution": execution, "workspace": workspace}
+    definitions["TestFields"]["anyOf"] = [{"required": ["input"]}, {"required": ["input_messages"]}]
+    definitions["TestFields"]["properties"]["rubrics"] = {**_CRITERIA, "deprecated": True, "minItems": 0}
+    _drop_titles(definitions)
+    suite = definitions.pop("SuiteFields")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Eval suite",
+        **suite,
+        "anyOf": [{"required": [name]} for name in ("tests", "eval_cases", "evalcases")],
+        "dependentSchemas": {
+            "name": {
+                "required": ["description"],
+                "properties": {"description": {"minLength": 1, "maxLength": MOST_DESCRIPTION}},
+            }
+        },
+        "$defs": definitions,
+    }
+
+
+def _spellings(*names: str) -> list[str]:
+    found = {*names, *(old for old, new in ALIASES.items() if canonical_type(new) in names)}
+    return sorted(found | {name.replace("_", "-") for name in found})
+
+
+def _finish_assert(name: str, definition: dict[str, Any]) -> None:
+    properties = definition["properties"]
+    properties["type"] = {"enum": _spellings(name)}
+    properties |= _ALSO.get(name, {})
+    one_of = _ONE_OF.get(name, ())
+    definition["required"] = [field for field in definition.get("required", ()) if field not in one_of]
+    if one_of:
+        definition["anyOf"] = [{"required": [field]} for field in one_of]
+    if name == "composite":
+        properties["assert"] = _ITEMS
+        # Its kinds have two spellings each, which a discriminator cannot know.
+        properties["aggregator"] = {"oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in _AGGREGATORS]}
+    if name in ("rubrics", "agent_judge"):
+        properties["criteria" if name == "rubrics" else "rubrics"] = _CRITERIA
+    if name == "code_judge":
+        properties["script"] = _SCRIPT
+        definition["additionalProperties"] = True
+
+
+def _finish_aggregators(definitions: dict[str, Any]) -> None:
+    for name, kind in _AGGREGATORS.items():
+        definition = definitions[name]
+        definition["properties"]["type"] = {"enum": sorted({kind, kind.replace("_", "-")})}
+    program = definitions["CodeAggregator"]
+    program["properties"] |= {"path": _SCRIPT, "script": _SCRIPT}
+    program["required"] = ["type"]
+    program["anyOf"] = [{"required": ["path"]}, {"required": ["script"]}]
+
+
+def _criterion(schema: dict[str, Any]) -> dict[str, Any]:
+    properties = {**schema["properties"], "score_ranges": _RANGES}
+    return {**schema, "properties": properties, "required": []}
+
+
+def _drop_titles(value: Any) -> None:
+    """Remove the titles pydantic makes of field names; they say nothing a reader does not see."""
+    if isinstance(value, dict):
+        if isinstance(value.get("title"), str) and "type" in value | {"type": 1}:
+            value.pop("title")
+        for item in value.values():
+            _drop_titles(item)
+    elif isinstance(value, list):
+        for item in value:
+            _drop_titles(item)

@@ -8,7 +8,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.format.files import FileError
+from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
@@ -52,6 +52,17 @@ class Findings:
             self.reader.warn(entry, str(problem), *keys)
             return None
 
+    def paths(self, entry: ConfigEntry, reference: str) -> list[Path]:
+        """Return the files that a reference or a pattern names; what cannot be used is a finding."""
+        if not is_pattern(reference):
+            path = self.path(entry, reference)
+            return [] if path is None else [path]
+        try:
+            return self.reader.files.glob(reference, self.reader.folders(entry))
+        except FileError as problem:
+            self.reader.warn(entry, str(problem))
+            return []
+
     def text(self, entry: ConfigEntry, reference: str, *keys: str | int) -> str | None:
         """Return the text of a file; where there is none, that is a finding."""
         path = self.path(entry, reference, *keys)
@@ -78,12 +89,18 @@ class Findings:
         return Path(os.path.relpath(os.path.normpath(path), self.out)).as_posix()
 
 
-def whole(text: str, path: Path) -> ConfigEntry:
-    """Return what a YAML or JSON text holds.
+def apart(name: str, taken: set[str]) -> str:
+    """Return a name, numbered where it is taken, and take it."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}-{number}"
+    taken.add(found)
+    return found
 
-    Raises:
-        ConfigError: it is neither.
-    """
+
+def whole(text: str, path: Path) -> ConfigEntry:
+    """Return what a YAML or JSON text holds."""
     document = parse_document(text, str(path), limits=SUITE_LIMITS)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)

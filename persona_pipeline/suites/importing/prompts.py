@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.problems import ConfigEntry
@@ -54,11 +53,7 @@ def is_template(text: str) -> bool:
 
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
-    """Return a value with every template in it filled; one that is a variable and nothing else becomes the thing itself.
-
-    Raises:
-        TemplateError: a variable is not there, or the template is none.
-    """
+    """Return a value with every template in it filled; one that is a variable and nothing else becomes the thing itself."""
     if isinstance(value, list):
         return [fill(item, variables) for item in value]
     if isinstance(value, dict):
@@ -77,6 +72,15 @@ def fill(value: Any, variables: Mapping[str, Any]) -> Any:
     if len(text) > MOST_CHARACTERS:
         raise TemplateError(f"becomes longer than {MOST_CHARACTERS:,} characters")
     return text
+
+
+def filled(findings: Findings, entry: ConfigEntry, value: Any, variables: Mapping[str, Any], *keys: str) -> Any:
+    """Return a value with its templates filled; None, and a finding, where one cannot be."""
+    try:
+        return fill(value, variables)
+    except TemplateError as problem:
+        findings.none(entry, f"the template ({problem})", *keys)
+        return None
 
 
 def known_variables(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +147,11 @@ def _of_text(findings: Findings, entry: ConfigEntry, text: str, names: tuple[str
     if not text.startswith("file://") and not (single and Path(text).suffix in (*_TEXT, *_DATA) and " " not in text):
         yield Prompt(_chat(text), entry, names)
         return
-    for path in _paths(findings, entry, reference):
+    before = len(findings.reader.warnings)
+    paths = findings.paths(entry, reference)
+    if not paths and len(findings.reader.warnings) == before:
+        findings.reader.warn(entry, f"{reference!r} matches no prompt")
+    for path in paths:
         content = findings.text(entry, str(path))
         if content is None:
             continue
@@ -157,20 +165,6 @@ def _of_text(findings: Findings, entry: ConfigEntry, text: str, names: tuple[str
         for number, part in enumerate(parts, start=1):
             name = names_here[0] if len(parts) == 1 else f"{names_here[0]}-{number}"
             yield Prompt(_chat(part), entry, (name, *names_here, text))
-
-
-def _paths(findings: Findings, entry: ConfigEntry, reference: str) -> list[Path]:
-    if is_pattern(reference):
-        try:
-            found = findings.reader.files.glob(reference, findings.reader.folders(entry))
-        except FileError as problem:
-            findings.reader.warn(entry, str(problem))
-            return []
-        if not found:
-            findings.reader.warn(entry, f"{reference!r} matches no prompt")
-        return found
-    path = findings.path(entry, reference)
-    return [] if path is None else [path]
 
 
 def _chat(text: str) -> Any:
@@ -191,9 +185,6 @@ def asked(findings: Findings, prompt: Prompt, variables: Mapping[str, Any], arou
 
     Args:
         around: what stands before and after it.
-
-    Raises:
-        TemplateError: it cannot be filled.
     """
     filled = fill(prompt.content, variables)
     if isinstance(filled, str):

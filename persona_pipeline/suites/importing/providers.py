@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
-from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.importing.findings import Findings, apart, children, first_of, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
 # Servers that speak chat completions: where, and whose key they take. Ollama takes any.
@@ -42,12 +42,10 @@ class ConvertedProvider:
 def read_providers(findings: Findings, entry: ConfigEntry, key: str) -> list[ConvertedProvider]:
     """Return the providers at a key of a file; those without a counterpart are named."""
     found: list[ConvertedProvider] = []
+    taken: set[str] = set()
     for place in children(entry, key):
         for provider in _read(findings, place):
-            base, number = provider.name, 1
-            while any(other.name == provider.name for other in found):
-                number += 1
-                provider.name = f"{base}-{number}"
+            provider.name = apart(provider.name, taken)
             if provider.target is not None:
                 provider.target["name"] = provider.name
             found.append(provider)

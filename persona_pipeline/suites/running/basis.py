@@ -16,8 +16,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.golden import baseline_path
-from persona_pipeline.suites.answering.prompts import PromptFiles, file_parts
-from persona_pipeline.suites.answering.responses import Responses
+from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.code_judge import CodeJudge
 from persona_pipeline.suites.asserts.composite import CodeAggregator, Composite
@@ -30,8 +29,7 @@ from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
 from persona_pipeline.suites.running.opening import SharedJudge
-from persona_pipeline.suites.running.plan import RunOptions
-from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.messages.looking import digest_within, repository_of
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
@@ -151,7 +149,9 @@ class Bases:
 
     def _of(self, test: Test, target: str | None) -> Basis:
         trials = self.suite.trials_of(test)
-        basis = Basis({"test": self._portable(test.model_dump()), "trials": trials and trials.model_dump()})
+        basis = Basis(
+            {"test": self._portable(test.model_dump()), "trials": trials and trials.model_dump(exclude_none=True)}
+        )
         asserts: Sequence[AssertFields] = test.asserts or (default_assert(self.suite.evaluator),)
         if not test.asserts:
             basis.values["evaluator"] = self.suite.evaluator
@@ -232,7 +232,9 @@ class Bases:
         own = dict(test.workspace.hooks) if test.workspace else {}
         shared = self.suite.shared_workspace.hooks if self.suite.shared_workspace else {}
         framing = {name: hook for name, hook in shared.items() if name in ("before_all", "after_all")}
-        basis.values["hooks"] = self._portable({name: hook.model_dump() for name, hook in framing.items()})
+        basis.values["hooks"] = self._portable(
+            {name: hook.model_dump(exclude_none=True) for name, hook in framing.items()}
+        )
         for hook in {**own, **framing}.values():
             self._add_program(basis, hook.script, [Path(hook.cwd or beside), *([Path(template)] if template else [])])
 

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -13,34 +13,37 @@ from typing import TYPE_CHECKING, Any, cast
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import (
     OutputCache,
+    PromptFiles,
     Request,
+    ResponseError,
+    Responses,
     TargetError,
     TargetFields,
     ask,
     cache_key,
+    file_parts,
+    prompt_text,
     request_key,
 )
-from persona_pipeline.suites.answering.prompts import FileError, PromptFiles, file_parts, message_text, prompt_text
-from persona_pipeline.suites.answering.responses import Output, ResponseError, Responses
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.field_types import PASS
-from persona_pipeline.suites.format.files import state_folder
-from persona_pipeline.suites.format.models import Suite, Test, Trials
+from persona_pipeline.suites.format.files import FileError, state_folder
+from persona_pipeline.suites.format.models import PASS, Suite, Test, TrialsFields
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
-from persona_pipeline.suites.grading.grades import (
+from persona_pipeline.suites.grading.results import (
     AssertResult,
+    Attempt,
     Failure,
     SuiteVerdict,
+    TestResult,
     UngradedError,
     reaches,
     verdict_of,
-    weighted_mean,
 )
-from persona_pipeline.suites.results.compare import mean_interval
-from persona_pipeline.suites.results.suite_result import Attempt, TestResult
+from persona_pipeline.suites.grading.statistics import weighted_mean
+from persona_pipeline.suites.running.history import mean_interval
 from persona_pipeline.suites.running.opening import SharedJudge
-from persona_pipeline.suites.running.plan import PlannedTest, RunOptions
-from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
 
 if TYPE_CHECKING:
@@ -74,21 +77,11 @@ def score_test(results: Sequence[AssertResult]) -> TestScore:
     return TestScore(score, verdict_of(score))
 
 
-@dataclass(frozen=True)
-class TrialOutcome:
-    """The score of several attempts. ``best``: the attempt that is shown; ``score`` None: an error."""
+def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt]) -> TestResult:
+    """Make attempts until the strategy is satisfied, the count is reached or the money is spent, and put them together.
 
-    score: float | None
-    verdict: SuiteVerdict
-    best: Attempt
-    attempts: Sequence[Attempt]
-    aggregation: Mapping[str, Any]
-    cost_limited: bool = False
-    notes: Sequence[str] = ()
-
-
-def run_trials(trials: Trials, attempt: Callable[[int], Attempt]) -> TrialOutcome:
-    """Make attempts until the strategy is satisfied, the count is reached or the money is spent, and put them together."""
+    The result's ``score`` is None for an error; ``best`` is the attempt that is shown. Whose result it is the caller knows.
+    """
     attempts: list[Attempt] = []
     spent, limited, notes = 0.0, False, []
     for number in range(trials.count):
@@ -107,7 +100,7 @@ def _passed(attempt: Attempt) -> bool:
     return attempt.score is not None and reaches(attempt.score, PASS)
 
 
-def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: Sequence[str]) -> TrialOutcome:
+def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: Sequence[str]) -> TestResult:
     scored = [attempt for attempt in attempts if attempt.score is not None]
     scores = [attempt.score for attempt in scored if attempt.score is not None]
     best = max(scored, key=lambda item: item.score or 0.0) if scored else attempts[0]
@@ -132,7 +125,9 @@ def _outcome(strategy: str, attempts: Sequence[Attempt], limited: bool, notes: S
     if score is None:
         failed = next(attempt for attempt in attempts if attempt.score is None)
         best = best if scored else failed
-    return TrialOutcome(score, verdict, best, attempts, aggregation, limited, notes)
+    return TestResult(
+        "", "", score, verdict, best, attempts=attempts, aggregation=aggregation, cost_limited=limited, notes=notes
+    )
 
 
 @dataclass
@@ -170,10 +165,9 @@ class CellRunner:
 
     @cached_property
     def cache(self) -> OutputCache:
-        folder = self.options.cache_folder
-        if folder is None and self.suite.cache_path:
-            folder = self.suite.path.parent / self.suite.cache_path
-        return OutputCache(folder or state_folder(self.suite.path) / "cache" / "suites")
+        if self.suite.cache_path:
+            return OutputCache(self.suite.path.parent / self.suite.cache_path)
+        return OutputCache(state_folder(self.suite.path, self.options.state) / "cache" / "suites")
 
     def prefetch(self, cells: Sequence[PlannedTest]) -> None:
         """Let targets that answer in batches do so; a batch that fails is no loss, its tests are then asked one by one."""
@@ -196,22 +190,13 @@ class CellRunner:
         trials = self.suite.trials_of(test)
         if trials is None:
             attempt = self._attempt(cell, 0, notes)
-            result = TestResult(cell.id, test.id, attempt.score, attempt.verdict, attempt)
+            result = TestResult("", "", attempt.score, attempt.verdict, attempt)
         else:
-            outcome = run_trials(trials, lambda number: self._attempt(cell, number, notes))
-            result = TestResult(
-                cell.id,
-                test.id,
-                outcome.score,
-                outcome.verdict,
-                outcome.best,
-                attempts=outcome.attempts,
-                aggregation=outcome.aggregation,
-                cost_limited=outcome.cost_limited,
-            )
-            notes += outcome.notes
+            result = run_trials(trials, lambda number: self._attempt(cell, number, notes))
         return dataclasses.replace(
             result,
+            id=cell.id,
+            test_id=test.id,
             target=cell.target_name,
             dataset=test.dataset,
             conversation_id=test.conversation_id,
@@ -219,7 +204,7 @@ class CellRunner:
             request_key=self.request_key(test),
             digest=self.bases.digest(test, cell.target_name) if self.keyed else None,
             timestamp=self.options.clock().isoformat(),
-            notes=notes,
+            notes=[*notes, *result.notes],
         )
 
     def is_done(self, cell: PlannedTest, earlier: TestResult) -> bool:
@@ -321,13 +306,9 @@ class CellRunner:
         return output, False, retries
 
     def _request(self, test: Test, key: str, number: int, made: WorkspaceFolder | None) -> Request:
-        messages = [
-            {"role": message["role"], "content": message_text(message, test, self.files)}
-            for message in test.input_messages
-        ]
         return Request(
             test,
-            messages,
+            self.files.messages(test),
             prompt_text(test.input_messages, test, self.files),
             [str(self.files.find(reference, test)) for reference in file_parts(test)],
             number,

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.responses import Responses, load_responses
+from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
-from persona_pipeline.suites.running.plan import targets_of
-from persona_pipeline.suites.running.suite_files import load_suite
-from persona_pipeline.suites.running.targets_file import FILE_NAMES, Targets, load_targets
+from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load_targets
+from persona_pipeline.suites.running.plan import Targets, targets_of
 from persona_pipeline.world.changes import ask_git
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
@@ -33,9 +32,6 @@ def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, l
     Args:
         tests: those that would run.
         commit: such as ``HEAD`` or ``origin/main``.
-
-    Raises:
-        ConfigError: the suite stands in no repository, or there is no such commit.
     """
     top = repository_root(bases.suite.path.parent)
     if top is None:
@@ -199,10 +195,17 @@ def _own(suite: Suite, test: Test) -> list[Any]:
     """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
     shared = suite.shared_workspace
     framing = {
-        name: hook.model_dump() for name, hook in (shared.hooks if shared else {}).items() if name.endswith("_all")
+        name: hook.model_dump(exclude_none=True)
+        for name, hook in (shared.hooks if shared else {}).items()
+        if name.endswith("_all")
     }
     trials = suite.trials_of(test)
-    return [test.model_dump(), trials and trials.model_dump(), None if test.asserts else suite.evaluator, framing]
+    return [
+        test.model_dump(),
+        trials and trials.model_dump(exclude_none=True),
+        None if test.asserts else suite.evaluator,
+        framing,
+    ]
 
 
 def _before(bases: Bases, diff: _Diff) -> _Before | None:

@@ -1,79 +1,275 @@
-"""What running a suite opens, each only when it is needed: targets, the world, the judge."""
+"""What a run opens: suites, those of a world and those at any place, their targets, and the judge, each when it is needed."""
 
 import dataclasses
+import gc
+import hashlib
+import io
+import os
+import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from persona_pipeline.base.errors import ConfigError
+from dotenv import dotenv_values
+
+from persona_pipeline.base.documents.yaml import parse_document
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
+from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format.files import FileError, Files, default_roots, is_pattern, repository_root
+from persona_pipeline.suites.format.loading.external_tests import check_numbers
+from persona_pipeline.suites.format.loading.suite import read_suite
+from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.format.problems import ConfigEntry
+from persona_pipeline.suites.running.plan import Targets, target_names
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
-    from persona_pipeline.suites.running.targets_file import Targets
     from persona_pipeline.world.world import World
 
-RECORDINGS = "recordings"
+    GivenJudge: TypeAlias = Callable[[], BackedJudge | SuiteJudge] | BackedJudge | None
+
+SUITES = "suites"
+ENDINGS = (".eval.yaml", ".eval.yml")
+FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
+_KEYS = ("$schema", "targets")
+_OF_A_WORLD = (".eval.jsonl", *ENDINGS)
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
-def world_root() -> Path:
-    """Return the world's folder of the settings."""
-    from persona_pipeline.base.settings import get_settings
+def suite_roots(path: Path, settings: Settings, further: Iterable[Path | str] = ()) -> list[Path]:
+    """Return the folders a suite's files may be in: its repository, else its folder, what the settings allow, and further ones."""
+    return [*default_roots(path), *settings.suite_paths, *map(Path, further)]
 
-    return get_settings().world_root
+
+def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> Suite:
+    """Load a suite from ``.yaml``, ``.yml`` or ``.jsonl``.
+
+    Args:
+        path: the file. JSON lines hold tests only; a YAML file of the same name beside them holds the rest.
+        roots: folders that every file of the suite must be in, symbolic links followed. None: files are not confined.
+
+    Returns:
+        The normalised suite; ``warnings`` names what is deprecated or suspicious.
+
+    Raises:
+        ConfigError: the suite is not valid: every problem at its file, line and column.
+    """
+    # All that is made here stays: looking through it for garbage, again and again as it grows, takes a sixth of the time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return read_suite(path, roots, registry)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def find_suites(places: Iterable[Path | str]) -> list[Path]:
+    """Return the suites at these places, each once: a file as it is, of a folder every suite in it, of a glob what it matches.
+
+    Raises:
+        ConfigError: a place holds no suite.
+    """
+    found: dict[Path, None] = {}
+    problems: list[Problem] = []
+    for place in map(Path, places):
+        if place.is_dir():
+            files = sorted(file for file in place.rglob("*") if file.name.endswith(ENDINGS) and file.is_file())
+        elif not place.exists() and is_pattern(str(place)):
+            files = sorted(file for file in _matches(place) if file.is_file())
+        else:
+            files = [place]
+        if not files:
+            problems.append(Problem(f"holds no suite; their names end in {' or '.join(ENDINGS)}", str(place)))
+        found |= dict.fromkeys(files)
+    if problems:
+        raise ConfigError(problems)
+    return list(found)
+
+
+def _matches(pattern: Path) -> Iterator[Path]:
+    try:
+        yield from Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigError(Problem(f"is no usable pattern ({error})", str(pattern))) from error
+
+
+@dataclass(frozen=True)
+class SuiteFile:
+    """A suite file. ``name``: its path without ending, each part in letters, digits and underscores; ``path``: below suites/."""
+
+    name: tuple[str, ...]
+    path: str
+
+    @property
+    def label(self) -> str:
+        return "/".join(self.name)
+
+    def within(self, root: Path) -> Path:
+        """Return the file in a world."""
+        return root / SUITES / self.path
+
+
+@dataclass(frozen=True)
+class OpenedSuite:
+    """A suite that is valid. ``target_names``: who answers, at least one when there are tests."""
+
+    suite: Suite
+    targets: Targets | None
+    target_names: tuple[str, ...]
+
+
+def suite_files(root: Path) -> list[SuiteFile]:
+    """Return the suite files of a world, by name. They are listed, not read: a broken one is a file like any other."""
+    folder = root / SUITES
+    paths = sorted(path.relative_to(folder) for ending in _OF_A_WORLD for path in folder.rglob(f"*{ending}"))
+    stems = {path: _without_ending(path) for path in paths if not any(part.startswith(".") for part in path.parts)}
+    lines = {stem for path, stem in stems.items() if path.suffix == ".jsonl"}
+    # YAML beside JSON lines of the same name is their sidecar.
+    chosen = {path: stem for path, stem in stems.items() if path.suffix == ".jsonl" or stem not in lines}
+    names: dict[str, SuiteFile] = {}
+    # Who needs no other name keeps it, whoever else would get it.
+    for path, stem in sorted(
+        chosen.items(), key=lambda item: (_UNSAFE.search("".join(item[1].parts)) is not None, item)
+    ):
+        name = tuple(_UNSAFE.sub("_", part) for part in stem.parts)
+        # Steps are called by the joined name.
+        if "__".join(name) in names:
+            name = (*name[:-1], f"{name[-1]}_{hashlib.sha256(path.as_posix().encode()).hexdigest()[:6]}")
+        names["__".join(name)] = SuiteFile(name, path.as_posix())
+    return sorted(names.values(), key=lambda file: file.name)
+
+
+def _without_ending(path: Path) -> Path:
+    ending = next(ending for ending in _OF_A_WORLD if path.name.endswith(ending))
+    return path.with_name(path.name.removesuffix(ending) or "_")
+
+
+def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[SuiteFile]:
+    """Return the files of these labels, all for none.
+
+    Raises:
+        ConfigError: there is none of that label.
+    """
+    known = {file.label: file for file in files}
+    wanted = list(dict.fromkeys(labels))
+    problems = [
+        Problem(f"there is no suite {label!r}{did_you_mean(label, known)}") for label in wanted if label not in known
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return [known[label] for label in wanted] or list(files)
+
+
+def open_suite(root: Path, file: SuiteFile, settings: Settings) -> OpenedSuite:
+    """Load a suite with its targets file; nobody is asked anything.
+
+    Raises:
+        ConfigError: one of its files is not valid, at file, line and column; or nobody answers.
+    """
+    path = file.within(root)
+    suite = load_suite(path, suite_roots(path, settings, [root]))
+    targets = open_targets(path, None, settings)
+    names = target_names(suite, targets)
+    for name in names:
+        if "..." in name or not name.isprintable():
+            raise ConfigError(Problem(f"target {name!r} cannot be a partition; rename it", str(path)))
+    return OpenedSuite(suite, targets, tuple(names))
 
 
 def open_targets(
     suite: Path,
     path: Path | None,
+    settings: Settings,
     *,
     environment: Iterable[str] | None = None,
     network: bool = False,
     folders: Iterable[Path] = (),
-) -> "Targets | None":
+) -> Targets | None:
     """Return the targets of a file, by default the nearest one; None when there is none.
 
     Args:
         environment, network, folders: what a file inside the suite's repository may reach beside what the settings allow; one
             outside is the user's own.
     """
-    from persona_pipeline.suites.answering.base import grants_for
-    from persona_pipeline.suites.running.targets_file import find_targets_file, load_targets
-
     found = path or find_targets_file(suite)
     if found is None:
         return None
-    given = grants_for(found, suite, environment=environment or None, network=network or None, folders=folders)
+    given = grants_for(found, suite, settings, environment=environment or (), network=network, folders=folders)
     return load_targets(found, given)
 
 
-@dataclass(frozen=True)
-class JudgeOpener:
-    """Opens a judge, and knows without opening it what its answers rest on.
+def find_targets_file(suite: Path) -> Path | None:
+    """Return the nearest targets file: beside the suite, then in each folder above it up to the repository's top."""
+    folder = suite.resolve().parent
+    top = repository_root(folder) or folder
+    for place in (folder, *folder.parents):
+        for name in FILE_NAMES:
+            if (place / name).is_file():
+                return place / name
+        if place == top:
+            return None
+    return None
 
-    Attributes:
-        name: ``recorded``, or the provider of a live judge.
-        recordings: the folder its answers are recorded in; None: it is asked.
+
+def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
+    """Read a targets file: ``targets: [{name, provider, ...}]``.
+
+    Args:
+        grants: what it may reach; by default it is the caller's own. For a file that was found beside a suite: ``grants_for``.
+
+    Raises:
+        ConfigError: it cannot be read, or is no list of targets with distinct names.
     """
+    path = Path(path).absolute()
+    files = Files()
+    try:
+        text = files.read(files.find(str(path), [path.parent]))
+    except FileError as problem:
+        raise ConfigError(problem.problem(path)) from problem
+    document = parse_document(text, str(path))
+    check_numbers(document.data, document)
+    problems: list[Problem] = []
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(data.get("targets"), list):
+        raise ConfigError(document.problem((), "must be a mapping with targets, a list"))
+    for key in data:
+        if key not in _KEYS:
+            problems.append(document.problem((key,), f"unknown key {key!r}{did_you_mean(key, _KEYS)}", key=True))
+    entries: dict[str, ConfigEntry] = {}
+    for index, item in enumerate(data["targets"]):
+        entry = ConfigEntry(item, document, ("targets", index))
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str) or not name:
+            problems.append(entry.problem(f"targets[{index}] must be a mapping with name and provider"))
+        elif name in entries:
+            problems.append(entry.problem(f"target {name!r} stands twice; rename one", "name"))
+        else:
+            entries[name] = entry
+    if problems:
+        raise ConfigError(problems)
+    return Targets(str(path), entries, {**_dotenv(path.parent), **os.environ}, grants)
 
-    open: "Callable[[], SuiteJudge]"
-    name: str
-    recordings: Path | None
 
-    def __call__(self) -> "SuiteJudge":
-        return self.open()
+def _dotenv(folder: Path) -> dict[str, str]:
+    """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
+    top = repository_root(folder) or folder
+    found: dict[str, str] = {}
+    for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
+        if (place / ".env").is_file():
+            text = (place / ".env").read_text(encoding="utf-8", errors="replace")
+            values = dotenv_values(stream=io.StringIO(text), interpolate=False)
+            found |= {name: value for name, value in values.items() if value is not None}
+    return found
 
-    @property
-    def identity(self) -> Any:
-        """What makes it answer as it does, as JSON: another model, prompt or server is another judge."""
-        return judge_identity(self.name)
 
-
-def judge_identity(name: str) -> Any:
+def judge_identity(name: str, settings: Settings) -> Any:
     """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
     from persona_pipeline.base.documents.json import content_hash
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.judging.providers.base import ModelOptions
@@ -81,7 +277,6 @@ def judge_identity(name: str) -> Any:
 
     if name == RECORDED:
         return RECORDED
-    settings = get_settings()
     rules = (asked.FREEFORM_RULES, asked.CHECKLIST_RULES, asked.ANALYTIC_RULES, asked.PAIRWISE_RULES)
     wording = content_hash([*rules, asked.FREEFORM_ASK, asked.PAIRWISE_ASK])[:8]
     try:
@@ -93,43 +288,32 @@ def judge_identity(name: str) -> Any:
     return [*where, settings.judge_grouping, PROMPT_VERSION, wording]
 
 
-def judge_opener(
-    name: str, *, record: bool = False, max_usd: float | None = None, world: "World | None" = None
-) -> JudgeOpener:
-    """Return what opens the judge: suites that ask nothing need no recordings, no key and no settings.
-
-    Args:
-        world: whose recordings and store are used; None: those of the settings.
-
-    Raises:
-        ConfigError: the name is unknown, or the options do not fit it.
-    """
-    from persona_pipeline.judging.open import RECORDED, find_provider
-
-    if name != RECORDED:
-        find_provider(name)
-    elif record:
-        raise ConfigError("--record needs a live judge; add --judge anthropic")
-
-    def opened() -> "SuiteJudge":
-        from persona_pipeline.base.settings import get_settings
-        from persona_pipeline.judging.open import JudgeOptions, open_judge
-        from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-
-        options = JudgeOptions(max_usd, record, recorded=False)
-        return SuiteJudge(open_judge(name, world, options, settings=None if world else get_settings()))
-
-    folder = (world.root if world else world_root()) / RECORDINGS if name == RECORDED else None
-    return JudgeOpener(opened, name, folder)
-
-
 class SharedJudge:
     """A judge, or a function that opens it, for whichever thread needs it first. Whoever makes one closes it."""
 
-    def __init__(self, judge: "Callable[[], BackedJudge | SuiteJudge] | BackedJudge | None") -> None:
-        self.given = judge
+    def __init__(
+        self, judge: "GivenJudge", identity: Callable[[], Any] | None = None, recordings: Path | None = None
+    ) -> None:
+        """Name a judge.
+
+        Args:
+            identity: gives what makes it answer as it does, as JSON: another model, prompt or server is another judge. One who
+                does not say it is opened, and goes by his name.
+            recordings: the folder a recorded judge answers from.
+        """
+        self.given, self.recordings = judge, recordings
+        self._identity = identity
         self._opened: SuiteJudge | None = None
         self._lock = threading.Lock()
+
+    @classmethod
+    def named(
+        cls, name: str, settings: Settings, root: Path, opened: "Callable[[], BackedJudge | SuiteJudge]"
+    ) -> "SharedJudge":
+        """Return the judge of a name, whose recordings are those of a world's folder."""
+        from persona_pipeline.judging.open import RECORDED, RECORDINGS
+
+        return cls(opened, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
 
     def get(self) -> "SuiteJudge":
         """Return the judge, opened."""
@@ -148,17 +332,11 @@ class SharedJudge:
 
     @property
     def identity(self) -> Any:
-        """What makes the judge answer as he does (``JudgeOpener``). One who does not say it is opened, and goes by his name."""
-        known = getattr(self.given, "identity", None)
-        if known is not None or self.given is None:
-            return known
-        judge = self.get().judge
-        return [getattr(judge, name, None) for name in ("name", "model", "prompt_version")]
-
-    @property
-    def recordings(self) -> Path | None:
-        """The folder a recorded judge answers from; None of any other."""
-        return getattr(self.given, "recordings", None)
+        """What makes the judge answer as he does."""
+        if self._identity is not None:
+            return self._identity()
+        judge = None if self.given is None else self.get().judge
+        return judge and [getattr(judge, name, None) for name in ("name", "model", "prompt_version")]
 
     @property
     def usage(self) -> Mapping[str, Any]:
@@ -170,5 +348,31 @@ class SharedJudge:
         return {key: value - before.get(key, 0) for key, value in self.usage.items()}
 
     def close(self) -> None:
+        """Let go of it, where it was opened."""
         if self._opened:
             self._opened.close()
+
+
+def open_judge(
+    name: str, settings: Settings, *, record: bool = False, max_usd: float | None = None, world: "World | None" = None
+) -> SharedJudge:
+    """Return the judge of a name, opened by who needs it: suites that ask nothing need no recordings, no key and no settings.
+
+    Args:
+        world: whose recordings and store are used; None: those of the settings.
+
+    Raises:
+        ConfigError: the name is unknown, or the options do not fit it.
+    """
+    from persona_pipeline.judging import open as judging
+
+    if name != judging.RECORDED:
+        judging.find_provider(name)
+    elif record:
+        raise ConfigError("--record needs a live judge; add --judge anthropic")
+
+    def opened() -> "BackedJudge":
+        options = judging.JudgeOptions(max_usd, record, recorded=False)
+        return judging.open_judge(name, world, options, settings=settings)
+
+    return SharedJudge.named(name, settings, world.root if world else settings.world_root, opened)

@@ -1,18 +1,28 @@
-"""What a run will do: which tests, and who answers each."""
+"""What a run will do: its options, the targets it may ask, which tests, who answers each, and what all of it needs."""
 
 import fnmatch
-from collections.abc import Callable, Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.suites.answering.base import TargetFields
-from persona_pipeline.suites.answering.responses import Responses
-from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
+from persona_pipeline.suites.asserts.agent_judge import AgentJudge
+from persona_pipeline.suites.asserts.pairwise import Pairwise
+from persona_pipeline.suites.asserts.registry import default_assert
+from persona_pipeline.suites.format.files import Files
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 from persona_pipeline.suites.grading.base import DEFAULT_TIMEOUT
-from persona_pipeline.suites.results.suite_result import TestResult
-from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.grading.results import TestResult, gate_of
+from persona_pipeline.suites.targets.registry import TARGETS, find_provider, with_function
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,8 @@ class RunOptions:
         timeout: seconds one attempt may take, answer and grading together.
         max_retries: further tries after a failure that can pass.
         cache: answer from earlier answers; None: as the suite says.
-        cache_folder, workspace_folder: where answers and workspaces are kept; by default ``.persona`` at the top of the suite's
-            repository.
+        state: where answers and workspaces are kept; None: ``.persona`` at the top of the suite's repository.
+        settings: say where scores go as events; None: the environment's.
         keep_workspaces: also those of tests that pass.
         world_root: gives the world's folder; asked only by persona asserts.
         keyed: results carry the digest of what they rest on, so that a later run can go on from them; None: where they are heard
@@ -51,8 +61,8 @@ class RunOptions:
     timeout: float = DEFAULT_TIMEOUT
     max_retries: int = 2
     cache: bool | None = None
-    cache_folder: Path | None = None
-    workspace_folder: Path | None = None
+    state: Path | None = None
+    settings: Settings | None = None
     keep_workspaces: bool = False
     world_root: Callable[[], Path] | None = None
     keyed: bool | None = None
@@ -64,6 +74,137 @@ class RunOptions:
     def may_leave_none(self) -> bool:
         """Whether it is no mistake when no test is left: a shard may be empty, and nothing may have changed."""
         return self.shard is not None or self.only is not None
+
+
+_REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+
+
+@dataclass
+class Targets:
+    """The entries of a targets file. One is read and its variables are filled in when it is first asked for."""
+
+    path: str
+    entries: Mapping[str, ConfigEntry]
+    environment: Mapping[str, str]
+    grants: Grants = OWN
+    _opened: dict[str, TargetFields] = field(default_factory=dict)
+    _given: Mapping[str, TargetFields] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.entries, *self._given]
+
+    def runs_code(self, name: str) -> bool | None:
+        """Return whether a target needs leave to run code, without opening it; None when there is none of that name."""
+        if name not in self.names:
+            return None
+        model = self._model(name)
+        return model is not None and model.runs_code
+
+    def asks_network(self, name: str) -> bool:
+        """Return whether a target needs leave to ask a server, without opening it."""
+        model = self._model(name)
+        return model is not None and model.asks_network and not self.grants.reaches
+
+    def reads(self, name: str) -> list[str]:
+        """Return the environment variables that a target's entry names and may not read, without opening it."""
+        entry = self.entries.get(name)
+        named = [] if entry is None else _REFERENCE.findall(json.dumps(entry.data, ensure_ascii=False, default=str))
+        return [variable for variable in dict.fromkeys(named) if not self.grants.reads(variable)]
+
+    def _model(self, name: str) -> type[TargetFields] | None:
+        if name in self._given:
+            return type(self._given[name])
+        provider = self.entries[name].data.get("provider") if name in self.entries else None
+        return find_provider(provider) if isinstance(provider, str) else None
+
+    @classmethod
+    def of(cls, given: "Callable[..., Any] | Mapping[str, Callable[..., Any]]") -> "Targets":
+        """Return targets that are functions of the running program: one named default, or each by its name.
+
+        Raises:
+            ConfigError: one is no function.
+        """
+        from persona_pipeline.suites.targets.python import target_of
+
+        functions = given if isinstance(given, Mapping) else {"default": given}
+        return cls("", {}, {}, _given={name: target_of(function, name) for name, function in functions.items()})
+
+    def close(self) -> None:
+        """Let go of the connections that targets hold; a target that answers again connects again."""
+        for target in (*self._opened.values(), *self._given.values()):
+            target.close()
+
+    def open(self, name: str) -> TargetFields:
+        """Return a target ready to answer.
+
+        Raises:
+            ConfigError: there is none of that name, its entry is not valid, or a variable it refers to is not set.
+        """
+        if name in self._given:
+            return self._given[name]
+        if name not in self._opened:
+            self._opened[name] = self._open(name)
+        return self._opened[name]
+
+    def filled(self, name: str) -> dict[str, Any]:
+        """Return a target's keys with what the environment holds, as far as it may be read, without opening it."""
+        entry = self.entries[name]
+        return self._filled(with_function(entry.data), entry, name, (), Reader(Files(), Path(self.path).parent))
+
+    def _open(self, name: str) -> TargetFields:
+        if name not in self.entries:
+            known = ", ".join(self.names) or "none"
+            place = f" in {self.path}" if self.path else ""
+            raise ConfigError(f"there is no target {name!r}{place}{did_you_mean(name, self.names)}; known: {known}")
+        entry = self.entries[name]
+        reader = Reader(Files(), Path(self.path).parent)
+        label = f"target {name!r}"
+        provider = entry.data.get("provider")
+        model = find_provider(provider) if isinstance(provider, str) else None
+        if model is None:
+            hint = TARGETS.hint(str(provider))
+            raise ConfigError(entry.problem(f"{label}: provider {provider!r} is unknown{hint}", "provider"))
+        data = self._filled(with_function(entry.data), entry, label, (), reader)
+        if reader.problems:
+            raise ConfigError(reader.problems)
+        try:
+            target = model.model_validate(data)
+        except ValidationError as error:
+            add_model_problems(reader, entry, error, label, model)
+            raise ConfigError(reader.problems) from error
+        target._folder = Path(self.path).parent
+        target._grants = self.grants
+        opens = getattr(target, "open", None)
+        if opens is not None:
+            opens()
+        return target
+
+    def _filled(
+        self, value: Any, entry: ConfigEntry, label: str, location: tuple[str | int, ...], reader: Reader
+    ) -> Any:
+        """Replace ``${{ NAME }}`` by what the environment holds, once."""
+        if isinstance(value, dict):
+            return {key: self._filled(item, entry, label, (*location, key), reader) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._filled(item, entry, label, (*location, index), reader) for index, item in enumerate(value)]
+        if not isinstance(value, str) or "${{" not in value:
+            return value
+        for name in _REFERENCE.findall(value):
+            if not self.grants.reads(name):
+                reader.fail(
+                    entry,
+                    f"{label}: reads the environment variable {name}; pass --allow-env {name} if you trust the suite with it",
+                    *location,
+                )
+            elif name not in self.environment:
+                reader.fail(
+                    entry,
+                    f"{label}: the environment variable {name} is not set; export it or add it to .env",
+                    *location,
+                )
+        readable = {name: text for name, text in self.environment.items() if self.grants.reads(name)}
+        return _REFERENCE.sub(lambda match: readable.get(match[1], ""), value)
 
 
 DEFAULT_TARGET = "default"
@@ -174,11 +315,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def targets_of(
-    suite: Suite,
-    test: Test,
-    options: RunOptions,
-    targets: Targets | None,
-    responses: Responses | None,
+    suite: Suite, test: Test, options: RunOptions, targets: Targets | None, responses: Responses | None
 ) -> Sequence[str | None]:
     """Return who answers a test; a None in it is whoever gave the recorded answer.
 
@@ -202,3 +339,117 @@ def targets_of(
     if DEFAULT_TARGET in targets.names or len(targets.names) != 1:
         return (DEFAULT_TARGET,)
     return (targets.names[0],)
+
+
+@dataclass(frozen=True)
+class ExplainedAssert:
+    """One assert that will run.
+
+    Attributes:
+        origin: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none).
+        share: its part in the score, 0-1; None when all weights are 0.
+        place: ``file:line``, None for what nobody wrote.
+    """
+
+    name: str
+    type: str
+    origin: str
+    weight: float
+    share: float | None
+    gate: float | None
+    needs: tuple[str, ...]
+    place: str | None
+
+
+@dataclass(frozen=True)
+class ExplainedTest:
+    """One test: who answers, how often, and the asserts. ``needs``: what the answer itself needs, before anything is graded."""
+
+    id: str
+    place: str | None
+    targets: tuple[str, ...]
+    attempts: int
+    strategy: str | None
+    needs: tuple[str, ...]
+    asserts: tuple[ExplainedAssert, ...]
+
+
+def explain(suite: Suite, tests: Sequence[Test], targets: Targets | None = None) -> list[ExplainedTest]:
+    """Return what will be asked and checked for each test. ``targets``: those a run would choose from, None when there are none."""
+    return [_test(suite, test, targets) for test in tests]
+
+
+def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
+    trials = suite.trials_of(test)
+    named = test.targets or suite.targets or ((suite.target,) if suite.target else (DEFAULT_TARGET,))
+    if targets is not None:
+        named = tuple(name for name in targets_of(suite, test, RunOptions(), targets, None) if name)
+    asserts = test.asserts or (default_assert(suite.evaluator),)
+    total = sum(item.weight for item in asserts)
+    return ExplainedTest(
+        test.id,
+        _place(test.entry),
+        tuple(named),
+        trials.count if trials else 1,
+        trials.strategy if trials else None,
+        tuple(_needs(test, named, targets)),
+        tuple(_assert(item, test, total, targets, fallback=not test.asserts) for item in asserts),
+    )
+
+
+def _needs(test: Test, named: Sequence[str], targets: Targets | None) -> Iterator[str]:
+    for name in named:
+        yield from _target_needs(name, targets)
+    if test.workspace is not None and test.workspace.hooks:
+        yield "code (workspace hooks)"
+
+
+def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:
+    runs_code = targets is not None and targets.runs_code(name)
+    if runs_code is None:
+        yield f"target {name} (there is none)"
+    elif runs_code:
+        yield f"code (target {name})"
+    if targets is None:
+        return
+    if targets.asks_network(name):
+        yield f"a server (target {name}; --allow-targets)"
+    for variable in targets.reads(name):
+        yield f"the environment variable {variable} (target {name}; --allow-env {variable})"
+
+
+def _assert(
+    item: AssertFields, test: Test, total: float, targets: Targets | None, *, fallback: bool
+) -> ExplainedAssert:
+    needs = [word for word, needed in (("judge", item.needs_judge), ("code", item.needs_code)) if needed]
+    if isinstance(item, Pairwise) and item.asked is not None:
+        needs += _target_needs(item.asked, targets)
+    elif isinstance(item, AgentJudge) and item.target is not None:
+        needs += _target_needs(item.target, targets)
+    elif isinstance(item, AgentJudge) and test.workspace is None:
+        needs.append("workspace (there is none)")
+    return ExplainedAssert(
+        item.name,
+        item.type,
+        "fallback" if fallback else "test" if _within(item, test) else "suite",
+        item.weight,
+        item.weight / total if total else None,
+        gate_of(item.required),
+        tuple(needs),
+        _place(item.entry),
+    )
+
+
+def _within(item: AssertFields, test: Test) -> bool:
+    """Whether an assert was written inside the test."""
+    own, outer = item.entry, test.entry
+    if own is None or outer is None or own.source != outer.source:
+        return False
+    return own.location[: len(outer.location)] == outer.location
+
+
+def _place(entry: Any) -> str | None:
+    if entry is None:
+        return None
+    problem = entry.problem("")
+    return f"{problem.path}:{problem.line}"

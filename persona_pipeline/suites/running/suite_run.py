@@ -1,35 +1,50 @@
-"""Running a suite: every test by every target, graded, in order, and resumable."""
+"""Running suites: every test by every target, graded, in order, and resumable; several as one; and what their verdicts rest on."""
 
 import contextlib
 import contextvars
+import gc
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
-from persona_pipeline.suites.answering.responses import Responses
+from persona_pipeline.suites.answering.base import Responses
 from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.base import Services
-from persona_pipeline.suites.grading.grades import Failure, SuiteVerdict
-from persona_pipeline.suites.results.suite_result import Attempt, SuiteResult, TestResult
+from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteResult, SuiteVerdict, TestResult
 from persona_pipeline.suites.running.cells import CellRunner
-from persona_pipeline.suites.running.opening import SharedJudge
-from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, plan, why_nothing
-from persona_pipeline.suites.running.targets_file import Targets
+from persona_pipeline.suites.running.history import RowWriter, earlier_results
+from persona_pipeline.suites.running.opening import SharedJudge, SuiteFile, open_suite
+from persona_pipeline.suites.running.plan import (
+    NothingToRunError,
+    PlannedTest,
+    RunOptions,
+    Targets,
+    plan,
+    select_tests,
+    targets_of,
+    why_nothing,
+)
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
+    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
+    from persona_pipeline.suites.running.opening import GivenJudge
 
 _LOGGER = logging.getLogger("persona_pipeline.telemetry")
 
 
-def announce_suite(result: SuiteResult) -> None:
+def announce_suite(result: SuiteResult, settings: Settings) -> None:
     """Hand a suite's scores over where events are asked for; whatever goes wrong, the run does not learn of it."""
-    sender = emitter(get_settings())
+    sender = emitter(settings)
     if sender is None:
         return
     try:
@@ -68,7 +83,7 @@ def run_suite(
     *,
     targets: Targets | Callable[..., Any] | Mapping[str, Callable[..., Any]] | None = None,
     responses: Responses | None = None,
-    judge: "Callable[[], BackedJudge | SuiteJudge] | BackedJudge | SharedJudge | None" = None,
+    judge: "GivenJudge | SharedJudge" = None,
     options: RunOptions | None = None,
     on_result: Callable[[TestResult], None] | None = None,
 ) -> SuiteResult:
@@ -92,10 +107,7 @@ def run_suite(
     shared = judge if isinstance(judge, SharedJudge) else SharedJudge(judge)
     before = shared.usage
     workspaces = Workspaces(
-        suite,
-        options.workspace_folder or state_folder(suite.path) / "workspaces",
-        options.allow_code,
-        options.keep_workspaces,
+        suite, state_folder(suite.path, options.state) / "workspaces", options.allow_code, options.keep_workspaces
     )
     services = Services(
         judge=shared.get if shared.given is not None else None,
@@ -122,7 +134,7 @@ def run_suite(
         shared.usage_since(before),
         "" if cells else why_nothing(suite, options),
     )
-    announce_suite(result)
+    announce_suite(result, options.settings or from_environment(Settings))
     return result
 
 
@@ -200,3 +212,173 @@ def _failed(cell: PlannedTest, failure: Failure, options: RunOptions) -> TestRes
         cell.test.dataset,
         timestamp=options.clock().isoformat(),
     )
+
+
+def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
+    """Return the suites of which the filters leave a test.
+
+    Raises:
+        NothingToRunError: they leave none of any suite.
+    """
+    left: list[Suite] = []
+    problems: list[Problem] = []
+    for suite in suites:
+        try:
+            select_tests(suite, options)
+            left.append(suite)
+        except NothingToRunError as error:
+            problems += error.problems
+    if not left:
+        raise NothingToRunError(problems)
+    return left
+
+
+def prefixes(suites: Sequence[Suite]) -> list[str]:
+    """Return what the ids of each suite's tests begin with in a joined result: its name, its path where two have one name."""
+    if len(suites) == 1:
+        return [""]
+    names = Counter(suite.name for suite in suites)
+    return [f"{suite.name if names[suite.name] == 1 else suite.path}/" for suite in suites]
+
+
+def with_prefix(test: TestResult, prefix: str) -> TestResult:
+    """Return a suite's test as it stands in a joined result."""
+    return replace(test, id=f"{prefix}{test.id}") if prefix else test
+
+
+def without_prefix(rows: Iterable[TestResult], prefix: str) -> Iterator[TestResult]:
+    """Yield the rows of a joined result that are one suite's, under their own ids."""
+    for row in rows:
+        if row.id.startswith(prefix):
+            yield replace(row, id=row.id.removeprefix(prefix))
+
+
+def joined(suites: Sequence[Suite], results: Sequence[SuiteResult]) -> SuiteResult:
+    """Return the results of several suites as one; that of a single suite stays as it is."""
+    if len(results) == 1:
+        return results[0]
+    usage: Counter[str] = Counter()
+    for result in results:
+        usage.update(result.usage)
+    return SuiteResult(
+        f"{len(results)} suites",
+        ", ".join(result.path for result in results),
+        [
+            with_prefix(test, prefix)
+            for prefix, result in zip(prefixes(suites), results, strict=True)
+            for test in result.tests
+        ],
+        " ".join(result.suite_hash for result in results),
+        [warning for result in results for warning in result.warnings],
+        next((result.judge for result in results if result.judge), None),
+        dict(usage),
+        "; ".join(dict.fromkeys(result.reason for result in results if result.reason)),
+        all(result.unchanged for result in results),
+    )
+
+
+def run_suites(
+    suites: Sequence[Suite],
+    options: RunOptions,
+    *,
+    targets: Sequence[Targets | None],
+    judge: SharedJudge,
+    responses: Responses | None = None,
+    changed: str | None = None,
+    rows: Path | None = None,
+    resume: bool = False,
+    announce: Callable[[str], None],
+    on_result: Callable[[TestResult], None],
+) -> list[SuiteResult]:
+    """Run several suites, one after the other, and return the result of each; the judge is closed at the end.
+
+    Args:
+        targets: who may answer each.
+        responses: recorded answers to a single suite.
+        changed: run only tests that rest on something that is not as in this commit.
+        rows: a file of JSON lines that results are appended to as they come; ``resume``: what it holds already is not run again.
+        announce: called with what changed, before anything is run.
+        on_result: called with each result as it stands in the joined one.
+
+    Raises:
+        ConfigError: a target is missing or not valid, or there is no such commit.
+    """
+    own, touched = [options for _ in suites], ""
+    if changed is not None:
+        from persona_pipeline.suites.running.basis import Bases
+        from persona_pipeline.suites.running.changed import changed_line, why_changed
+
+        asked = [select_tests(suite, replace(options, shard=None)) for suite in suites]
+        why = [
+            why_changed(Bases(suite, found, responses, judge, options), tests, changed)
+            for suite, found, tests in zip(suites, targets, asked, strict=True)
+        ]
+        own = [replace(options, only=frozenset(reasons)) for reasons in why]
+        touched = changed_line((item for reasons in why for item in reasons.values()), sum(map(len, asked)))
+    for suite, found, how in zip(suites, targets, own, strict=True):
+        list(plan(suite, how, found, responses))
+    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
+    gc.freeze()
+    if any(how.only for how in own):
+        announce(touched)
+    earlier = earlier_results(rows) if resume and rows is not None else []
+    writer = None if rows is None else RowWriter(rows, append=resume)
+    results: list[SuiteResult] = []
+    try:
+        for suite, found, how, prefix in zip(suites, targets, own, prefixes(suites), strict=True):
+
+            def tell(test: TestResult, prefix: str = prefix) -> None:
+                shown = with_prefix(test, prefix)
+                if writer is not None and not test.resumed:
+                    writer.write(shown)
+                on_result(shown)
+
+            how = replace(how, earlier=tuple(without_prefix(earlier, prefix)))
+            results.append(
+                run_suite(suite, targets=found, responses=responses, judge=judge, options=how, on_result=tell)
+            )
+    finally:
+        judge.close()
+        if writer is not None:
+            writer.close()
+    if changed is not None and not any(result.tests for result in results):
+        results = [replace(result, reason=touched, unchanged=True) for result in results]
+    return results
+
+
+_DIGITS = 16
+
+
+def suite_version(root: Path, file: SuiteFile, settings: Settings, judge: str | None = None) -> str:
+    """Return a digest of all that a suite's verdicts rest on, test by test and target by target (``Bases``).
+
+    A suite that does not load has a version too, which changes with the file and with what is wrong.
+
+    Args:
+        judge: who would judge; None: as the settings say.
+    """
+    from persona_pipeline.suites.running.basis import Bases
+    from persona_pipeline.world.messages.looking import digest_within, repository_of
+
+    path = file.within(root)
+    try:
+        opened = open_suite(root, file, settings)
+    except ConfigError as error:
+        try:
+            digest = digest_within(path, [repository_of(root)])
+        except OSError as unreadable:
+            digest = f"unreadable-{unreadable.errno}"
+        return f"invalid-{content_hash([digest, str(error)])[:_DIGITS]}"
+    shared = SharedJudge.named(judge or settings.judge, settings, root, _nobody)
+    options = RunOptions(world_root=lambda: root)
+    bases = Bases(opened.suite, opened.targets, None, shared, options)
+    asked = [
+        (test, target)
+        for test in opened.suite.tests
+        for target in targets_of(opened.suite, test, options, opened.targets, None)
+    ]
+    return content_hash([[test.id, target, bases.digest(test, target)] for test, target in asked])[:_DIGITS]
+
+
+def _nobody() -> "SuiteJudge":
+    raise ConfigError("nobody judges while a version is taken")

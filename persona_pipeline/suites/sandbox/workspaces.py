@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.suites.format.models import Hook, Suite, Test, Workspace
+from persona_pipeline.suites.format.models import HookFields, Suite, Test, WorkspaceFields
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 SETUP_SECONDS, TEARDOWN_SECONDS = 60.0, 30.0
@@ -35,7 +35,7 @@ class WorkspaceFolder:
     """One test's workspace. ``baseline``: its files' text after setup (None: not text, or too large)."""
 
     path: Path
-    workspace: Workspace
+    workspace: WorkspaceFields
     baseline: dict[str, str | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Workspaces:
     keep: bool = False
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
-    def require_code(self, workspace: Workspace) -> None:
+    def require_code(self, workspace: WorkspaceFields) -> None:
         """Raises ``WorkspaceError`` when there are hooks and no leave to run them."""
         if workspace.hooks and not self.allow_code:
             raise WorkspaceError(
@@ -62,11 +62,7 @@ class Workspaces:
             )
 
     def prepare(self, test: Test, attempt: int, target: str | None) -> WorkspaceFolder | None:
-        """Return a test's workspace, ready for the target; None when it has none.
-
-        Raises:
-            WorkspaceError: copying or a hook failed.
-        """
+        """Return a test's workspace, ready for the target; None when it has none."""
         workspace = test.workspace
         if workspace is None or (workspace.template is None and not any(name in workspace.hooks for name in BEFORE)):
             return None
@@ -103,11 +99,7 @@ class Workspaces:
         return None
 
     def suite_hook(self, name: str) -> None:
-        """Run ``before_all`` or ``after_all`` of the suite, in the suite's folder.
-
-        Raises:
-            WorkspaceError: it failed, or code is not allowed.
-        """
+        """Run ``before_all`` or ``after_all`` of the suite, in the suite's folder."""
         workspace = self.suite.shared_workspace
         hook = workspace.hooks.get(name) if workspace else None
         if workspace is None or hook is None:
@@ -133,29 +125,20 @@ class Workspaces:
             "case_metadata": None if test.metadata is None else dict(test.metadata),
         }
 
-    def run_hook(self, hook: Hook, path: Path, seconds: float, data: Mapping[str, Any]) -> None:
-        """Run one hook.
-
-        Raises:
-            WorkspaceError: it did not start, took too long or failed.
-        """
+    def run_hook(self, hook: HookFields, path: Path, seconds: float, data: Mapping[str, Any]) -> None:
+        """Run one hook."""
         timeout = seconds if hook.timeout_ms is None else hook.timeout_ms / 1000
         cwd = Path(hook.cwd) if hook.cwd else self.suite.path.parent
         environment = {"AGENTV_WORKSPACE_PATH": str(path), "PERSONA_WORKSPACE_PATH": str(path)}
         try:
             result = run_process(
-                hook.script,
-                cwd=cwd,
-                stdin=json.dumps(data).encode("ascii"),
-                timeout=timeout,
-                environment=environment,
+                hook.script, cwd=cwd, stdin=json.dumps(data).encode("ascii"), timeout=timeout, environment=environment
             )
         except ProcessError as problem:
             raise WorkspaceError("workspace_failed", f"{' '.join(hook.script)}: {problem.message}") from problem
         if result.returncode != 0:
             raise WorkspaceError(
-                "workspace_failed",
-                f"{' '.join(hook.script)} exited with code {result.returncode}: {result.error_text}",
+                "workspace_failed", f"{' '.join(hook.script)} exited with code {result.returncode}: {result.error_text}"
             )
 
     def close(self) -> None:

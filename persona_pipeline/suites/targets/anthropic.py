@@ -8,8 +8,8 @@ from pydantic import Field
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.model import ModelTarget, check_said
-from persona_pipeline.suites.answering.responses import Output, TokenUsage
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.answering.output import Output, TokenUsage
+from persona_pipeline.suites.format.models import Text
 
 
 class AnthropicTarget(ModelTarget):

@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
-from persona_pipeline.suites.format.field_types import StrictFields, Text
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.models import StrictFields, Text
 from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 
 PLACEHOLDERS = ("PROMPT", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
@@ -114,9 +114,6 @@ class CliTarget(TargetFields):
 
         The program gets a JSON line for each test on standard input (``id``, ``prompt``, ``messages``) and writes one for each:
         ``id`` beside what an answer holds.
-
-        Raises:
-            TargetError: it failed, or wrote something else.
         """
         rows = [{"id": item.test.id, "prompt": item.prompt, "messages": list(item.messages)} for item in requests]
         asked = "".join(json.dumps(row) + "\n" for row in rows)

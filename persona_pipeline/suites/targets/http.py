@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
+from persona_pipeline.suites.format.models import Text
 
 MOST_BYTES = 16_000_000
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
-from persona_pipeline.suites.format.field_types import Limit
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
+from persona_pipeline.suites.format.models import Limit
 
 DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 

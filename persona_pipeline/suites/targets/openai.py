@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.model import ModelTarget, check_said
-from persona_pipeline.suites.answering.responses import Output, TokenUsage
+from persona_pipeline.suites.answering.output import Output, TokenUsage
 
 
 class OpenAITarget(ModelTarget):

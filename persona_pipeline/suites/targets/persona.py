@@ -1,32 +1,20 @@
 """``persona``: an agent of the world answers in character, through the Messages API."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from pydantic import Field
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.answering.base import persona_prompt
+from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.targets.anthropic import AnthropicTarget
-
-if TYPE_CHECKING:
-    from persona_pipeline.world.models import Persona
-
-_FRAME = """\
-You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.
-
-# Who you are
-{persona}"""
-
-
-def persona_prompt(persona: "Persona") -> str:
-    """Return the system prompt of a model that plays a persona."""
-    # Plain replacement: nothing in a persona is a template.
-    return _FRAME.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
 
 
 class PersonaTarget(AnthropicTarget):
     """Sends the test's messages to a model that plays an agent: its persona is the system prompt."""
+
+    plays_agent: ClassVar[bool] = True
 
     agent: Text = Field(description="The agent's id; its persona file is personas/<agent>.yaml.")
     root: Text | None = Field(
@@ -35,18 +23,15 @@ class PersonaTarget(AnthropicTarget):
 
     @cached_property
     def _persona_text(self) -> str:
-        from persona_pipeline.base.settings import get_settings
         from persona_pipeline.world.personas import load_persona
 
-        root = self.allowed(self.root) if self.root else get_settings().world_root
+        root = self.allowed(self.root) if self.root else self._grants.world
+        if root is None:
+            raise ConfigError("there is no world; name its folder as root")
         return persona_prompt(load_persona(root, self.agent))
 
     def open(self) -> None:
-        """Read the persona.
-
-        Raises:
-            ConfigError: there is none.
-        """
+        """Read the persona."""
         try:
             _ = self._persona_text
         except ConfigError as error:

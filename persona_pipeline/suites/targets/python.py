@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 
 
 class PythonTarget(TargetFields):
@@ -117,11 +117,7 @@ def _without_brackets(shown: str) -> str:
 
 
 def answer_of(given: Any) -> Output:
-    """Return the output a function gave: what recorded answers may be, or the pieces a generator yielded.
-
-    Raises:
-        OutputError: it is none of these.
-    """
+    """Return the output a function gave: what recorded answers may be, or the pieces a generator yielded."""
     if isinstance(given, Output):
         return given
     if isinstance(given, list) and given and all(isinstance(part, str) for part in given):

@@ -27,11 +27,7 @@ TARGETS = Registry(
 
 
 def find_provider(name: str) -> type[TargetFields] | None:
-    """Return the class of a kind of target, None when nobody offers it.
-
-    Raises:
-        ConfigError: an entry point of that name cannot be loaded.
-    """
+    """Return the class of a kind of target, None when nobody offers it."""
     return TARGETS.find("python" if name.startswith(PYTHON) else name)
 
 

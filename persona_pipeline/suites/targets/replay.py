@@ -6,9 +6,16 @@ from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.responses import Output, ResponseError, Responses, load_responses
-from persona_pipeline.suites.format.field_types import Text
+from persona_pipeline.suites.answering.base import (
+    Request,
+    ResponseError,
+    Responses,
+    TargetError,
+    TargetFields,
+    load_responses,
+)
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import Text
 
 
 class ReplayTarget(TargetFields):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from persona_pipeline.suites import Output, Services, UngradedError
-from persona_pipeline.suites.answering.responses import parse_output
+from persona_pipeline.suites.answering.output import parse_output
 from tests.suites.asserts.test_judged import CRITERIA, FREEFORM, checks
 from tests.suites.support import grade, judging, write
 

@@ -11,7 +11,7 @@ import pytest
 
 from persona_pipeline.suites import RunOptions, Services, UngradedError, run_suite
 from persona_pipeline.suites.asserts.code_judge import read_grade
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 from tests.suites.support import Given, grade, run, suite_of, target, write
 
 ALLOWED = Services(allow_code=True)

@@ -8,7 +8,7 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 from tests.suites.support import Services, grade, judging, load, run, suite_of, write
 
 YES, NO = {"type": "contains", "value": "ok", "name": "yes"}, {"type": "contains", "value": "NO", "name": "no"}

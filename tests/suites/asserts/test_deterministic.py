@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.responses import Output
+from persona_pipeline.suites.answering.output import Output
 from tests.suites.support import calls, grade, suite_of
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from persona_pipeline.suites import Assert, Context, Grade, Output
 from persona_pipeline.suites.grading.base import run_assert
-from persona_pipeline.suites.grading.grades import (
+from persona_pipeline.suites.grading.results import (
     TOLERANCE,
     AssertResult,
     Failure,
     SuiteVerdict,
     verdict_of,
-    weighted_mean,
 )
+from persona_pipeline.suites.grading.statistics import weighted_mean
 from tests.suites.support import assert_result as result
 from tests.suites.support import run, suite_of
 

@@ -11,7 +11,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.suites import UngradedError, read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.suites.running.explain import explain
+from persona_pipeline.suites.running.plan import explain
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, grade, judging, suite_of, target, write
 
 PAIR = {"type": "pairwise"}

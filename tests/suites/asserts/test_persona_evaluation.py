@@ -8,7 +8,7 @@ import pytest
 from persona_pipeline.guard.baselines.golden import load_baseline
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.suites import UngradedError
-from persona_pipeline.suites.grading.grades import Grade
+from persona_pipeline.suites.grading.results import Grade
 from tests.conftest import PROJECT
 from tests.suites.support import grade, judging
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from persona_pipeline.base.documents.yaml import parse_document
-from persona_pipeline.suites.asserts.schema import suite_schema
+from persona_pipeline.suites.importing.config import suite_schema
 from tests.conftest import PROJECT
 
 CASES = json.loads((PROJECT / "tests/conformance/eval-suites.json").read_text(encoding="utf-8"))

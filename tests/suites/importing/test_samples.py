@@ -12,7 +12,7 @@ from persona_pipeline.cli import main
 from persona_pipeline.judging.verdict import Question
 from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file, write_import
-from persona_pipeline.suites.running.targets_file import load_targets
+from persona_pipeline.suites.running.opening import load_targets
 from tests.suites.support import judging, verdicts, write
 
 SAMPLES = Path(__file__).parent / "samples"

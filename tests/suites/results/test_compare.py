@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.results.compare import compare_rows
-from persona_pipeline.suites.results.suite_result import read_rows
+from persona_pipeline.suites.running.history import compare_rows, read_rows
 
 
 def rows(**scores: float | None) -> list[dict[str, Any]]:

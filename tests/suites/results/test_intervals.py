@@ -1,6 +1,7 @@
 import pytest
 
-from persona_pipeline.suites.results.compare import mean_interval, t_quantile
+from persona_pipeline.suites.grading.statistics import t_quantile
+from persona_pipeline.suites.running.history import mean_interval
 
 
 @pytest.mark.parametrize(("degrees", "value"), [(1, 12.706), (29, 2.045), (30, 1.96), (500, 1.96)])

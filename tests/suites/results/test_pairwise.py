@@ -17,7 +17,7 @@ from persona_pipeline.judging.verdict import Layer, Question, Unscored
 from persona_pipeline.reporting.pages.suites import pairwise_lines
 from persona_pipeline.suites import read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.suites.results.compare import PairwiseResult, judge_pairs, share_interval, sign_test
+from persona_pipeline.suites.running.history import PairwiseResult, judge_pairs, share_interval, sign_test
 from tests.suites.support import ScriptedBackend, ScriptedSuiteJudge, load
 
 SUITE = "tests:\n" + "".join(

@@ -9,8 +9,8 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.reporting.statistics import SuiteSummary
 from persona_pipeline.suites import SuiteResult
-from persona_pipeline.suites.results.storage import latest_suite_summaries, save_suite_result
-from persona_pipeline.suites.results.suite_result import by_target, summary_of
+from persona_pipeline.suites.grading.results import by_target
+from persona_pipeline.suites.running.history import latest_suite_summaries, save_suite_result, summary_of
 from tests.suites.support import load, run
 
 SUITE = """

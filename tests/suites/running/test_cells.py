@@ -42,7 +42,7 @@ class TestCache:
         return run_suite(
             suite,
             targets=Given.of(answering),
-            options=RunOptions(cache=options.pop("cache", True), cache_folder=folder / "cache", **options),
+            options=RunOptions(cache=options.pop("cache", True), state=folder, **options),
         )
 
     def test_an_answer_is_asked_for_once(self, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ class TestCache:
     def test_a_broken_entry_is_a_miss(self, tmp_path: Path) -> None:
         suite, answering = suite_of(tmp_path, {"type": "is_json"}), target()
         self.cached(suite, answering, tmp_path)
-        (entry,) = (tmp_path / "cache").glob("*/*.json")
+        (entry,) = (tmp_path / "cache/suites").glob("*/*.json")
         entry.write_text('{"output_mess', encoding="utf-8")
         self.cached(suite, answering, tmp_path)
         assert len(answering.asked) == 2

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.suites.running.explain import explain
-from persona_pipeline.suites.running.targets_file import load_targets
+from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.running.plan import explain
 from tests.suites.support import load, write
 
 

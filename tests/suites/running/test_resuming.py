@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import RunOptions, read_responses, run_suite
-from persona_pipeline.suites.results.suite_result import RowWriter, earlier_results, read_rows
+from persona_pipeline.suites.running.history import RowWriter, earlier_results, read_rows
 from persona_pipeline.suites.targets import Request
 from tests.suites.support import Given, run, suite_of, target, three
 

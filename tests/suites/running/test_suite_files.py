@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+import persona_pipeline as pp
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.suites import RunOptions, SuiteResult, load_suite, run_suite_file, suite_files
+from persona_pipeline.suites import SuiteResult, load_suite
+from persona_pipeline.suites.running.opening import suite_files
 from tests.conftest import PROJECT
 from tests.support.worlds import replace_in
 
-SUITES = suite_files(PROJECT)
+SUITES = [file.within(PROJECT) for file in suite_files(PROJECT)]
 
 
 @pytest.fixture
@@ -22,12 +24,8 @@ def root(sample_root: Path) -> Path:
 
 
 def run(root: Path, name: str) -> SuiteResult:
-    return run_suite_file(
-        root / "suites" / name,
-        world_root=root,
-        judge=lambda: OpenedJudge(RecordedBackend(root / "recordings")),
-        options=RunOptions(allow_code=True, cache_folder=root / "cache", workspace_folder=root / "spaces"),
-    )
+    judge = OpenedJudge(RecordedBackend(root / "recordings"))
+    return pp.run_suite(root / "suites" / name, world=pp.load_world(root), judge=judge, allow_code=True)
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)

@@ -10,7 +10,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
-from persona_pipeline.suites.running.explain import explain
+from persona_pipeline.suites.running.plan import explain
 from persona_pipeline.suites.targets import Request, TargetError
 from tests.suites.support import Given, load, run, suite_of, target, three, verdicts
 from tests.support.clock import LONG

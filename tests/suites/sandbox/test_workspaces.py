@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
-from persona_pipeline.suites.running.targets_file import load_targets
+from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.sandbox.workspaces import snapshot, unified_diff
 from tests.suites.support import load, run, write
 
@@ -31,7 +31,7 @@ def suite(folder: Path, workspace: str, *, asserts: str = "[{type: contains, val
 
 
 def go(folder: Path, loaded: Suite, **options: Any) -> SuiteResult:
-    given = {"allow_code": True, "workspace_folder": folder / "spaces", **options}
+    given = {"allow_code": True, "state": folder, **options}
     return run_suite(loaded, targets=load_targets(folder / "targets.yaml"), options=RunOptions(**given))
 
 
@@ -61,10 +61,10 @@ def test_a_copy_of_the_template_is_worked_in_and_its_changes_are_kept(tmp_path: 
 )
 def test_cleaning_up(tmp_path: Path, asserts: str, options: Any, kept: bool) -> None:
     (test,) = go(tmp_path, suite(tmp_path, "{template: ./template}", asserts=asserts), **options).tests
-    left = list((tmp_path / "spaces").rglob("new.txt"))
+    left = list((tmp_path / "workspaces").rglob("new.txt"))
     assert bool(left) is kept
     assert (test.to_dict().get("workspace_path") is not None) is kept
-    assert not list((tmp_path / "spaces").rglob(".git"))
+    assert not list((tmp_path / "workspaces").rglob(".git"))
 
 
 def test_setup_and_teardown_see_the_test(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_hostile_ids_name_no_folder_elsewhere(tmp_path: Path) -> None:
         "workspace: {template: ./template}\ntests:\n  - {id: '../../../x/..', input: hi, assert: [{type: contains, value: ok}]}\n",
     )
     (test,) = go(tmp_path, loaded, keep_workspaces=True).tests
-    assert Path(str(test.best.workspace_kept)).resolve().is_relative_to(tmp_path / "spaces")
+    assert Path(str(test.best.workspace_kept)).resolve().is_relative_to(tmp_path / "workspaces")
 
 
 def test_differences_of_files_that_are_no_text_are_named(tmp_path: Path) -> None:

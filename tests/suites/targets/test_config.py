@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.running.targets_file import find_targets_file, load_targets
+from persona_pipeline.suites.running.opening import find_targets_file, load_targets
 from tests.suites.support import write
 
 

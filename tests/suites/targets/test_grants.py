@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import persona_pipeline as pp
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
@@ -109,16 +110,14 @@ def test_another_targets_file_of_the_stranger_is_not(repository: Path, server: M
 def test_the_settings_allow_it_where_no_command_is_typed(
     repository: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from persona_pipeline.suites.running.suite_files import run_suite_file
-
     write_targets(repository, server, system="${{ DEPLOY_KEY }}")
     path = repository / "evil.eval.yaml"
     with pytest.raises(ConfigError, match="DEPLOY_KEY"):
-        run_suite_file(path, world_root=repository)
+        pp.run_suite(path)
     monkeypatch.setenv("PERSONA_SUITE_ALLOW_ENV", "DEPLOY_KEY, OTHER")
     monkeypatch.setenv("PERSONA_SUITE_ALLOW_TARGETS", "true")
     get_settings.cache_clear()
-    assert run_suite_file(path, world_root=repository).exit_code == 0
+    assert pp.run_suite(path).exit_code == 0
     assert len(server.calls) == 1
 
 

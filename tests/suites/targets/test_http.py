@@ -9,7 +9,8 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import run_suite
 from persona_pipeline.suites.answering.base import Grants
-from persona_pipeline.suites.running.targets_file import Targets, load_targets
+from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.running.plan import Targets
 from tests.suites.support import three
 from tests.suites.targets.conftest import Agent
 from tests.suites.targets.test_providers import failure, request, target

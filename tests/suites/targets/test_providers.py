@@ -10,7 +10,7 @@ import pytest
 
 from persona_pipeline.suites import RunOptions, SuiteResult, run_suite
 from persona_pipeline.suites.answering.base import TargetFields
-from persona_pipeline.suites.running.targets_file import load_targets
+from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.targets import Request, TargetError
 from persona_pipeline.testing.worlds import write_small_world
 from tests.suites.support import load, suite_of, three, write

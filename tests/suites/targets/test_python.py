@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from persona_pipeline.suites import RunOptions, run_suite
-from persona_pipeline.suites.running.targets_file import Targets, load_targets
+from persona_pipeline.suites.running.opening import load_targets
+from persona_pipeline.suites.running.plan import Targets
 from tests.suites.support import load, three, write
 from tests.suites.targets.test_providers import failure, request, target
 

@@ -25,11 +25,7 @@ class ExpectationError(ValueError):
 
 
 def read_expectation(text: str) -> dict[str, Any]:
-    """Return the assert item of an expectation; plain text must be equalled.
-
-    Raises:
-        ExpectationError: it looks like an expectation of a kind that there is not, or its value does not fit.
-    """
+    """Return the assert item of an expectation; plain text must be equalled."""
     text = text.strip()
     match = _SPELLED.match(text)
     kind = match["kind"] if match else ""
@@ -64,14 +60,7 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
 
 def _looks_like_a_kind(word: str) -> bool:
     """Whether a word before a colon names a check of other tools: plain prose has such words too, but without a hyphen."""
-    return "-" in word or word in (
-        "javascript",
-        "python",
-        "webhook",
-        "similar",
-        "levenshtein",
-        "factuality",
-    )
+    return "-" in word or word in ("javascript", "python", "webhook", "similar", "levenshtein", "factuality")
 
 
 _TEXT = ("id", "input", "criteria", "expected_outcome", "outcome", "conversation_id")
@@ -358,11 +347,7 @@ def json_lines(
 
 
 def check_numbers(data: Any, source: Any) -> None:
-    """Refuse NaN and infinity anywhere: no score can be made of them, and JSON cannot hold them.
-
-    Raises:
-        ConfigError: every place that holds one.
-    """
+    """Refuse NaN and infinity anywhere: no score can be made of them, and JSON cannot hold them."""
     problems: list[Problem] = []
     waiting: list[tuple[Any, tuple[str | int, ...]]] = [(data, ())]
     while waiting:

@@ -9,18 +9,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 
 from persona_pipeline.base.documents.yaml import Document, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.suites.format.field_types import StrictFields, Text
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace
-from persona_pipeline.suites.format.loading.external_tests import (
-    SUITE_LIMITS,
-    check_numbers,
-    json_lines,
-    test_entries,
-)
+from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers, json_lines, test_entries
 from persona_pipeline.suites.format.loading.messages import check_file_parts, input_messages
-from persona_pipeline.suites.format.loading.tests import INPUT, ITEMS, Defaults, read_all_asserts, read_test
-from persona_pipeline.suites.format.models import Metadata, Suite, Test
+from persona_pipeline.suites.format.loading.tests import (
+    INPUT,
+    ITEMS,
+    Defaults,
+    read_all_asserts,
+    read_execution,
+    read_test,
+    read_workspace,
+)
+from persona_pipeline.suites.format.models import ExecutionFields, Metadata, StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, Reader, add_model_problems
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
@@ -104,11 +105,7 @@ class SuiteFields(StrictFields):
 
 
 def read_suite(path: Path | str, roots: Iterable[Path | str] | None, types: AssertTypes) -> Suite:
-    """Read a suite file whose asserts are of these types; ``load_suite`` of the package says the rest.
-
-    Raises:
-        ConfigError: the suite is not valid: every problem at its file, line and column.
-    """
+    """Read a suite file whose asserts are of these types; ``load_suite`` of the package says the rest."""
     path = Path(path)
     confined = None if roots is None else tuple(Path(root) for root in roots)
     reader = Reader(Files(confined), path.absolute().parent, types)
@@ -206,7 +203,7 @@ def _assembled(
     path: Path,
     fields: SuiteFields,
     data: dict[str, Any],
-    execution: Execution,
+    execution: ExecutionFields,
     workspace: Any,
     tests: tuple[Test, ...],
 ) -> Suite:
@@ -227,7 +224,7 @@ def _assembled(
         metadata=metadata,
         tags=tuple(fields.tags or ()),
         target=execution.target or vars(fields)["target"],
-        targets=execution.targets,
+        targets=None if execution.targets is None else tuple(dict.fromkeys(execution.targets)),
         trials=execution.trials if execution.trials and execution.trials.count > 1 else None,
         cache=execution.cache,
         cache_path=execution.cache_path,

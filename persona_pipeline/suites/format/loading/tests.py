@@ -1,13 +1,11 @@
-"""Reading one test: its goal under three names, its messages under two, its asserts under four."""
+"""Reading one test: its goal under three names, its messages under two, its asserts under four, how it is run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, WithJsonSchema
 
-from persona_pipeline.suites.format.field_types import StrictFields, Text
-from persona_pipeline.suites.format.loading.execution import Execution, read_execution, read_workspace
 from persona_pipeline.suites.format.loading.messages import (
     check_file_parts,
     expected_messages,
@@ -15,8 +13,66 @@ from persona_pipeline.suites.format.loading.messages import (
     question_text,
     reference_answer,
 )
-from persona_pipeline.suites.format.models import AssertFields, Test, Workspace, rename
+from persona_pipeline.suites.format.models import (
+    STRATEGIES,
+    AssertFields,
+    ExecutionFields,
+    StrictFields,
+    Test,
+    Text,
+    WorkspaceFields,
+    rename,
+)
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
+
+Fields = TypeVar("Fields", bound=StrictFields)
+
+
+def read_execution(reader: Reader, entry: ConfigEntry, label: str) -> ExecutionFields:
+    """Read ``execution`` of a suite or a test; ``evaluators`` in it are read with the asserts."""
+    part = _part(reader, entry, "execution", ExecutionFields, label)
+    if part is None:
+        return ExecutionFields.model_validate({})
+    inner, where, fields = part
+    if fields.trials is not None and fields.trials.strategy not in STRATEGIES:
+        said = f"trials.strategy must be one of {', '.join(STRATEGIES)}, not {fields.trials.strategy!r}"
+        reader.fail(inner, f"{where}: {said}", "trials", "strategy")
+    return fields
+
+
+def read_workspace(reader: Reader, entry: ConfigEntry, label: str) -> WorkspaceFields | None:
+    """Read ``workspace`` of a suite or a test."""
+    part = _part(reader, entry, "workspace", WorkspaceFields, label)
+    if part is None:
+        return None
+    inner, where, fields = part
+    found: dict[str, Any] = {}
+    if fields.template is not None:
+        found["template"] = reader.find_folder(inner, fields.template, f"{where}: template", "template")
+    for name, hook in fields.hooks.items():
+        if hook.cwd:
+            cwd = reader.find_folder(inner, hook.cwd, f"{where}: {name}.cwd", name, "cwd")
+            found[name] = hook.model_copy(update={"cwd": cwd})
+    return fields.model_copy(update=found)
+
+
+def _part(
+    reader: Reader, entry: ConfigEntry, name: str, model: type[Fields], label: str
+) -> tuple[ConfigEntry, str, Fields] | None:
+    """A part of an entry, what to call it and its fields; None where it is not written or not valid."""
+    if entry.data.get(name) is None:
+        return None
+    inner, where = entry.child(name), f"{label}: {name}" if label else name
+    if not isinstance(inner.data, dict):
+        reader.fail(inner, f"{where} must be a mapping")
+        return None
+    data = {key: value for key, value in inner.data.items() if value is not None or key == "evaluators"}
+    try:
+        return inner, where, model.model_validate(data)
+    except ValidationError as error:
+        add_model_problems(reader, inner, error, where, model)
+        return None
+
 
 MAX_NESTING = 16
 
@@ -112,12 +168,24 @@ def _build(
 
 
 _GOALS = ("criteria", "expected_outcome", "outcome", "description")
+
+
 _ANSWERS = ("expected_messages", "expected_output", "reference_answer")
+
+
 # Older names of a test's fields, with what to write.
 _OLDER = {"description": "write criteria, or a note under metadata", "reference_answer": "rename it to expected_output"}
+
+
 ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
+
+
 _MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
+
+
 INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
+
+
 _ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]})
 
 
@@ -154,7 +222,7 @@ class Defaults:
     dataset: str
     asserts: Sequence[AssertFields] = ()
     input_messages: Sequence[dict[str, Any]] = ()
-    workspace: Workspace | None = None
+    workspace: WorkspaceFields | None = None
 
 
 def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str) -> Test | None:
@@ -196,18 +264,16 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
 
 def _test(
     entry: ConfigEntry,
-    execution: Execution,
+    execution: ExecutionFields,
     messages: Sequence[dict[str, Any]],
     expected: Sequence[dict[str, Any]],
     goal: str,
     asserts: Sequence[AssertFields],
-    workspace: Workspace | None,
+    workspace: WorkspaceFields | None,
     defaults: Defaults,
 ) -> Test:
     data = entry.data
-    targets = execution.targets
-    if targets is None and execution.target is not None:
-        targets = (execution.target,)
+    targets = execution.targets or ([execution.target] if execution.target is not None else None)
     return Test(
         id=data["id"],
         input_messages=tuple(messages),
@@ -220,7 +286,7 @@ def _test(
         conversation_id=data.get("conversation_id"),
         metadata=data.get("metadata"),
         workspace=workspace,
-        targets=targets,
+        targets=None if targets is None else tuple(dict.fromkeys(targets)),
         trials=execution.trials,
         cache=execution.cache,
         entry=entry,

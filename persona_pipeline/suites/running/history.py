@@ -1,13 +1,18 @@
-"""Two runs of one suite, test by test, and judged answer against answer: who wins how often, and how sure that is."""
+"""Results of runs: rows in files and in the store, read again, and two runs compared, by their scores and by a judge."""
 
+import contextlib
+import json
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
-from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.responses import OutputError, parse_output
+from persona_pipeline.base.documents.json import storable
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.suites.answering.output import OutputError, parse_output
 from persona_pipeline.suites.asserts.pairwise import (
     KIND,
     ComparedAnswer,
@@ -17,51 +22,195 @@ from persona_pipeline.suites.asserts.pairwise import (
     outcome_of,
     shown_of,
 )
+from persona_pipeline.suites.format.javascript import json_rows
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.base import Context
-from persona_pipeline.suites.grading.grades import Failure, UngradedError
+from persona_pipeline.suites.grading.results import (
+    Failure,
+    SuiteResult,
+    SuiteVerdict,
+    TestResult,
+    UngradedError,
+    by_target,
+    reason_of,
+)
+from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, sign_test
 
 if TYPE_CHECKING:
+    from persona_pipeline.base.database.engine import Store
     from persona_pipeline.judging.verdict import Question
     from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
-# Two-sided 95 % quantiles of Student's t for 1 to 29 degrees of freedom; 1.96 beyond.
-T_95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131,
-    2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045,
-)  # fmt: skip
+
+MOST_FAILURES = 50
 
 
-def t_quantile(degrees: int) -> float:
-    """Return the two-sided 95 % quantile of Student's t. ``degrees`` >= 1."""
-    return T_95[degrees - 1] if degrees <= len(T_95) else 1.96
+def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
+    """Return what a run report shows of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
+    counts = part.summary
+    failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
+    return {
+        "suite": part.suite,
+        "target": target,
+        "verdict": part.verdict.value,
+        "score": part.score,
+        "tests": {
+            "pass": counts["passed"],
+            "borderline": counts["borderline"],
+            "fail": counts["failed"],
+            "error": counts["errors"],
+        },
+        "failures": [
+            {"id": test.id, "verdict": test.verdict.value, "score": test.score, "reason": reason_of(test)}
+            for test in failures[:MOST_FAILURES]
+        ],
+    }
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return mean, lower and upper end of its 95 % t interval, and standard deviation (n - 1) of at least two values."""
-    mean = math.fsum(values) / len(values)
-    spread = statistics.stdev(values)
-    half = t_quantile(len(values) - 1) * spread / math.sqrt(len(values))
-    return mean, mean - half, mean + half, spread
+class RowWriter:
+    """Appends rows to a JSON lines file, each flushed; what a killed run left half written is cut off first."""
+
+    def __init__(self, path: Path, *, append: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if append and path.exists():
+            _cut_half_line(path)
+        self._stream: TextIO = path.open("a" if append else "w", encoding="utf-8", newline="\n")
+
+    def write(self, result: TestResult) -> None:
+        self._stream.write(json.dumps(result.to_dict(), ensure_ascii=True, allow_nan=False) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._stream.close()
 
 
-def sign_test(wins: int, losses: int) -> float | None:
-    """Return the two-sided p of the exact sign test, None without a win or a loss."""
-    n = wins + losses
-    if n == 0:
-        return None
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
+def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newline: str = "") -> Iterator[str]:
+    """Yield the JSON of a whole run piece by piece, a test at a time: the text of many is never held at once.
+
+    Args:
+        parts: the suites of a joined result, to be summed up one by one.
+        newline: what stands after each test.
+    """
+    head = {"suite": result.suite, "path": result.path, "suite_hash": result.suite_hash}
+    yield _json(head)[:-1] + ', "tests": [' + newline
+    for index, test in enumerate(result.tests):
+        yield (f", {newline}" if index else "") + _json(test.to_dict())
+    rest = result.closing()
+    if len(parts) > 1:
+        rest["suites"] = [{"suite": part.suite, "summary": part.summary} for part in parts]
+    yield newline + "], " + _json(rest)[1:] + "\n"
 
 
-def share_interval(count: int, total: int) -> tuple[float, float] | None:
-    """Return the exact 95 % interval (Clopper and Pearson) of a share, 0-1; None of nothing."""
-    if total == 0:
-        return None
-    from scipy.special import betaincinv
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
 
-    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
-    return low, high
+
+def _cut_half_line(path: Path) -> None:
+    with path.open("rb+") as stream:
+        raw = stream.read()
+        if raw and not raw.endswith(b"\n"):
+            stream.truncate(raw.rfind(b"\n") + 1)
+
+
+def read_rows(path: Path | str) -> list[dict[str, Any]]:
+    """Return the rows of results: JSON lines, or the JSON of a whole run. A later row of the same id replaces an earlier one.
+
+    Raises:
+        ConfigError: the file cannot be read or holds something else.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            Problem(f"cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})", str(path))
+        ) from error
+    rows: dict[str, dict[str, Any]] = {}
+    for number, row in _parsed(text, path):
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str) or "verdict" not in row:
+            raise ConfigError(Problem("is no row of results: it has no id and verdict", str(path), number, 1))
+        score = row.get("score")
+        if score is not None and (isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1):
+            raise ConfigError(Problem(f"row {row['id']!r}: score must be from 0 to 1 or null", str(path), number, 1))
+        rows[row["id"]] = row
+    return list(rows.values())
+
+
+def _parsed(text: str, path: Path) -> Iterator[tuple[int, Any]]:
+    if path.suffix.lower() != ".jsonl":
+        with contextlib.suppress(ValueError, RecursionError):
+            data = json.loads(text)
+            if isinstance(data, dict) and isinstance(data.get("tests"), list):
+                yield from enumerate(data["tests"], start=1)
+                return
+    yield from json_rows(text, str(path), "is not results: {error}", json.loads)
+
+
+def earlier_results(path: Path) -> list[TestResult]:
+    """Return the results an interrupted run left; rows that cannot be read again are run again."""
+    if not path.exists():
+        return []
+    found = []
+    for row in read_rows(path):
+        with contextlib.suppress(KeyError, TypeError, ValueError, OutputError):
+            found.append(TestResult.from_dict(row))
+    return found
+
+
+def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
+    """Write a run to the store, one row a target, in one transaction; return the rows' ids."""
+    from persona_pipeline.base.database import tables
+
+    # SQLite's own clock counts whole seconds, in which two runs fit.
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "id": uuid.uuid4(),
+            "suite": part.suite,
+            "suite_hash": part.suite_hash,
+            "target": target,
+            "verdict": part.verdict.value,
+            "score": part.score,
+            "result": _storable(part.to_dict()),
+            "created_at": now,
+        }
+        for target, part in by_target(result).items()
+    ]
+    if rows:
+        with store.begin() as connection:
+            connection.execute(tables.suite_runs.insert(), rows)
+    return [row["id"] for row in rows]
+
+
+def _storable(value: Any) -> Any:
+    """Return JSON whose texts every database takes."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    return [_storable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
+    """Return the summaries of the newest saved run of each suite and target, by name."""
+    import sqlalchemy as sa
+
+    from persona_pipeline.base.database import tables
+
+    runs = tables.suite_runs
+    newest = sa.func.row_number().over(
+        partition_by=(runs.c.suite, runs.c.target), order_by=(runs.c.created_at.desc(), runs.c.id)
+    )
+    ranked = sa.select(runs.c.suite, runs.c.target, runs.c.result, newest.label("place")).subquery()
+    query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
+    with store.connect() as connection:
+        rows = connection.execute(query).all()
+    return [summary_of(row.target, _from_dict(row.result)) for row in rows]
+
+
+def _from_dict(data: Mapping[str, Any]) -> SuiteResult:
+    tests = [TestResult.from_dict(item) for item in data["tests"]]
+    return SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])
 
 
 MOST_SECONDS = 3600.0
@@ -152,10 +301,7 @@ class PairwiseResult:
 
 
 def judge_pairs(
-    judge: "SuiteJudge",
-    a: Sequence[Mapping[str, Any]],
-    b: Sequence[Mapping[str, Any]],
-    suites: Mapping[str, Suite],
+    judge: "SuiteJudge", a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], suites: Mapping[str, Suite]
 ) -> PairwiseResult:
     """Let the judge compare the answers of two runs, test by test, in both orders; all questions are asked at once.
 
@@ -342,8 +488,5 @@ def compare_rows(
         if key in second
     ]
     return Comparison(
-        pairs,
-        [key for key in first if key not in second],
-        [key for key in second if key not in first],
-        threshold,
+        pairs, [key for key in first if key not in second], [key for key in second if key not in first], threshold
     )

@@ -1,31 +1,188 @@
-"""What a run brought: attempts, tests, the suite, and its exit code."""
+"""What an assert says about an output, and what comes of it: attempts, tests, the suite, and its exit code."""
 
-import contextlib
-import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from persona_pipeline.base.errors import (
-    EXIT_BUDGET,
-    EXIT_COVERAGE,
-    EXIT_OK,
-    EXIT_REGRESSION,
-    ConfigError,
-    Problem,
-    Result,
-)
-from persona_pipeline.suites.answering.responses import Output, OutputError, parse_output
-from persona_pipeline.suites.format.field_types import PASS
-from persona_pipeline.suites.format.javascript import json_rows
-from persona_pipeline.suites.grading.grades import AssertResult, Failure, SuiteVerdict
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result
+from persona_pipeline.suites.answering.output import Output, parse_output
+from persona_pipeline.suites.format.models import BORDERLINE, PASS
 
-EXIT_FAIL, EXIT_ERROR = EXIT_REGRESSION, EXIT_COVERAGE
+# Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
+TOLERANCE = 1e-9
+
+
+class SuiteVerdict(StrEnum):
+    """How a test or an assert came out. ``error``: it could not be judged, which is neither a pass nor a fail."""
+
+    PASS = "pass"
+    BORDERLINE = "borderline"
+    FAIL = "fail"
+    ERROR = "error"
+
+
+def reaches(score: float, threshold: float) -> bool:
+    """Return whether a score is at least a threshold, within the tolerance."""
+    return score >= threshold - TOLERANCE
+
+
+def verdict_of(score: float) -> SuiteVerdict:
+    """Return the verdict of a score: pass from 0.8, borderline from 0.6, else fail (spec/4)."""
+    if reaches(score, PASS):
+        return SuiteVerdict.PASS
+    return SuiteVerdict.BORDERLINE if reaches(score, BORDERLINE) else SuiteVerdict.FAIL
+
+
+def gate_of(required: bool | float) -> float | None:
+    """Return the score a gate must reach, None for no gate."""
+    if isinstance(required, bool):
+        return PASS if required else None
+    return required
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why something could not be judged. ``reason`` is one word for machines, ``message`` says what to do."""
+
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}" if self.message else self.reason
+
+    def to_dict(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": self.message}
+
+
+class UngradedError(Exception):
+    """An assert cannot give a score. It becomes an ``error`` in the results, never a number."""
+
+    def __init__(self, reason: str, message: str = "") -> None:
+        super().__init__(f"{reason}: {message}")
+        self.failure = Failure(reason, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """An assert's answer.
+
+    Attributes:
+        score: 0-1.
+        hits, misses: one short sentence each.
+        verdict: only where it does not follow from the score.
+        details: numbers behind the score, plain JSON.
+        children: results of the asserts inside this one.
+        failed_gates: the gates among the children that were not met; the score is then 0.
+    """
+
+    score: float
+    hits: Sequence[str] = ()
+    misses: Sequence[str] = ()
+    reasoning: str | None = None
+    verdict: SuiteVerdict | None = None
+    details: Mapping[str, Any] | None = None
+    children: Sequence["AssertResult"] = ()
+    failed_gates: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, met: bool, hit: str, miss: str) -> "Grade":
+        """Return 1 with a hit, or 0 with a miss."""
+        return cls(1.0, hits=(hit,)) if met else cls(0.0, misses=(miss,))
+
+    def negated(self) -> "Grade":
+        """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold."""
+        verdict = self.verdict or verdict_of(self.score)
+        opposite = {SuiteVerdict.PASS: SuiteVerdict.FAIL, SuiteVerdict.FAIL: SuiteVerdict.PASS}
+        return Grade(
+            1.0 - self.score,
+            self.misses,
+            self.hits,
+            self.reasoning,
+            opposite.get(verdict, verdict),
+            self.details,
+            self.children,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AssertResult:
+    """One assert of one test. ``score`` is None exactly when ``error`` is set. ``failed_gates``: gates among its children."""
+
+    name: str
+    type: str
+    score: float | None
+    weight: float
+    verdict: SuiteVerdict
+    required: bool | float = False
+    hits: Sequence[str] = ()
+    misses: Sequence[str] = ()
+    reasoning: str | None = None
+    details: Mapping[str, Any] | None = None
+    children: Sequence["AssertResult"] = ()
+    error: Failure | None = None
+    failed_gates: Sequence[str] = ()
+
+    @property
+    def gate(self) -> float | None:
+        """The score it must reach, None where it is no gate."""
+        return gate_of(self.required)
+
+    @property
+    def gate_failed(self) -> bool:
+        """Whether it, or a gate inside it, brings its test to 0. ``required: true`` is met by a pass, a number by that score."""
+        if self.failed_gates:
+            return True
+        if self.gate is None or self.score is None:
+            return False
+        return self.verdict is not SuiteVerdict.PASS if self.required is True else not reaches(self.score, self.gate)
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "name": self.name,
+            "type": self.type,
+            "score": self.score,
+            "weight": self.weight,
+            "verdict": self.verdict.value,
+            "hits": list(self.hits),
+            "misses": list(self.misses),
+            "reasoning": self.reasoning,
+        }
+        if self.required is not False:
+            data["required"] = self.required
+        if self.details:
+            data["details"] = dict(self.details)
+        if self.failed_gates:
+            data["failed_gates"] = list(self.failed_gates)
+        if self.children:
+            data["scores"] = [child.to_dict() for child in self.children]
+        if self.error:
+            data["error"] = self.error.to_dict()
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "AssertResult":
+        """Return the result that ``to_dict`` wrote."""
+        error = data.get("error")
+        return cls(
+            data["name"],
+            data["type"],
+            data["score"],
+            data["weight"],
+            SuiteVerdict(data["verdict"]),
+            data.get("required", False),
+            tuple(data.get("hits", ())),
+            tuple(data.get("misses", ())),
+            data.get("reasoning"),
+            data.get("details"),
+            tuple(cls.from_dict(child) for child in data.get("scores", ())),
+            Failure(error["reason"], error["message"]) if error else None,
+            tuple(data.get("failed_gates", ())),
+        )
 
 
 @dataclass(frozen=True)
@@ -234,22 +391,18 @@ class SuiteResult:
         if not self.tests:
             return None if self.unchanged else Result.CANNOT_TELL
         found = {test.verdict for test in self.tests}
-        return (
-            Result.FELL
-            if SuiteVerdict.FAIL in found
-            else Result.CANNOT_TELL
-            if SuiteVerdict.ERROR in found
-            else Result.HELD
-        )
+        if SuiteVerdict.FAIL in found:
+            return Result.FELL
+        return Result.CANNOT_TELL if SuiteVerdict.ERROR in found else Result.HELD
 
     @property
     def exit_code(self) -> int:
         """1: something fell; else 4: money ran out; 3: something cannot be told; 0: all held, or none had to."""
         if self.result == Result.FELL:
-            return EXIT_FAIL
+            return EXIT_REGRESSION
         if any(test.error.reason == "budget" for test in self.tests if test.error):
             return EXIT_BUDGET
-        return EXIT_ERROR if self.result == Result.CANNOT_TELL else EXIT_OK
+        return EXIT_COVERAGE if self.result == Result.CANNOT_TELL else EXIT_OK
 
     @property
     def verdict(self) -> SuiteVerdict:
@@ -316,9 +469,6 @@ class SuiteResult:
         return data | ({"warnings": list(self.warnings)} if self.warnings else {})
 
 
-MOST_FAILURES = 50
-
-
 def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
     """Return the run's results split by target, in order of first appearance."""
     found: dict[str | None, list[TestResult]] = {}
@@ -329,28 +479,6 @@ def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
             result.suite, result.path, tests, result.suite_hash, result.warnings, result.judge, result.usage
         )
         for target, tests in found.items()
-    }
-
-
-def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
-    """Return what a run report shows of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
-    counts = part.summary
-    failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
-    return {
-        "suite": part.suite,
-        "target": target,
-        "verdict": part.verdict.value,
-        "score": part.score,
-        "tests": {
-            "pass": counts["passed"],
-            "borderline": counts["borderline"],
-            "fail": counts["failed"],
-            "error": counts["errors"],
-        },
-        "failures": [
-            {"id": test.id, "verdict": test.verdict.value, "score": test.score, "reason": reason_of(test)}
-            for test in failures[:MOST_FAILURES]
-        ],
     }
 
 
@@ -368,93 +496,3 @@ def reason_of(test: TestResult) -> str:
 
 def _first(misses: Sequence[str]) -> str:
     return misses[0] if misses else ""
-
-
-class RowWriter:
-    """Appends rows to a JSON lines file, each flushed; what a killed run left half written is cut off first."""
-
-    def __init__(self, path: Path, *, append: bool) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if append and path.exists():
-            _cut_half_line(path)
-        self._stream: TextIO = path.open("a" if append else "w", encoding="utf-8", newline="\n")
-
-    def write(self, result: TestResult) -> None:
-        self._stream.write(json.dumps(result.to_dict(), ensure_ascii=True, allow_nan=False) + "\n")
-        self._stream.flush()
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newline: str = "") -> Iterator[str]:
-    """Yield the JSON of a whole run piece by piece, a test at a time: the text of many is never held at once.
-
-    Args:
-        parts: the suites of a joined result, to be summed up one by one.
-        newline: what stands after each test.
-    """
-    head = {"suite": result.suite, "path": result.path, "suite_hash": result.suite_hash}
-    yield _json(head)[:-1] + ', "tests": [' + newline
-    for index, test in enumerate(result.tests):
-        yield (f", {newline}" if index else "") + _json(test.to_dict())
-    rest = result.closing()
-    if len(parts) > 1:
-        rest["suites"] = [{"suite": part.suite, "summary": part.summary} for part in parts]
-    yield newline + "], " + _json(rest)[1:] + "\n"
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
-
-
-def _cut_half_line(path: Path) -> None:
-    with path.open("rb+") as stream:
-        raw = stream.read()
-        if raw and not raw.endswith(b"\n"):
-            stream.truncate(raw.rfind(b"\n") + 1)
-
-
-def read_rows(path: Path | str) -> list[dict[str, Any]]:
-    """Return the rows of results: JSON lines, or the JSON of a whole run. A later row of the same id replaces an earlier one.
-
-    Raises:
-        ConfigError: the file cannot be read or holds something else.
-    """
-    path = Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            Problem(f"cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})", str(path))
-        ) from error
-    rows: dict[str, dict[str, Any]] = {}
-    for number, row in _parsed(text, path):
-        if not isinstance(row, dict) or not isinstance(row.get("id"), str) or "verdict" not in row:
-            raise ConfigError(Problem("is no row of results: it has no id and verdict", str(path), number, 1))
-        score = row.get("score")
-        if score is not None and (isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1):
-            raise ConfigError(Problem(f"row {row['id']!r}: score must be from 0 to 1 or null", str(path), number, 1))
-        rows[row["id"]] = row
-    return list(rows.values())
-
-
-def _parsed(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    if path.suffix.lower() != ".jsonl":
-        with contextlib.suppress(ValueError, RecursionError):
-            data = json.loads(text)
-            if isinstance(data, dict) and isinstance(data.get("tests"), list):
-                yield from enumerate(data["tests"], start=1)
-                return
-    yield from json_rows(text, str(path), "is not results: {error}", json.loads)
-
-
-def earlier_results(path: Path) -> list[TestResult]:
-    """Return the results an interrupted run left; rows that cannot be read again are run again."""
-    if not path.exists():
-        return []
-    found = []
-    for row in read_rows(path):
-        with contextlib.suppress(KeyError, TypeError, ValueError, OutputError):
-            found.append(TestResult.from_dict(row))
-    return found

@@ -1,1 +1,0 @@
-"""What a run brought, kept, compared and told in short."""
