@@ -78,9 +78,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.evaluation.estimate import estimate_run
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import (
     planned_requests,
     run_evaluation,

@@ -47,7 +47,7 @@ def runs() -> Counted:
 
 def day() -> Counted:
     """Evaluate the newest day of one agent."""
-    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.run import planned_requests
     from persona_pipeline.world import World
 

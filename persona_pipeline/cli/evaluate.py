@@ -63,11 +63,11 @@ def evaluate(
     with nullcontext(World.open()) if request.against is None else fresh_world(against=request.against) as world:
         if estimate:
             from persona_pipeline.evaluation.estimate import estimate_run
-            from persona_pipeline.evaluation.read import read_names_of
+            from persona_pipeline.evaluation.read import Reader
             from persona_pipeline.judging.open import JudgeOptions
 
             typer.echo(str(estimate_run(world, request, request.judge, JudgeOptions.of(request))))
-            for line in read_names_of(world, request).lines():
+            for line in Reader(world).names_of(request).lines():
                 typer.echo(line, err=True)
             return
         run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge, world=world))
@@ -120,13 +120,12 @@ def baseline(
     **asked: Any,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
-    from persona_pipeline.evaluation.request import settled
     from persona_pipeline.world.world import World
 
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
     world = World.open()
     judge = judge_name(request.judge, mock_judge, world=world)
-    if judge != "recorded" and settled(world, request).samples < 3:
+    if judge != "recorded" and world.settled(request).samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
     run = run_and_print(context, world, request, judge=judge)
     for path in run.baselines:

@@ -27,8 +27,9 @@ def report(
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
     from persona_pipeline.base.files import write_atomically
-    from persona_pipeline.evaluation.history import stored_report
-    from persona_pipeline.evaluation.request import select_agents
+    from persona_pipeline.evaluation.history import report_of
+    from persona_pipeline.evaluation.read import Reader
+    from persona_pipeline.guard.gate import GateRules
     from persona_pipeline.reporting.render import render
     from persona_pipeline.reporting.statistics import gather
     from persona_pipeline.reporting.terminal import print_report
@@ -37,10 +38,11 @@ def report(
 
     world = World.open()
     after = _since(since, world.newest_message_time())
-    chosen = select_agents(world, names(agents))
+    chosen = world.chosen(names(agents))
     # A page of many agents shows the claims of those that need a look; every other format says everything of everybody.
     whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
-    run = gather(world, stored_report(world, chosen, since=after, whole=whole), since=after)
+    reports = Reader(world).reports(chosen, after, whole=whole)
+    run = gather(world, report_of(reports, GateRules()), since=after)
     print_report(run, exits=False)
     content = _table(run, by, format) if format in TABLES else render(run, format)
     if output is None:

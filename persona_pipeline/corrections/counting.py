@@ -168,7 +168,7 @@ def count_new_checks(store: Store, *, most: int | None = None) -> int:
             if connection.execute(sa.select(_CHECKS.c.id).where(~_CHECKS.c.counted).limit(1)).first() is None:
                 break
         with store.begin() as connection:
-            found = _count_chunk(store, connection)
+            found = _count_chunk(connection)
         counted += found
         if found < _CHUNK:
             break
@@ -203,7 +203,7 @@ def day_tallies(
                 yield agent_id, day, tally
 
 
-def _count_chunk(store: Store, connection: Connection) -> int:
+def _count_chunk(connection: Connection) -> int:
     new = (
         sa.select(_CHECKS.c.id, _began(), *(_CHECKS.c[name] for name in _COLUMNS))
         .where(~_CHECKS.c.counted)
@@ -217,7 +217,6 @@ def _count_chunk(store: Store, connection: Connection) -> int:
     for (agent_id, day), tally in sorted(tallies.items()):
         own = (_DAYS.c.agent_id == agent_id, _DAYS.c.day == day)
         upsert(
-            store,
             connection,
             _DAYS,
             [{"agent_id": agent_id, "day": day, "tally": CheckTally().to_json()}],

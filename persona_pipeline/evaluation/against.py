@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,

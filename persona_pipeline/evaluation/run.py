@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.against import AskedOnce, judged_against
 from persona_pipeline.evaluation.decide import (
     AgentResult,
@@ -21,12 +22,20 @@ from persona_pipeline.evaluation.decide import (
     judged_on,
     missing_scores,
     restricted,
+    rules_of,
     scored,
 )
 from persona_pipeline.evaluation.history import HistoryValue, SavedRun, announce, overall_values, rows_of, with_points
-from persona_pipeline.evaluation.plan import AgentPlan, SyntheticAgents, judge_plans, plan_agent, plan_run, synthesize
-from persona_pipeline.evaluation.read import read_baselines, read_questions, read_scopes, reading, reading_stored
-from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions, settled
+from persona_pipeline.evaluation.plan import (
+    AgentPlan,
+    SyntheticAgents,
+    judge_plans,
+    plan_agent,
+    plan_run,
+    synthesize,
+    with_generated,
+)
+from persona_pipeline.evaluation.read import Reader
 from persona_pipeline.evaluation.snapshot import (
     AgentScope,
     ReplayedJudge,
@@ -34,7 +43,7 @@ from persona_pipeline.evaluation.snapshot import (
     Snapshot,
     raise_problems,
 )
-from persona_pipeline.guard.baselines.golden import captured, save_baseline
+from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.regression import least_coverage
 from persona_pipeline.guard.gate import (
@@ -50,10 +59,13 @@ from persona_pipeline.guard.gate import (
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, RunReport
 from persona_pipeline.guard.trust import calibrated
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.scoring.voice_alarm.storing import write_voices
 from persona_pipeline.version import __version__
-from persona_pipeline.world.messages.store import write_messages
-from persona_pipeline.world.propositions.loading import store_proposition_sets
-from persona_pipeline.world.runs import write_runs
+from persona_pipeline.world.messages.store import write_messages_in
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.propositions.dimensions import select_dimensions
+from persona_pipeline.world.propositions.loading import StoredSet, write_sets
+from persona_pipeline.world.runs import AT_ONCE, record_windows, write_runs
 from persona_pipeline.world.speakers import NameMatch
 from persona_pipeline.world.world import World
 
@@ -129,22 +141,22 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
 
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
-    request = settled(world, request)
-    with reading(world, request) as snapshot:
+    request, reader = world.settled(request), Reader(world)
+    with reader.alone(world.chosen(request.agents)):
+        snapshot, generated = reader.snapshot(request), SyntheticAgents()
         snapshot.raise_broken()
-        generated = SyntheticAgents()
         if request.synthetic:
             generated = synthesize(snapshot, judge)
-            snapshot = _with_generated(world, snapshot, generated)
-        decided, baselines = evaluate(snapshot, judge, request), list[Path]()
+            snapshot = with_generated(snapshot, generated)
+        decided = evaluate(snapshot, judge, request)
         decided.raise_broken()
+        taken = new_baselines(decided, request) if request.update_baseline else []
+        paths = [save_baseline(world.root / BASELINES, baseline) for baseline in taken]
         if request.update_baseline:
-            taken = new_baselines(decided, request)
-            baselines = [save_baseline(world.root, baseline) for baseline in taken]
             # What has just become the baseline is what the run is compared with.
-            decided = _compared_again(decided, read_baselines(world, decided.snapshot), taken)
-        write(world, decided)
-    return _run_of(decided, judge, request, generated, baselines)
+            decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
+        write(world, decided, generated.agents)
+    return _run_of(decided, judge, request, generated, paths)
 
 
 def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
@@ -153,7 +165,7 @@ def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules
     Args:
         rules: None: those of the request.
     """
-    guard = guard_of(snapshot, rules or rules_of(request, judge))
+    guard = guard_of(snapshot, rules or rules_of(snapshot, request, judge))
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
     judged = _judged(snapshot, [*before, *plans], judge, guard if request.confirm else None)
@@ -176,8 +188,15 @@ def _judged(snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, guard:
     return confirm(found, judge, guard) if guard else found
 
 
-def write(world: World, decided: Decided) -> None:
-    """Write what was decided: claims that were read anew, each agent's run, and its scores as events."""
+def write(world: World, decided: Decided, generated: Mapping[str, Sequence[Message]] | None = None) -> None:
+    """Write what was decided, and hand each agent's scores over as events.
+
+    One transaction writes the voices that were learnt, generated conversations, claims that were read anew, and the runs of up to
+    200 agents with their scores and windows; of more agents each 200 are another one, so that other writers have their turn.
+
+    Args:
+        generated: conversations by the agent they were made up for.
+    """
     results, known = [*decided.earlier, *decided.results], decided.snapshot.claims
     new = {
         (agent_id, name): item
@@ -185,11 +204,44 @@ def write(world: World, decided: Decided) -> None:
         for name, item in sets.items()
         if known.get(agent_id, {}).get(name) != item
     }
-    if new:
-        store_proposition_sets(world.store, new)
-    write_runs(world.store, [rows_of(result.saved) for result in results])
+    _write(world, decided.snapshot, [result.saved for result in results], new, generated or {})
     for result in results:
         announce(result.report, result.plan.shown)
+
+
+def _write(
+    world: World,
+    snapshot: Snapshot,
+    saved: Sequence[SavedRun],
+    claims: Mapping[tuple[str, str], StoredSet] | None = None,
+    generated: Mapping[str, Sequence[Message]] | None = None,
+) -> None:
+    rows = [rows_of(item) for item in saved]
+    beside = snapshot.learnt or claims or generated
+    for start in range(0, max(len(rows), 1 if beside else 0), AT_ONCE):
+        with world.store.begin() as connection:
+            if start == 0:
+                write_voices(connection, snapshot.learnt)
+                write_sets(connection, claims or {})
+                for agent_id, messages in (generated or {}).items():
+                    write_messages_in(connection, messages, source=f"synthetic/{agent_id}", mirror=True)
+            write_runs(connection, rows[start : start + AT_ONCE])
+
+
+def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
+    """Fix the window of one agent and keep it, unless it is past: the steps that follow score its newest window.
+
+    Raises:
+        ConfigError: the request or the agent's persona is not valid, or there is no message.
+    """
+    world.persona(agent_id)
+    reader = Reader(world)
+    window = reader.window(request.window, request.as_of, request.since)
+    scope = reader.scope(agent_id, select_dimensions(request.dimensions), window)
+    if not scope.past:
+        with world.store.begin() as connection:
+            record_windows(connection, [(agent_id, window, None)])
+    return scope
 
 
 def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentReport:
@@ -198,7 +250,9 @@ def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: Eval
     Raises:
         ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
     """
-    with reading_stored(world, scope, request) as snapshot:
+    request, reader = world.settled(request), Reader(world)
+    with reader.alone([scope.agent_id]):
+        snapshot = reader.stored(scope, request)
         decided = evaluate(snapshot, judge, request)
         decided.raise_broken()
         write(world, decided)
@@ -213,14 +267,15 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
     Raises:
         ConfigError: see ``evaluate_stored``.
     """
-    with reading_stored(world, scope, request) as snapshot:
+    request, reader = world.settled(request), Reader(world)
+    with reader.alone([scope.agent_id]):
+        snapshot = reader.stored(scope, request)
         snapshot.raise_broken()
         plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
         raise_problems(broken)
-        judged = _judged(
-            snapshot, plans, judge, guard_of(snapshot, rules_of(request, judge)) if request.confirm else None
-        )
-        write_runs(world.store, [rows_of(SavedRun(judged[0].evaluation, whole=False))])
+        guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
+        judged = _judged(snapshot, plans, judge, guard)
+        _write(world, snapshot, [SavedRun(judged[0].evaluation, whole=False)])
     return judged[0].evaluation
 
 
@@ -256,7 +311,9 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
     Raises:
         ConfigError: the request is not valid, or there is no message at all.
     """
-    with reading(world, request) as snapshot:
+    request, reader = world.settled(request), Reader(world)
+    with reader.alone(world.chosen(request.agents)):
+        snapshot = reader.snapshot(request)
         decided = evaluate(snapshot, judge, request)
         write(world, decided)
     results = {item.plan.scope.agent_id: item for item in decided.results}
@@ -338,13 +395,6 @@ def replayed(replay: RunReplay) -> EvaluationRun:
     return run
 
 
-def _with_generated(world: World, snapshot: Snapshot, generated: SyntheticAgents) -> Snapshot:
-    for agent_id, messages in generated.agents.items():
-        write_messages(world.store, messages, source=f"synthetic/{agent_id}", mirror=True)
-    agents = [replace(scope, synthetic=scope.agent_id in generated.agents) for scope in snapshot.agents]
-    return read_scopes(world, replace(snapshot, agents=agents))
-
-
 def new_baselines(decided: Decided, request: EvaluationRequest) -> list[Baseline]:
     """Return golden files of what was scored in full; other dimensions in them stay as they are.
 
@@ -406,8 +456,8 @@ def planned(world: World, request: EvaluationRequest) -> list[AgentPlan]:
     Raises:
         ConfigError: bad input.
     """
-    request = settled(world, request)
-    snapshot = read_questions(world, request)
+    request = world.settled(request)
+    snapshot = Reader(world).questions(request)
     snapshot.raise_broken()
     return [plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents)]
 

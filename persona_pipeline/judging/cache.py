@@ -132,7 +132,7 @@ class JudgmentCache:
 
     def _write(self, row: Mapping[str, Any]) -> None:
         with self.store.begin() as connection:
-            upsert(self.store, connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
+            upsert(connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
 
 
 def _pack(data: Any) -> dict[str, str]:

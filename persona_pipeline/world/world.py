@@ -17,6 +17,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, is_held, open_store, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
 from persona_pipeline.world.messages.counting import count_messages, said_by_agent
@@ -36,6 +37,7 @@ from persona_pipeline.world.names import (
     read_names,
     rename_stored,
 )
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, read_claims, store_proposition_sets
 from persona_pipeline.world.settings import WorldFile, load_world_file, merged
 
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
@@ -45,6 +47,22 @@ FUTURE_GRACE = timedelta(minutes=5)
 def utc_now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What was brought into the store of some agents, for an evaluation.
+
+    Attributes:
+        claims: by agent and dimension, as far as their files are valid.
+        broken: what is wrong with the files of the others.
+        problems: lines of message files that were left out, and messages of the future.
+    """
+
+    personas: Mapping[str, Persona]
+    claims: Mapping[str, Mapping[str, StoredSet]]
+    broken: Mapping[str, tuple[Problem, ...]]
+    problems: Sequence[Problem]
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,56 @@ class World:
         """Return the agents that have a persona file, sorted."""
         return personas.agent_ids(self.root)
 
+    def chosen(self, agents: Sequence[str] | None) -> list[str]:
+        """Return the agents asked for, in order, each once; whether they have a persona file is seen when it is read.
+
+        Args:
+            agents: None: all but those that ``persona.yaml`` leaves out.
+
+        Raises:
+            ConfigError: there is no agent at all, or ``persona.yaml`` is not valid.
+        """
+        if agents is None:
+            agents = [name for name in self.agent_ids() if name not in self.written.leave_out]
+        if not agents:
+            raise ConfigError(f"no agents: write personas/<agent_id>.yaml in {self.root}")
+        return list(dict.fromkeys(agents))
+
+    def settled(self, request: EvaluationRequest) -> EvaluationRequest:
+        """Return a request with what the settings say where it says nothing: the one place where an evaluation reads them.
+
+        Raises:
+            ConfigError: they are not valid.
+        """
+        file, settings = self.written, self.settings
+        # The environment goes before the file, and the file before what is so by default.
+        ahead = {name: getattr(settings, name) for name in ("undecided_delta", "require_calibration")}
+        said = {**ahead, **file.options, **{name: ahead[name] for name in ahead.keys() & settings.model_fields_set}}
+        if settings.model_fields_set & {"min_coverage_live", "min_coverage_replay"}:
+            said.pop("min_coverage", None)
+        return request.settled({"judge": settings.judge, **said, "accepted_drops": file.accepted_drops})
+
+    def bring_in(self, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool) -> Brought:
+        """Bring agents' persona and proposition files and all messages into the store, and return what stands in the former.
+
+        Args:
+            named: an agent without claims of one of the dimensions is broken.
+        """
+        found, broken = self.sync_personas(agent_ids)
+        claims, wrong = read_claims(self.root / PROPOSITIONS, found, dimensions, named=named)
+        store_proposition_sets(self.store, {(a, name): item for a, own in claims.items() for name, item in own.items()})
+        return Brought(found, claims, broken | wrong, self.sync_messages().problems)
+
+    def sync_claims(self, agent_id: str, dimension: str) -> StoredSet:
+        """Bring one agent's claims of a dimension into the store and return them.
+
+        Raises:
+            ConfigError: a file is not valid.
+        """
+        found = StoredSet.read(self.root / PROPOSITIONS, dimension, agent_id)
+        store_proposition_sets(self.store, {(agent_id, dimension): found})
+        return found
+
     def names(self) -> dict[str, AgentNames]:
         """Return what every agent is called, by id."""
         return read_names(self.root)
@@ -185,8 +253,8 @@ class World:
         ]
         if new or new_configs:
             with self.store.begin() as connection:
-                upsert(self.store, connection, agents, new)
-                upsert(self.store, connection, kept, new_configs, key=["agent_id"])
+                upsert(connection, agents, new)
+                upsert(connection, kept, new_configs, key=["agent_id"])
 
     def sync_names(self) -> None:
         """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
@@ -199,7 +267,7 @@ class World:
         ]
         if rows:
             with self.store.begin() as connection:
-                upsert(self.store, connection, tables.agents, rows)
+                upsert(connection, tables.agents, rows)
 
     def sync_messages(self) -> SyncResult:
         """Bring everybody's names and all messages into the store; messages of the future are named among the problems."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.cli.world.setup import create_world
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS

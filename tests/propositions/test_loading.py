@@ -180,7 +180,7 @@ def test_a_set_survives_the_store(store: Store, tmp_path: Path) -> None:
     text = "dimension: fluency\ncatchphrases: [{phrase: hey, min_rate: 0.1, max_rate: 1}]\npropositions: [{id: f, claim: c}]"
     write(tmp_path, "ann.yaml", text, "fluency")
     with store.begin() as connection:
-        upsert(store, connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
+        upsert(connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
     for dimension in ("adherence", "fluency"):
         merged = load_proposition_set(tmp_path, dimension, "ann")
         assert store_proposition_set(store, "ann", dimension, merged).version == merged.hash

@@ -148,7 +148,7 @@ def _tracked(root: Path) -> Iterator[Problem]:
 
 def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
     """Golden files beside the recordings they name. Files that do not load are problems of their own."""
-    from persona_pipeline.evaluation.retaking import retake_baselines
+    from persona_pipeline.evaluation.folder import FolderReader, retake_baselines
     from persona_pipeline.judging.recordings.files import signing_secret
 
     if require_signed and signing_secret() is None:
@@ -156,7 +156,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
     if checked.problems:
         return
     unknown: dict[str, list[str]] = {}
-    for item in retake_baselines(root):
+    for item in retake_baselines(FolderReader(root)):
         checked.problems += [
             Problem(f"says {text}; take it again with `persona-pipeline baseline`", str(item.path))
             for text in item.wrong[:MOST_DIFFERENCES]
@@ -175,8 +175,11 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
+    from persona_pipeline.base.database.judgments import KeptAnswers
+    from persona_pipeline.evaluation.folder import FolderReader
     from persona_pipeline.guard.calibration.known import KnownVerdicts
     from persona_pipeline.guard.labels.files import LABELS, load_labels, stale_labels
+    from persona_pipeline.judging.open import RECORDINGS
 
     try:
         labels = load_labels(root / LABELS)
@@ -185,10 +188,12 @@ def _labels_together(root: Path, checked: Checked) -> None:
         return
     if not labels or checked.problems:
         return
-    known = KnownVerdicts(root, _store_of(root))
+    store = _store_of(root)
+    known = KnownVerdicts(root / RECORDINGS, None if store is None else KeptAnswers(store))
+    asked = FolderReader(root).asked((label.agent_id, label.dimension) for label in labels)
     for path in sorted((root / LABELS).glob("*.jsonl")):
         own = [label for label in labels if label.dimension == path.stem]
-        stale = stale_labels(root, own, is_judged=known.knows)
+        stale = stale_labels(own, asked, is_judged=known.knows)
         if stale:
             shown = "; ".join(map(str, stale[:5])) + ("; ..." if len(stale) > 5 else "")
             said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"

@@ -16,12 +16,12 @@ from persona_pipeline.defs.platform.dagster_internals import AssetJob
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.evaluation.history import overall_history
-from persona_pipeline.evaluation.read import open_scope, request_window, stored_scope, sync_propositions
-from persona_pipeline.evaluation.run import evaluate_stored, score_stored
+from persona_pipeline.evaluation.history import overall_values, points_of
+from persona_pipeline.evaluation.read import Reader, voice_state
+from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope
-from persona_pipeline.evaluation.voice import voice_state
 from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.world.runs import summary_rows
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
 
@@ -86,7 +86,7 @@ def make_proposition_sets(
     problems: list[Problem] = []
     for dimension in _asked(context, specs.propositions):
         try:
-            stored = sync_propositions(world, agent_id, dimension)
+            stored = world.sync_claims(agent_id, dimension)
         except ConfigError as error:
             problems += error.problems
             continue
@@ -110,7 +110,8 @@ def make_scores(specs: Specs, context: Context, world: World, evaluation: Evalua
 def make_runs(specs: Specs, context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> Made:
     """Complete the run that the scores make up, and keep it with its comparison."""
     run = _finished(context, world, evaluation, agent_id).evaluation
-    history = overall_history(world.store, agent_id, until=run.window_end)
+    points = points_of([agent_id], summary_rows(world.store, [agent_id], until=run.window_end))
+    history = overall_values(points[agent_id], run.window_end)
     yield verdicts.run_outcome(run, history).result(specs.runs)
 
 
@@ -214,7 +215,7 @@ def build_step(
 
 def _scope(context: Context, world: World, agent_id: str, dimensions: Sequence[str]) -> AgentScope:
     window = run_tags.pinned_window(context.instance, context.run_id)
-    return stored_scope(world, agent_id, dimensions, window)
+    return Reader(world).scope(agent_id, dimensions, window)
 
 
 def _finished(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> AgentReport:
@@ -264,7 +265,9 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
             opened.sync_persona(agent_id)
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")
-            state = voice_state(opened, agent_id, request_window(opened, evaluation.request(opened)), learn=True)
+            asked = evaluation.request(opened)
+            window = Reader(opened).window(asked.window, asked.as_of, asked.since)
+            state = voice_state(opened, agent_id, window, learn=True)
         if state.learnt.note:
             context.log.info(state.learnt.note)
         for found in state.alarms:

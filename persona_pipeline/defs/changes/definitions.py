@@ -11,6 +11,7 @@ import dagster as dg
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.changes.messages import build_message_files, build_read_messages
@@ -27,9 +28,8 @@ from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation.changes.detection import Debounce, SourceChange, Work, find_changes, work_of
 from persona_pipeline.evaluation.changes.versions import MESSAGES, PERSONA, SOURCES, message_versions, source_versions
-from persona_pipeline.evaluation.read import resolve_window
-from persona_pipeline.evaluation.request import EvaluationRequest, settled
-from persona_pipeline.evaluation.voice import VoiceState, alarm_window, voice_state
+from persona_pipeline.evaluation.read import Reader, voice_state
+from persona_pipeline.evaluation.voice import VoiceState, alarm_window
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.scoring.voice_alarm.following import VoiceChange
@@ -314,7 +314,7 @@ def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
         waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
         if not waiting or opened.newest_message_time() is None:
             return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
-        window = resolve_window(opened, settled(opened, EvaluationRequest(**place.asked)).window, None)
+        window = Reader(opened).window(opened.settled(EvaluationRequest(**place.asked)).window)
         done = {name: looked[name] for name in there if name in looked}
         requests: list[dg.RunRequest] = []
         learning = 0

@@ -15,7 +15,6 @@ from persona_pipeline.defs.component.persona_world import world_settings
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import known_agents, logged_progress, world_in_force
-from persona_pipeline.evaluation.request import settled
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
@@ -67,7 +66,7 @@ def build_persona_checks(
         with world_in_force() as opened:
             if returns == "rows":
                 bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
-            request = settled(opened, EvaluationRequest(**{**place.asked, "agents": asked}))
+            request = opened.settled(EvaluationRequest(**{**place.asked, "agents": asked}))
             judge = open_judge(request.judge or RECORDED, opened, JudgeOptions.of(request, logged_progress()))
             found = run_evaluation(opened, judge, request).report.agents
             return {name: (agent_line(report, request.fail_on), report) for name, report in found.items()}

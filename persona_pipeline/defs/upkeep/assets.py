@@ -16,9 +16,9 @@ from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.decide import Guard, compared
-from persona_pipeline.evaluation.history import newest_run
-from persona_pipeline.evaluation.read import read_trust
-from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.evaluation.history import saved_run
+from persona_pipeline.evaluation.read import Reader
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration
 from persona_pipeline.guard.gate import GateRules
@@ -26,6 +26,7 @@ from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.reporting.view import NOBODY, measured
+from persona_pipeline.world.runs import newest_run_row
 from persona_pipeline.world.world import World
 
 # A baseline this far below what the agent does now guards against nothing.
@@ -47,10 +48,10 @@ class Reviewed:
 def review_agent(world: World, agent_id: str, *, now: datetime, days: int, trust: Trust | None = None) -> Reviewed:
     """Return what is to be said of an agent's baseline; nothing is judged for it."""
     try:
-        baseline = find_baseline(world.root, agent_id)
+        baseline = find_baseline(world.root / BASELINES, agent_id)
     except ConfigError as error:
         return Reviewed(agent_id, None, None, tuple(str(problem) for problem in error.problems))
-    saved = newest_run(world.store, agent_id)
+    saved = saved_run(newest_run_row(world.store, agent_id))
     run = saved.evaluation if saved else None
     if baseline is None:
         remark = "no baseline; run capture_baseline once its scores are as they should be"
@@ -103,7 +104,7 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
         days = orchestration().review_days
         with known_failures():
             opened = world.open()
-            now, trust = datetime.now(UTC), read_trust(opened)
+            now, trust = datetime.now(UTC), Reader(opened).trust()
             reviewed = [
                 review_agent(opened, agent_id, now=now, days=days, trust=trust)
                 for agent_id in known_agents(opened.root)

@@ -9,12 +9,10 @@ from typing import Protocol
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import WINDOW
-from persona_pipeline.evaluation.history import latest_runs
-from persona_pipeline.evaluation.read import read_scopes
-from persona_pipeline.evaluation.request import select_dimensions
+from persona_pipeline.evaluation.history import saved_runs
+from persona_pipeline.evaluation.read import Reader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA
-from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK, AgentEvaluation
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS
@@ -36,9 +34,10 @@ from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.messages.log import MESSAGES
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.personas import persona_path
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.revisions import READ, Revision, find_revision, revisions_between, revisions_of, tree_of
+from persona_pipeline.world.runs import runs_by_window
 from persona_pipeline.world.world import World
 
 
@@ -126,7 +125,9 @@ class RunHistory:
 
     def __init__(self, world: World, agent_id: str, states: CommitStates) -> None:
         self.world, self.agent_id, self.states, self.answers = world, agent_id, states, states.answers
-        self.runs = [run.evaluation for run in latest_runs(world.store, agent_id) if not run.evaluation.synthetic]
+        self.runs = [
+            run.evaluation for run in saved_runs(runs_by_window(world.store, agent_id)) if not run.evaluation.synthetic
+        ]
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -147,7 +148,7 @@ class RunHistory:
         models = frozenset(model_name(name) for name in evaluation.provenance.get("judge_models", ()))
         own = SideAgent(agent.persona, sets, self._now.names)
         scope = AgentScope(self.agent_id, window, (), persona=own.persona)
-        built = state_of(read_scopes(self.world, Snapshot(agents=[scope])), own, window, self.answers, models=models)
+        built = state_of(Reader(self.world).scopes(Snapshot(agents=[scope])), own, window, self.answers, models=models)
         if built.plan is None or built.plan.messages_hash != evaluation.provenance.get("messages_hash"):
             # Messages of that window came or went since: what was judged then cannot be asked again.
             return stored
@@ -255,7 +256,7 @@ def bisect_commits(
         ConfigError: there is no repository or no such commit, or files of one of the ends are not valid.
     """
     good = request.good or _first_good(world, request)
-    answers = RecordedAnswers(KnownVerdicts.of(world), live=live)
+    answers = RecordedAnswers(Reader(world).known, live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = CommitHistory(states, revisions_between(world.root, good, request.bad, [*READ]))
         newest = states.root(history.revisions[-1])
@@ -271,7 +272,7 @@ def bisect_evaluations(
     Raises:
         ConfigError: fewer than two are stored, or files of the world as it stands are not valid.
     """
-    answers = RecordedAnswers(KnownVerdicts.of(world), live=live)
+    answers = RecordedAnswers(Reader(world).known, live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = RunHistory(world, request.agent_id, states)
         if len(history) < 2:
@@ -289,7 +290,7 @@ def has_messages(world: World, commit: str) -> bool:
 
 def stored_evaluations(world: World, agent_id: str) -> int:
     """Return how many windows of an agent were evaluated."""
-    return sum(not run.evaluation.synthetic for run in latest_runs(world.store, agent_id))
+    return sum(not run.evaluation.synthetic for run in saved_runs(runs_by_window(world.store, agent_id)))
 
 
 def _searched(history: History, request: BisectRequest) -> Bisection:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
-from persona_pipeline.evaluation.read import read_questions, read_scopes
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.read import Reader
 from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.baselines.noise import ENOUGH_REPEATS
 from persona_pipeline.guard.baselines.regression import REGRESSION_DELTA
@@ -134,7 +134,8 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         as_of=request.as_of,
         samples=request.samples,
     )
-    snapshot = read_questions(world, asked)
+    reader = Reader(world)
+    snapshot = reader.questions(asked)
     snapshot.raise_broken()
     agent = snapshot.agents[0]
     intact = plan_agent(snapshot, agent, asked)
@@ -148,7 +149,7 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     windows = {INTACT: intact}
     windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}
     theirs = [replace(agent, agent_id=name) for name in _speakers(world, agent)[: request.others]]
-    snapshot = read_scopes(world, replace(snapshot, agents=theirs))
+    snapshot = reader.scopes(replace(snapshot, agents=theirs))
     others = {}
     for scope in theirs:
         case = build_case(snapshot, intact.persona, scope, request.samples)

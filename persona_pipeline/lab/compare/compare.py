@@ -8,7 +8,7 @@ from pathlib import Path
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
-from persona_pipeline.evaluation.request import default_coverage, select_dimensions
+from persona_pipeline.evaluation.read import Reader, coverage_of
 from persona_pipeline.guard.baselines.falls import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
@@ -36,6 +36,7 @@ from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.version import __version__
+from persona_pipeline.world.propositions.dimensions import select_dimensions
 from persona_pipeline.world.world import World
 
 DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
@@ -246,7 +247,7 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
     codes = {EXIT_REGRESSION} if found.fell else {EXIT_OK}
     if spent.out_of_money:
         codes.add(EXIT_BUDGET)
-    least = min(default_coverage(judge) for judge in contest.judges)
+    least = min(coverage_of(contest.world.settings)[judge.live] for judge in contest.judges)
     if not any(_judged(agent) for agent in found.agents.values()) or any(
         not _covered(agent, least) for agent in found.agents.values()
     ):
@@ -297,7 +298,7 @@ def two_judges(world: World, name: str, models: tuple[str, str], options: JudgeO
     if options.record:
         raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
     if name == RECORDED:
-        known = KnownVerdicts.of(world)
+        known = Reader(world).known
         return KnownJudge(known, models[0]), KnownJudge(known, models[1])
     # Neither may spend what the other needs.
     options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.scoring import SCORERS
@@ -85,7 +85,7 @@ def compare_output(
         UngradedError: as ``evaluate_output``, and when the agent has no baseline of a dimension.
     """
     try:
-        baseline = find_baseline(_world_root(context), agent_id)
+        baseline = find_baseline(_world_root(context) / BASELINES, agent_id)
     except ConfigError as error:
         raise UngradedError("invalid_configuration", str(error)) from error
     if baseline is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines.golden import baseline_path
+from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.suites.answering.prompts import PromptFiles, file_parts
 from persona_pipeline.suites.answering.responses import Responses
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
@@ -206,7 +206,7 @@ class Bases:
             paths += _spellings(self.world / PROPOSITIONS / dimension, DEFAULT)
             paths += _spellings(self.world / PROPOSITIONS / dimension, item.agent)
         if isinstance(item, PersonaDrift):
-            paths.append(baseline_path(self.world, item.agent))
+            paths.append(baseline_path(self.world / BASELINES, item.agent))
         for path in paths:
             self._add_file(basis, path)
 

@@ -64,7 +64,7 @@ class _Sorted:
 
 
 def write_batch(
-    store: Store, connection: Connection, batch: Sequence[tuple[int, Message]], reading: Reading
+    connection: Connection, batch: Sequence[tuple[int, Message]], reading: Reading
 ) -> tuple[WriteResult, list[Problem]]:
     """Write messages with the lines they stand in; an id that is known is updated, unless it is taken by another message.
 
@@ -82,15 +82,15 @@ def write_batch(
     known = _known(connection, list(first))
     done = _sort(kept, known, reading)
     changed = done.inserted | done.updated
-    write_parents(store, connection, list(changed))
+    write_parents(connection, list(changed))
     rows = [
         {**row_of(message, reading.source), "line": line, "reading": reading.number}
         for message, line in changed.items()
     ]
-    upsert(store, connection, _TABLE, rows)
+    upsert(connection, _TABLE, rows)
     _find(connection, done.found, reading)
     copies = [{"id": message_id, "path": reading.source} for message_id in done.copies]
-    upsert(store, connection, _COPIES, copies, update=False)
+    upsert(connection, _COPIES, copies, update=False)
     updated = [(message_of(known[message.id]), message) for message in done.updated]
     touch_windows(connection, touched_moments(done.inserted, updated))
     let_in(connection, list(done.inserted))
@@ -271,7 +271,7 @@ def ingest_rows(
         with store.begin() as connection:
             if restore:
                 let_in(connection, [message for _, message in read])
-            done, refused = write_batch(store, connection, read, reading)
+            done, refused = write_batch(connection, read, reading)
         problems = [*wrong[0], *wrong[1], *refused]
         result.name(replace(item, path=came.shown) for item in sorted(problems, key=lambda item: item.line or 0))
         result.written += done
@@ -305,7 +305,7 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
             for lot in _batches(file.rows(parse_message)):
                 read, wrong, open_end = _split(lot, reading.source, aliases.owned)
                 with store.begin() as connection:
-                    done, refused = write_batch(store, connection, read, reading)
+                    done, refused = write_batch(connection, read, reading)
                     found.name(sorted([*wrong, *refused], key=lambda problem: problem.line or 0))
                     _note(connection, file, reading.source, problems=_dumped(found, open_end))
                 written += done
@@ -314,7 +314,7 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
         problems = [Problem(p.message, reading.source, p.line, p.column) for p in error.problems]
         with store.begin() as connection:
             row = {"path": reading.source, "content_hash": "", "size": 0}
-            upsert(store, connection, _SOURCES, [row], update=False)
+            upsert(connection, _SOURCES, [row], update=False)
             kept = _dumped(_problems(store, reading.source, connection), problems)
             _update(connection, reading.source, seen=seen_as(path, look, fresh=fresh), problems=kept)
         return written
@@ -341,7 +341,7 @@ def _place(store: Store, file: MessageFile, name: str, path: Path) -> int:
                 "reading": 1,
                 "unfinished": stored is not None,
             }
-            upsert(store, connection, _SOURCES, [state])
+            upsert(connection, _SOURCES, [state])
         return 1
     if row.size is None:
         # An earlier release read it whole or not at all.
