@@ -59,7 +59,7 @@ from persona_pipeline.guard.gate import (
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, RunReport
 from persona_pipeline.guard.trust import calibrated
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
-from persona_pipeline.scoring.voice_alarm.storing import write_voices
+from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
 from persona_pipeline.world.models import Message
@@ -155,7 +155,8 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
         if request.update_baseline:
             # What has just become the baseline is what the run is compared with.
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
-        write(world, decided, generated.agents)
+        write(world, written_of(decided, generated))
+    tell(decided)
     return _run_of(decided, judge, request, generated, paths)
 
 
@@ -188,44 +189,58 @@ def _judged(snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, guard:
     return confirm(found, judge, guard) if guard else found
 
 
-def write(world: World, decided: Decided, generated: Mapping[str, Sequence[Message]] | None = None) -> None:
-    """Write what was decided, and hand each agent's scores over as events.
+@dataclass(frozen=True)
+class Written:
+    """Everything an evaluation writes.
 
-    One transaction writes the voices that were learnt, generated conversations, claims that were read anew, and the runs of up to
-    200 agents with their scores and windows; of more agents each 200 are another one, so that other writers have their turn.
-
-    Args:
+    Attributes:
+        runs: with their scores and windows.
+        voices: that were learnt, or start over.
+        claims: sets that were read anew, by agent and dimension.
         generated: conversations by the agent they were made up for.
     """
+
+    runs: Sequence[SavedRun] = ()
+    voices: Sequence[LearntVoice] = ()
+    claims: Mapping[tuple[str, str], StoredSet] = field(default_factory=dict)
+    generated: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+
+
+def written_of(decided: Decided, generated: SyntheticAgents | None = None) -> Written:
+    """Return what is written of what was decided."""
     results, known = [*decided.earlier, *decided.results], decided.snapshot.claims
-    new = {
+    claims = {
         (agent_id, name): item
         for agent_id, sets in ((result.plan.scope.agent_id, result.plan.sets) for result in results)
         for name, item in sets.items()
         if known.get(agent_id, {}).get(name) != item
     }
-    _write(world, decided.snapshot, [result.saved for result in results], new, generated or {})
-    for result in results:
-        announce(result.report, result.plan.shown)
+    made_up = generated.agents if generated else {}
+    return Written([result.saved for result in results], decided.snapshot.learnt, claims, made_up)
 
 
-def _write(
-    world: World,
-    snapshot: Snapshot,
-    saved: Sequence[SavedRun],
-    claims: Mapping[tuple[str, str], StoredSet] | None = None,
-    generated: Mapping[str, Sequence[Message]] | None = None,
-) -> None:
-    rows = [rows_of(item) for item in saved]
-    beside = snapshot.learnt or claims or generated
-    for start in range(0, max(len(rows), 1 if beside else 0), AT_ONCE):
+def write(world: World, written: Written) -> None:
+    """Write what an evaluation came to; nobody else does.
+
+    One transaction writes voices, generated conversations, claims, and the runs of up to 200 agents with their scores and windows;
+    each 200 agents more are another one, so that other writers have their turn.
+    """
+    runs = [rows_of(item) for item in written.runs]
+    beside = written.voices or written.claims or written.generated
+    for start in range(0, max(len(runs), 1 if beside else 0), AT_ONCE):
         with world.store.begin() as connection:
             if start == 0:
-                write_voices(connection, snapshot.learnt)
-                write_sets(connection, claims or {})
-                for agent_id, messages in (generated or {}).items():
+                write_voices(connection, written.voices)
+                for agent_id, messages in written.generated.items():
                     write_messages_in(connection, messages, source=f"synthetic/{agent_id}", mirror=True)
-            write_runs(connection, rows[start : start + AT_ONCE])
+                write_sets(connection, written.claims)
+            write_runs(connection, runs[start : start + AT_ONCE])
+
+
+def tell(decided: Decided) -> None:
+    """Hand each agent's scores over as events."""
+    for result in (*decided.earlier, *decided.results):
+        announce(result.report, result.plan.shown)
 
 
 def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
@@ -255,7 +270,8 @@ def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: Eval
         snapshot = reader.stored(scope, request)
         decided = evaluate(snapshot, judge, request)
         decided.raise_broken()
-        write(world, decided)
+        write(world, written_of(decided))
+    tell(decided)
     return decided.results[0].report
 
 
@@ -275,7 +291,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
         judged = _judged(snapshot, plans, judge, guard)
-        _write(world, snapshot, [SavedRun(judged[0].evaluation, whole=False)])
+        write(world, Written([SavedRun(judged[0].evaluation, whole=False)], snapshot.learnt))
     return judged[0].evaluation
 
 
@@ -315,7 +331,8 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
     with reader.alone(world.chosen(request.agents)):
         snapshot = reader.snapshot(request)
         decided = evaluate(snapshot, judge, request)
-        write(world, decided)
+        write(world, written_of(decided))
+    tell(decided)
     results = {item.plan.scope.agent_id: item for item in decided.results}
     histories = {agent_id: decided.history(item) for agent_id, item in results.items()}
     return CohortResult(request.window, request.fail_on, results, histories, dict(decided.broken), snapshot.speakers)

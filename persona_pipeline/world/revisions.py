@@ -129,6 +129,16 @@ def read_blobs(root: Path, blobs: Iterable[str]) -> list[bytes]:
     return found
 
 
+def files_at(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str, bytes]:
+    """Return the files of a commit by their path in the world's folder; links are left out.
+
+    Raises:
+        ConfigError: git cannot tell, or they are larger than 200 MB.
+    """
+    blobs = tree_of(root, commit, folders)
+    return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True))
+
+
 @contextmanager
 def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = READ) -> Iterator[Path]:
     """Give a folder with the world's files as they stand in a commit, while it is needed.
@@ -136,11 +146,11 @@ def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = REA
     Raises:
         ConfigError: git cannot tell, or the commit has no persona.
     """
-    blobs = tree_of(root, revision.id, folders)
-    if not any(path.startswith("personas/") for path in blobs):
+    files = files_at(root, revision.id, folders)
+    if not any(path.startswith("personas/") for path in files):
         raise ConfigError(f"{revision.name} ({revision.short}) has no personas in this folder; name another commit")
     with tempfile.TemporaryDirectory(prefix="persona-revision-") as name:
-        write_files(dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), Path(name))
+        write_files(files, Path(name))
         yield Path(name)
 
 

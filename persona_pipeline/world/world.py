@@ -1,6 +1,5 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
-import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +14,12 @@ from sqlalchemy.engine import URL
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, is_held, open_store, upsert
-from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
 from persona_pipeline.world.messages.counting import count_messages, said_by_agent
-from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message
+from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
 from persona_pipeline.world.messages.log import MESSAGES, message_files
 from persona_pipeline.world.messages.looking import Unread, unread_files
 from persona_pipeline.world.messages.mirroring import LEASE, Came, SyncResult, ingest_rows, is_any_known, mirror_files
@@ -415,9 +413,6 @@ class World:
         ]
 
 
-_ID_CHARACTERS = 32
-
-
 def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, str] | None = None) -> SyncResult:
     """Bring rows into the store as messages; an id that is known is updated, and nothing is removed.
 
@@ -437,62 +432,9 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
         if name not in FIELDS:
             raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
     aliases = Aliases.of(world.names())
-    result = ingest_rows(world.store, _read(records_of(rows), source, columns), Came(source, source), aliases.owned)
+    result = ingest_rows(world.store, rows_of_records(rows, source, columns), Came(source, source), aliases.owned)
     count_messages(world.store)
     return result
-
-
-def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
-    if rows is None:
-        return
-    if isinstance(rows, Mapping):
-        for part in rows.values():
-            yield from records_of(part)
-    elif hasattr(rows, "to_pylist"):
-        yield from rows.to_pylist()
-    elif hasattr(rows, "to_dicts"):
-        yield from rows.to_dicts()
-    elif hasattr(rows, "to_dict"):
-        yield from rows.to_dict("records")
-    elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        yield from rows
-    else:
-        raise ConfigError(f"messages cannot be read from {type(rows).__name__}; give a frame or a list of records")
-
-
-def _read(records: Iterable[Mapping[str, Any]], source: str, columns: Mapping[str, str]) -> Iterator[Row]:
-    for line, record in enumerate(records, 1):
-        if not isinstance(record, Mapping):
-            yield Row(line, ValueError(f"is no record but {type(record).__name__}"))
-            continue
-        if missing := [column for column in columns.values() if column not in record]:
-            known = [str(name) for name in record]
-            hint = did_you_mean(missing[0], known) or f"; it has {', '.join(known)}"
-            raise ConfigError(f"row {line} of {source} has no column {missing[0]!r}{hint}")
-        values = {name: _plain(record.get(columns.get(name, name))) for name in FIELDS}
-        found = {name: value for name, value in values.items() if value is not None}
-        if "channel" not in found and "recipient" not in found:
-            found["channel"] = source
-        if "id" not in found:
-            found["id"] = content_hash(sorted((name, str(value)) for name, value in found.items()))[:_ID_CHARACTERS]
-        try:
-            yield Row(line, parse_message(found))
-        except ValueError as error:
-            yield Row(line, error)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as a message file would have it: text; None for what frames write where nothing is."""
-    if value is None or value != value or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-    return str(value) if isinstance(value, int) else value
 
 
 # Names that would mean something where the template itself is kept.

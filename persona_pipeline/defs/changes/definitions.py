@@ -26,8 +26,18 @@ from persona_pipeline.defs.platform.place import EVALUATION
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.evaluation.changes.detection import Debounce, SourceChange, Work, find_changes, work_of
-from persona_pipeline.evaluation.changes.versions import MESSAGES, PERSONA, SOURCES, message_versions, source_versions
+from persona_pipeline.evaluation.changes import (
+    MESSAGES,
+    PERSONA,
+    SOURCES,
+    Debounce,
+    SourceChange,
+    Work,
+    find_changes,
+    message_versions,
+    source_versions,
+    work_of,
+)
 from persona_pipeline.evaluation.read import Reader, voice_state
 from persona_pipeline.evaluation.voice import VoiceState, alarm_window
 from persona_pipeline.judging.money import daily_limit
