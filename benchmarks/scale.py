@@ -248,11 +248,11 @@ def said(names: list[str], count: int, *, days: int = DAYS, seed: int = 1) -> It
 def record_everything(root: Path, database_url: str) -> int:
     """Write a recorded judgment for everything an evaluation of everybody asks, and return how many there are."""
     from persona_pipeline.base.options import EvaluationRequest
-    from persona_pipeline.evaluation.run import planned_requests
     from persona_pipeline.judging.recordings.files import write_recordings
     from persona_pipeline.judging.recordings.replay import recording_of
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
+    from tests.support.evaluating import planned_requests
 
     world = World.open(root, database_url)
     recordings = []

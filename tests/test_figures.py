@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (380, 400),
-    "lines": (70_689, 63_000),
-    "lines of the core": (34_168, 28_500),
-    "modules with one importer": (74, 60),
-    "modules that other rooms import": (175, 70),
+    "files": (377, 400),
+    "lines": (70_684, 63_000),
+    "lines of the core": (34_136, 28_500),
+    "modules with one importer": (72, 60),
+    "modules that other rooms import": (173, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -53,8 +53,8 @@ SHOWN = {
         "",
     },
     "evaluation": {
-        "against", "calibrate", "changes.detection", "changes.versions", "decide", "estimate", "history",
-        "plan", "read", "request", "retaking", "run", "snapshot", "voice",
+        "against", "calibrate", "changes", "decide", "estimate", "folder", "history", "plan", "read", "run",
+        "snapshot", "voice",
     },
     "guard": {
         "baselines.confirm", "baselines.falls", "baselines.golden", "baselines.models", "baselines.noise",

@@ -124,7 +124,7 @@ def _evaluations(
     proposition_delta: float | None,
 ) -> EvaluationComparison:
     from persona_pipeline.evaluation.decide import set_beside
-    from persona_pipeline.evaluation.read import Reader
+    from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.gate import GateRules
 
     if after.world is None:
@@ -145,7 +145,7 @@ def _evaluations(
         min_coverage=told.get("min_coverage", 1.0),
     )
     return EvaluationComparison(
-        **vars(EvaluationRun(set_beside(Reader(after.world).guard(rules), known, after.report))),
+        **vars(EvaluationRun(set_beside(WorldReader(after.world).guard(rules), known, after.report))),
         world=after.world,
         only_before=[name for name in known if name not in after.agents],
         only_after=[name for name in after.agents if name not in known],

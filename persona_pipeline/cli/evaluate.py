@@ -63,11 +63,11 @@ def evaluate(
     with nullcontext(World.open()) if request.against is None else fresh_world(against=request.against) as world:
         if estimate:
             from persona_pipeline.evaluation.estimate import estimate_run
-            from persona_pipeline.evaluation.read import Reader
+            from persona_pipeline.evaluation.read import WorldReader
             from persona_pipeline.judging.open import JudgeOptions
 
             typer.echo(str(estimate_run(world, request, request.judge, JudgeOptions.of(request))))
-            for line in Reader(world).names_of(request).lines():
+            for line in WorldReader(world).names_of(request).lines():
                 typer.echo(line, err=True)
             return
         run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge, world=world))

@@ -28,7 +28,7 @@ def report(
     """Render the newest evaluation of each agent with its history; judges nothing."""
     from persona_pipeline.base.files import write_atomically
     from persona_pipeline.evaluation.history import report_of
-    from persona_pipeline.evaluation.read import Reader
+    from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.gate import GateRules
     from persona_pipeline.reporting.render import render
     from persona_pipeline.reporting.statistics import gather
@@ -41,7 +41,7 @@ def report(
     chosen = world.chosen(names(agents))
     # A page of many agents shows the claims of those that need a look; every other format says everything of everybody.
     whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
-    reports = Reader(world).reports(chosen, after, whole=whole)
+    reports = WorldReader(world).reports(chosen, after, whole=whole)
     run = gather(world, report_of(reports, GateRules()), since=after)
     print_report(run, exits=False)
     content = _table(run, by, format) if format in TABLES else render(run, format)

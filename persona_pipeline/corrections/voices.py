@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
-from persona_pipeline.evaluation.read import Reader, learn_voice_before
+from persona_pipeline.evaluation.read import WorldReader, learn_voice_before
 from persona_pipeline.evaluation.voice import followed_text
 from persona_pipeline.scoring.voice_alarm.following import VoiceAlarm, VoiceWatch
 from persona_pipeline.scoring.voice_alarm.storing import stored_voice
@@ -237,7 +237,7 @@ class LiveVoices:
         if known is not None and known.watch.model == learnt.model:
             known.loaded = now
             return known
-        said = Reader(self._world).messages_to_follow(learnt, self._world.horizon)
+        said = WorldReader(self._world).messages_to_follow(learnt, self._world.horizon)
         start = said[-1].created_at if said else learnt.model.provenance.until
         source = StoredMessages(self._world, start, agent_id=agent_id)
         followed = self._followed[agent_id] = _Followed(VoiceWatch(learnt.model), source, now)

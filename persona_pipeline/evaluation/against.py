@@ -117,9 +117,6 @@ def fresh_world(root: Path | None = None, against: str | None = None) -> Iterato
 
     Args:
         against: the commit whose ``persona.yaml`` counts, as a whole.
-
-    Raises:
-        ConfigError: there is no such commit, or its settings are not valid.
     """
     with TemporaryDirectory(prefix="persona-store-") as folder:
         world = World.open(root, f"sqlite:///{folder}/store.db")

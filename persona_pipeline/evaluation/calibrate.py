@@ -16,7 +16,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.evaluation.plan import plan_agent
-from persona_pipeline.evaluation.read import Reader
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.snapshot import raise_problems
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration.calibrate import Calibration, calibrate_dimension
@@ -59,9 +60,9 @@ def judged_population(
     Raises:
         ConfigError: files of these agents or recordings are not valid, or there is no message.
     """
-    reader, request = Reader(world), EvaluationRequest(agents=agents, dimensions=dimensions)
+    reader, request = WorldReader(world), EvaluationRequest(agents=agents, dimensions=dimensions)
     now = reader.questions(request)
-    now.raise_broken()
+    raise_problems(now.broken)
     past = [
         replace(scope, window=window, past=True)
         for scope in now.agents
@@ -104,28 +105,20 @@ class WorldLabels:
 
 
 def world_labels(world: World) -> WorldLabels:
-    """Return the labels in a world's folder, the stale ones apart.
-
-    Raises:
-        ConfigError: label files, recordings, personas or propositions are not valid.
-    """
+    """Return the labels in a world's folder, the stale ones apart."""
     labels = load_labels(world.root / LABELS)
     if not labels:
         return WorldLabels([], [])
-    stale = stale_labels(labels, _asked(world, labels), is_judged=Reader(world).known.knows)
+    stale = stale_labels(labels, _asked(world, labels), is_judged=WorldReader(world).known.knows)
     gone = {item.label.identity for item in stale}
     return WorldLabels([label for label in labels if label.identity not in gone], stale)
 
 
 def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Calibration:
-    """Return how far each judge can be believed on each dimension; nobody is asked.
-
-    Raises:
-        ConfigError: labels, recordings or the world's files are not valid, or a dimension is unknown.
-    """
+    """Return how far each judge can be believed on each dimension; nobody is asked."""
     chosen = select_dimensions(dimensions)
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
-    known, asked = Reader(world).known, _asked(world, labels)
+    known, asked = WorldReader(world).known, _asked(world, labels)
     used = usable(labels, asked, is_judged=known.knows)
     population = judged_population(world, dimensions=dimensions, known=known)
     rated = _rated(world, population, used)
@@ -200,7 +193,7 @@ def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, an
     Raises:
         ConfigError: files of the world are not valid, or no judgment of ``before`` is known.
     """
-    verdicts, labels = Reader(world).known, load_labels(world.root / LABELS)
+    verdicts, labels = WorldReader(world).known, load_labels(world.root / LABELS)
     population = judged_population(world, known=verdicts)
     used = usable(labels, _asked(world, labels), is_judged=verdicts.knows)
     by_judge = {

@@ -87,9 +87,6 @@ def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> Ga
 
     Args:
         request: with what the world's settings say; see ``World.settled``.
-
-    Raises:
-        ConfigError: one of them cannot be.
     """
     same = ("regression_delta", "proposition_delta", "undecided_delta", "threshold", "fail_on", "require_calibration")
     return GateRules(

@@ -38,11 +38,7 @@ class FolderReader:
     root: Path
 
     def snapshot(self, now: datetime | None = None) -> Snapshot:
-        """Return messages, names and lexicon as of a moment; None: now.
-
-        Raises:
-            ConfigError: a lexicon is not valid.
-        """
+        """Return messages, names and lexicon as of a moment; None: now."""
         names = read_names(self.root)
         log = folder_messages(self.root, names, until=(now or utc_now()) + FUTURE_GRACE)
         return Snapshot(
@@ -51,30 +47,6 @@ class FolderReader:
             names={agent_id: item.display_name or agent_id for agent_id, item in names.items()},
             lexicon=world_lexicon(self.root),
         )
-
-    def agent_ids(self) -> list[str]:
-        """Return the agents, sorted.
-
-        Raises:
-            ConfigError: a file's name cannot be an agent's id.
-        """
-        return agent_ids(self.root)
-
-    def persona(self, agent_id: str) -> Persona:
-        """Return an agent's persona.
-
-        Raises:
-            ConfigError: its file is missing or not valid.
-        """
-        return load_persona(self.root, agent_id)
-
-    def claims(self, agent_id: str, dimension: str) -> StoredSet:
-        """Return an agent's claims of a dimension.
-
-        Raises:
-            ConfigError: a file is not valid.
-        """
-        return StoredSet.read(self.root / PROPOSITIONS, dimension, agent_id)
 
     def asked(self, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
         """Return what agents are asked with now, or what is wrong with their files; those that are gone are left out.
@@ -122,11 +94,7 @@ class Retaken:
 
 
 def retake_baselines(folder: FolderReader) -> list[Retaken]:
-    """Take every golden file of a world's folder again and return what differs.
-
-    Raises:
-        ConfigError: a file of the world is not valid.
-    """
+    """Take every golden file of a world's folder again and return what differs."""
     paths = sorted((folder.root / BASELINES).glob("*.json"))
     if not paths:
         return []
@@ -136,11 +104,11 @@ def retake_baselines(folder: FolderReader) -> list[Retaken]:
 
 def _retake(folder: FolderReader, snapshot: Snapshot, judge: RecordedBackend, path: Path) -> Retaken:
     baseline, found = load_baseline(path), Retaken(path)
-    persona = folder.persona(baseline.agent_id)
+    persona = load_persona(folder.root, baseline.agent_id)
     for name in baseline.dimensions:
         known = baseline.provenance.get("dimensions", {}).get(name, {})
         windows = list(_windows(known.get("recordings")))
-        claims = folder.claims(persona.agent_id, name)
+        claims = StoredSet.read(folder.root / PROPOSITIONS, name, persona.agent_id)
         again = [_scored(snapshot, judge, persona, (name, claims), window) for window in windows]
         digests = [recordings_digest(item) if item else None for item, _ in again]
         if not windows:

@@ -18,7 +18,7 @@ from persona_pipeline.evaluation.decide import Guard, guard_of
 from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.evaluation.history import by_need, outlines, points_of, saved_run
 from persona_pipeline.evaluation.plan import history_of
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot, raise_problems
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
 from persona_pipeline.guard.baselines.falls import MOST_TOGETHER
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
@@ -60,8 +60,12 @@ ALL_TIME = "all"
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Reads what evaluations need of a world. Whoever it gave a snapshot needs neither the world nor the reader."""
+class WorldReader:
+    """Reads what evaluations need of a world. Whoever it gave a snapshot needs neither the world nor the reader.
+
+    What is not valid raises ``ConfigError``: the request, a lexicon, labels, recordings, the file of judge changes. What is wrong
+    with one agent's files is in ``Snapshot.broken``.
+    """
 
     world: World
 
@@ -72,11 +76,7 @@ class Reader:
             yield
 
     def snapshot(self, request: EvaluationRequest) -> Snapshot:
-        """Return everything an evaluation needs, the agents' files and all messages brought into the store.
-
-        Raises:
-            ConfigError: the request is not valid, or there is no message. What is wrong with one agent's files is in ``broken``.
-        """
+        """Return everything an evaluation needs, the agents' files and all messages brought into the store."""
         return self.rules(self.questions(request), request)
 
     def stored(self, scope: AgentScope, request: EvaluationRequest) -> Snapshot:
@@ -84,11 +84,7 @@ class Reader:
         return self.rules(self.scopes(Snapshot(agents=[scope])), request)
 
     def questions(self, request: EvaluationRequest) -> Snapshot:
-        """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of.
-
-        Raises:
-            ConfigError: see ``snapshot``.
-        """
+        """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of."""
         world, dimensions = self.world, select_dimensions(request.dimensions)
         agent_ids = world.chosen(request.agents)
         if not dimensions and not request.newest_window:
@@ -113,11 +109,7 @@ class Reader:
         return self.scopes(Snapshot(scopes, earlier, brought.problems, broken, claims=brought.claims, fresh=fresh))
 
     def scopes(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with what the questions of its scopes are made of: personas, claims, messages and baselines.
-
-        Raises:
-            ConfigError: a lexicon is not valid.
-        """
+        """Return a snapshot with what the questions of its scopes are made of: personas, claims, messages and baselines."""
         world, scopes = self.world, [*snapshot.agents, *snapshot.earlier]
         agent_ids = {scope.agent_id for scope in scopes}
         read_at, horizon = world.clock(), world.horizon
@@ -150,11 +142,7 @@ class Reader:
         )
 
     def rules(self, snapshot: Snapshot, request: EvaluationRequest) -> Snapshot:
-        """Return a snapshot with what decides: whom else is watched, what is known of judges, earlier runs and voices.
-
-        Raises:
-            ConfigError: labels, recordings, or the file of judge changes are not valid.
-        """
+        """Return a snapshot with what decides: whom else is watched, what is known of judges, earlier runs and voices."""
         world, scopes = self.world, [*snapshot.agents, *snapshot.earlier]
         agent_ids = {scope.agent_id for scope in scopes}
         watched = watched_agents(world.rules_root / BASELINES)
@@ -181,23 +169,15 @@ class Reader:
         return match if request.agents is None else match.of(request.agents)
 
     def baselines(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with the golden files as they are now.
-
-        Raises:
-            ConfigError: one is not valid.
-        """
+        """Return a snapshot with the golden files as they are now."""
         folder = self.world.rules_root / BASELINES
         baselines, broken = _read_baselines(folder, snapshot.baselines.keys() | {s.agent_id for s in snapshot.agents})
         found = replace(snapshot, baselines=baselines, watched=watched_agents(folder), broken=broken)
-        found.raise_broken()
+        raise_problems(found.broken)
         return found
 
     def guard(self, rules: GateRules) -> Guard:
-        """Return by what a fall in a world is told from chance.
-
-        Raises:
-            ConfigError: labels, recordings, or the file of judge changes are not valid.
-        """
+        """Return by what a fall in a world is told from chance."""
         return guard_of(self.rules(Snapshot(), EvaluationRequest()), rules)
 
     @property
@@ -206,11 +186,7 @@ class Reader:
         return KnownVerdicts(self.world.root / RECORDINGS, KeptAnswers(self.world.store))
 
     def trust(self) -> Trust:
-        """Return what a world knows of judges.
-
-        Raises:
-            ConfigError: labels, recordings, or the file of judge changes are not valid.
-        """
+        """Return what a world knows of judges."""
         world = self.world
         rows = notes(world.store, ABILITY)
         unable = frozenset((row.model, row.prompt_version) for row in rows if not row.answer.get("able", True))
@@ -438,23 +414,15 @@ def _merged(windows: Iterable[Window], until: datetime) -> list[Window]:
 
 
 def voice_state(world: World, agent_id: str, window: Window, *, learn: bool = False) -> VoiceState:
-    """Return how an agent's voice stands at the end of a window, and keep what is new of it; see ``Reader.voice``.
-
-    Raises:
-        ConfigError: the agent has no persona in the store.
-    """
+    """Return how an agent's voice stands at the end of a window, and keep what is new of it; see ``WorldReader.voice``."""
     persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
-    return _kept(world, Reader(world).voice(persona, stored, window, learn=learn))
+    return _kept(world, WorldReader(world).voice(persona, stored, window, learn=learn))
 
 
 def learn_voice_before(world: World, agent_id: str, moment: datetime, *, again: bool = False) -> VoiceState:
-    """Return an agent's voice, learnt from what was said up to a moment if it is not yet, and keep it; nothing is followed.
-
-    Raises:
-        ConfigError: the agent has no persona in the store.
-    """
+    """Return an agent's voice, learnt from what was said up to a moment if it is not yet, and keep it; nothing is followed."""
     persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
-    return _kept(world, Reader(world).learnt_voice(persona, stored, moment, again=again))
+    return _kept(world, WorldReader(world).learnt_voice(persona, stored, moment, again=again))
 
 
 def _kept(world: World, state: VoiceState) -> VoiceState:

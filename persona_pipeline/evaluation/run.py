@@ -35,7 +35,7 @@ from persona_pipeline.evaluation.plan import (
     synthesize,
     with_generated,
 )
-from persona_pipeline.evaluation.read import Reader
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import (
     AgentScope,
     ReplayedJudge,
@@ -56,9 +56,9 @@ from persona_pipeline.guard.gate import (
     nothing_evaluated,
     run_coverage,
 )
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.guard.trust import calibrated
-from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
@@ -106,14 +106,6 @@ class Decided:
     results: Sequence[AgentResult] = ()
     broken: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
-    def raise_broken(self) -> None:
-        """Raise everything wrong with the agents that could not be evaluated.
-
-        Raises:
-            ConfigError: there is one.
-        """
-        raise_problems(self.broken)
-
     def history(self, result: AgentResult) -> list[HistoryValue]:
         """Return an agent's overall scores up to the end of its window, oldest first, as they are once all this is saved."""
         agent_id, end = result.plan.scope.agent_id, result.plan.scope.window.end
@@ -141,22 +133,21 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
 
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
-    request, reader = world.settled(request), Reader(world)
+    request, reader = world.settled(request), WorldReader(world)
     with reader.alone(world.chosen(request.agents)):
         snapshot, generated = reader.snapshot(request), SyntheticAgents()
-        snapshot.raise_broken()
+        raise_problems(snapshot.broken)
         if request.synthetic:
             generated = synthesize(snapshot, judge)
             snapshot = with_generated(snapshot, generated)
         decided = evaluate(snapshot, judge, request)
-        decided.raise_broken()
+        raise_problems(decided.broken)
         taken = new_baselines(decided, request) if request.update_baseline else []
         paths = [save_baseline(world.root / BASELINES, baseline) for baseline in taken]
         if request.update_baseline:
             # What has just become the baseline is what the run is compared with.
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
         write(world, written_of(decided, generated))
-    tell(decided)
     return _run_of(decided, judge, request, generated, paths)
 
 
@@ -198,12 +189,14 @@ class Written:
         voices: that were learnt, or start over.
         claims: sets that were read anew, by agent and dimension.
         generated: conversations by the agent they were made up for.
+        told: what is handed over as events once it is written.
     """
 
     runs: Sequence[SavedRun] = ()
     voices: Sequence[LearntVoice] = ()
     claims: Mapping[tuple[str, str], StoredSet] = field(default_factory=dict)
     generated: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    told: Sequence[AgentResult] = ()
 
 
 def written_of(decided: Decided, generated: SyntheticAgents | None = None) -> Written:
@@ -216,7 +209,7 @@ def written_of(decided: Decided, generated: SyntheticAgents | None = None) -> Wr
         if known.get(agent_id, {}).get(name) != item
     }
     made_up = generated.agents if generated else {}
-    return Written([result.saved for result in results], decided.snapshot.learnt, claims, made_up)
+    return Written([result.saved for result in results], decided.snapshot.learnt, claims, made_up, results)
 
 
 def write(world: World, written: Written) -> None:
@@ -235,22 +228,14 @@ def write(world: World, written: Written) -> None:
                     write_messages_in(connection, messages, source=f"synthetic/{agent_id}", mirror=True)
                 write_sets(connection, written.claims)
             write_runs(connection, runs[start : start + AT_ONCE])
-
-
-def tell(decided: Decided) -> None:
-    """Hand each agent's scores over as events."""
-    for result in (*decided.earlier, *decided.results):
+    for result in written.told:
         announce(result.report, result.plan.shown)
 
 
 def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
-    """Fix the window of one agent and keep it, unless it is past: the steps that follow score its newest window.
-
-    Raises:
-        ConfigError: the request or the agent's persona is not valid, or there is no message.
-    """
+    """Fix the window of one agent and keep it, unless it is past: the steps that follow score its newest window."""
     world.persona(agent_id)
-    reader = Reader(world)
+    reader = WorldReader(world)
     window = reader.window(request.window, request.as_of, request.since)
     scope = reader.scope(agent_id, select_dimensions(request.dimensions), window)
     if not scope.past:
@@ -260,18 +245,13 @@ def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> Agent
 
 
 def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentReport:
-    """Evaluate one agent on what the store has of it and its window, save the run, and return what is said of it.
-
-    Raises:
-        ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
-    """
-    request, reader = world.settled(request), Reader(world)
+    """Evaluate one agent on what the store has of it and its window, save the run, and return what is said of it."""
+    request, reader = world.settled(request), WorldReader(world)
     with reader.alone([scope.agent_id]):
         snapshot = reader.stored(scope, request)
         decided = evaluate(snapshot, judge, request)
-        decided.raise_broken()
+        raise_problems(decided.broken)
         write(world, written_of(decided))
-    tell(decided)
     return decided.results[0].report
 
 
@@ -279,14 +259,11 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
     """Score the scope's dimensions into the agent's run, what fell confirmed, and return the run so far.
 
     The run stays unfinished until ``evaluate_stored`` compares it: with no dimensions named it judges nothing new.
-
-    Raises:
-        ConfigError: see ``evaluate_stored``.
     """
-    request, reader = world.settled(request), Reader(world)
+    request, reader = world.settled(request), WorldReader(world)
     with reader.alone([scope.agent_id]):
         snapshot = reader.stored(scope, request)
-        snapshot.raise_broken()
+        raise_problems(snapshot.broken)
         plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
@@ -323,16 +300,12 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
 
     With ``newest_window`` only the named dimensions are scored again, into the run that holds the others; an agent whose newest
     window has no whole run is evaluated whole.
-
-    Raises:
-        ConfigError: the request is not valid, or there is no message at all.
     """
-    request, reader = world.settled(request), Reader(world)
+    request, reader = world.settled(request), WorldReader(world)
     with reader.alone(world.chosen(request.agents)):
         snapshot = reader.snapshot(request)
         decided = evaluate(snapshot, judge, request)
         write(world, written_of(decided))
-    tell(decided)
     results = {item.plan.scope.agent_id: item for item in decided.results}
     histories = {agent_id: decided.history(item) for agent_id, item in results.items()}
     return CohortResult(request.window, request.fail_on, results, histories, dict(decided.broken), snapshot.speakers)
@@ -385,7 +358,9 @@ def _run_of(
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
     report.findings += name_findings(snapshot.speakers)
-    report.expenses += [*_history_expenses(decided.earlier), *generated.expenses]
+    spent = [expense for result in decided.earlier for expense in result.report.expenses]
+    report.expenses += [expense.model_copy(update={"mechanism": "history"}) for expense in spent]
+    report.expenses += generated.expenses
     report.exit_code = exit_code_of(report.all_findings(), rules)
     problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
     replay = partial(_replay_of, decided, judge, request)
@@ -406,7 +381,7 @@ def replayed(replay: RunReplay) -> EvaluationRun:
     """Make a saved run again: the same report, without a world, and nobody is asked."""
     judge = ReplayedJudge(replay)
     decided = evaluate(replay.snapshot, judge, replay.request, replay.rules)
-    decided.raise_broken()
+    raise_problems(decided.broken)
     run = _run_of(decided, judge, replay.request, SyntheticAgents(), [])
     run.report.statistics |= replay.statistics
     return run
@@ -458,27 +433,9 @@ def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseli
     return replace(decided, snapshot=snapshot, evaluated=evaluated, results=results)
 
 
-def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
-    """Return every judgment a run would ask for first, without asking.
-
-    Raises:
-        ConfigError: bad input.
-    """
-    return [asked for plan in planned(world, request) for asked in plan.requests]
-
-
 def planned(world: World, request: EvaluationRequest) -> list[AgentPlan]:
-    """Return what a run would ask for first, agent by agent and window by window, without asking.
-
-    Raises:
-        ConfigError: bad input.
-    """
+    """Return what a run would ask for first, agent by agent and window by window, without asking."""
     request = world.settled(request)
-    snapshot = Reader(world).questions(request)
-    snapshot.raise_broken()
+    snapshot = WorldReader(world).questions(request)
+    raise_problems(snapshot.broken)
     return [plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents)]
-
-
-def _history_expenses(results: Sequence[AgentResult]) -> list[Expense]:
-    spent = [expense for result in results for expense in result.report.expenses]
-    return [expense.model_copy(update={"mechanism": "history"}) for expense in spent]

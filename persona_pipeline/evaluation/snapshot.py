@@ -105,32 +105,16 @@ class Snapshot:
         return AgentEvaluation.model_validate_json(text) if text else None
 
     def persona(self, scope: AgentScope) -> Persona:
-        """Return who a scope is about.
-
-        Raises:
-            ConfigError: nobody knows.
-        """
+        """Return who a scope is about."""
         if scope.persona is None:
             raise ConfigError(
                 f"agent {scope.agent_id!r} has no persona in the store; write personas/{scope.agent_id}.yaml"
             )
         return scope.persona
 
-    def raise_broken(self) -> None:
-        """Raise everything wrong with the agents' files.
-
-        Raises:
-            ConfigError: there is something.
-        """
-        raise_problems(self.broken)
-
 
 def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
-    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once.
-
-    Raises:
-        ConfigError: there is something.
-    """
+    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once."""
     problems = dict.fromkeys(problem for found in broken.values() for problem in found)
     if problems:
         raise ConfigError(list(problems))

@@ -23,9 +23,9 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.models import Persona, Window, parse_window
 from persona_pipeline.world.names import read_names
-from persona_pipeline.world.personas import PERSONAS, agent_ids
+from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
-from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
 from persona_pipeline.world.revisions import Revision, find_revision, read_blobs, revision_folder, tree_of, write_files
 from persona_pipeline.world.world import World
 
@@ -82,8 +82,8 @@ class Side:
             ConfigError: files of it are missing or not valid, with their places in this version.
         """
         with self._named():
-            persona = FolderReader(self.root).persona(agent_id)
-            sets = {name: FolderReader(self.root).claims(agent_id, name) for name in dimensions}
+            persona = load_persona(self.root, agent_id)
+            sets = {name: StoredSet.read(self.root / PROPOSITIONS, name, agent_id) for name in dimensions}
         names = {known: item.display_name or known for known, item in read_names(self.root).items()}
         return SideAgent(persona, sets, names)
 

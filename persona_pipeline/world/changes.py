@@ -137,11 +137,7 @@ class Commit:
 
 
 def commits_between(root: Path, start: datetime, end: datetime) -> list[Commit]:
-    """Return the commits to a world's folder in a span of time, the newest first, at most 200; paths as in ``Change``.
-
-    Raises:
-        ConfigError: there is no git, or no repository.
-    """
+    """Return the commits to a world's folder in a span of time, the newest first, at most 200; paths as in ``Change``."""
     prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
     span = (f"--since={start.isoformat()}", f"--until={end.isoformat()}", f"--max-count={_MOST_COMMITS}")
     form = ("-z", "--no-show-signature", "--name-only", "--format=%x1e%cI%x1f%h%x1f%s%x1f")
@@ -347,11 +343,7 @@ def ask_git(root: Path, *arguments: str, standard_input: bytes | None = None) ->
 
 
 def deciding_files(root: Path) -> dict[str, bytes]:
-    """Return the files of a world that decide, by their path; links are left out, as they are of a commit.
-
-    Raises:
-        ConfigError: all together are larger than 50 MB.
-    """
+    """Return the files of a world that decide, by their path; links are left out, as they are of a commit."""
     found: dict[str, bytes] = {}
     for name in DECIDING:
         place = root / name

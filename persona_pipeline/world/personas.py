@@ -25,11 +25,7 @@ def is_name(text: str) -> bool:
 
 
 def check_agent_id(text: str) -> str:
-    """Return the agent id.
-
-    Raises:
-        ConfigError: it could not be a file's name.
-    """
+    """Return the agent id."""
     if not is_agent_id(text):
         raise ConfigError(f"agent id {text!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64")
     return text

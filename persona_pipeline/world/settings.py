@@ -91,11 +91,7 @@ def load_world_file(root: Path) -> WorldFile:
 
 
 def world_file_at(root: Path, commit: str) -> WorldFile:
-    """Read a world's settings as a commit has them.
-
-    Raises:
-        ConfigError: they are not valid.
-    """
+    """Read a world's settings as a commit has them."""
     texts = [data.decode("utf-8", "replace") for data in files_at(root, commit, [WORLD_FILE]).values()]
     return _read(parse_document(texts[0], f"{commit[:10]}:{WORLD_FILE}")) if texts else WorldFile()
 

@@ -83,20 +83,12 @@ class World:
 
     @cached_property
     def written(self) -> WorldFile:
-        """What ``persona.yaml`` says.
-
-        Raises:
-            ConfigError: it is not valid.
-        """
+        """What ``persona.yaml`` says."""
         return self.file or load_world_file(self.rules_root)
 
     @cached_property
     def settings(self) -> Settings:
-        """Its settings: as they were given, else the environment's, else those of ``persona.yaml``, else the defaults.
-
-        Raises:
-            ConfigError: ``persona.yaml`` or a variable is not valid.
-        """
+        """Its settings: as they were given, else the environment's, else those of ``persona.yaml``, else the defaults."""
         return merged(self.environment or get_settings(), self.written)
 
     @property
@@ -148,11 +140,7 @@ class World:
         return list(dict.fromkeys(agents))
 
     def settled(self, request: EvaluationRequest) -> EvaluationRequest:
-        """Return a request with what the settings say where it says nothing: the one place where an evaluation reads them.
-
-        Raises:
-            ConfigError: they are not valid.
-        """
+        """Return a request with what the settings say where it says nothing: the one place where an evaluation reads them."""
         file, settings = self.written, self.settings
         # The environment goes before the file, and the file before what is so by default.
         ahead = {name: getattr(settings, name) for name in ("undecided_delta", "require_calibration")}
@@ -173,11 +161,7 @@ class World:
         return Brought(found, claims, broken | wrong, self.sync_messages().problems)
 
     def sync_claims(self, agent_id: str, dimension: str) -> StoredSet:
-        """Bring one agent's claims of a dimension into the store and return them.
-
-        Raises:
-            ConfigError: a file is not valid.
-        """
+        """Bring one agent's claims of a dimension into the store and return them."""
         found = StoredSet.read(self.root / PROPOSITIONS, dimension, agent_id)
         store_proposition_sets(self.store, {(agent_id, dimension): found})
         return found
@@ -187,22 +171,14 @@ class World:
         return read_names(self.root)
 
     def sync(self, agent_ids: Iterable[str] | None = None) -> SyncResult:
-        """Bring persona and message files into the store, idempotently.
-
-        Raises:
-            ConfigError: a persona file is not valid; the problems of all of them.
-        """
+        """Bring persona and message files into the store, idempotently."""
         _, broken = self.sync_personas(self.agent_ids() if agent_ids is None else agent_ids)
         if broken:
             raise ConfigError(list(dict.fromkeys(problem for problems in broken.values() for problem in problems)))
         return self.sync_messages()
 
     def sync_persona(self, agent_id: str) -> Persona:
-        """Read one persona file, write it to the store and return it.
-
-        Raises:
-            ConfigError: the file is missing or not valid, or an alias in it is another agent's.
-        """
+        """Read one persona file, write it to the store and return it."""
         found, broken = self.sync_personas([agent_id])
         if broken:
             raise ConfigError(broken[agent_id])
@@ -354,11 +330,7 @@ class World:
         return (whole.relative_to(self.root.resolve()) if inside else whole).as_posix()
 
     def persona(self, agent_id: str) -> Persona:
-        """Return the persona last brought into the store.
-
-        Raises:
-            ConfigError: none was.
-        """
+        """Return the persona last brought into the store."""
         found = self.stored_personas([agent_id]).get(agent_id)
         if found is None:
             raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")

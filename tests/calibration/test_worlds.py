@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.app import app
 from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
-from persona_pipeline.evaluation.read import Reader
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
 from persona_pipeline.guard.calibration.judge_change import (
@@ -242,5 +242,5 @@ def test_calibrate_prints_and_exits(world: World) -> None:
 def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(world: World) -> None:
     label(world, BELIEVES, 80)
     (world.root / "propositions" / "adherence" / "dwight.yaml").write_text("nonsense: 1\n", encoding="utf-8")
-    ((*_, rated),) = Reader(world).trust().labels.rated
+    ((*_, rated),) = WorldReader(world).trust().labels.rated
     assert 0 < sum(item.peoples is not None for item in rated) < 80

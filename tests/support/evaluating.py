@@ -15,11 +15,11 @@ from persona_pipeline.evaluation.history import (
     saved_runs,
     score_history,
 )
-from persona_pipeline.evaluation.read import Reader
-from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.run import planned, run_evaluation
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.world import World, runs
 
 
@@ -64,4 +64,9 @@ def stored_history(store: Store, agent_ids: Sequence[str]) -> dict[str, list[dic
 
 def stored_report(world: World, agents: Sequence[str], whole: int | None = None) -> RunReport:
     """Return a report of agents' newest runs."""
-    return report_of(Reader(world).reports(agents, whole=whole), GateRules())
+    return report_of(WorldReader(world).reports(agents, whole=whole), GateRules())
+
+
+def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
+    """Return every judgment a run would ask for first."""
+    return [asked for plan in planned(world, request) for asked in plan.requests]

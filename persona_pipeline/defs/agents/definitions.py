@@ -17,7 +17,7 @@ from persona_pipeline.defs.platform.failures import known_failures, retry_unansw
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation.history import overall_values, points_of
-from persona_pipeline.evaluation.read import Reader, voice_state
+from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.report import AgentReport
@@ -215,7 +215,7 @@ def build_step(
 
 def _scope(context: Context, world: World, agent_id: str, dimensions: Sequence[str]) -> AgentScope:
     window = run_tags.pinned_window(context.instance, context.run_id)
-    return Reader(world).scope(agent_id, dimensions, window)
+    return WorldReader(world).scope(agent_id, dimensions, window)
 
 
 def _finished(context: Context, world: World, evaluation: EvaluationSettings, agent_id: str) -> AgentReport:
@@ -266,7 +266,7 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")
             asked = evaluation.request(opened)
-            window = Reader(opened).window(asked.window, asked.as_of, asked.since)
+            window = WorldReader(opened).window(asked.window, asked.as_of, asked.since)
             state = voice_state(opened, agent_id, window, learn=True)
         if state.learnt.note:
             context.log.info(state.learnt.note)

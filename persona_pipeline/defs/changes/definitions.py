@@ -38,7 +38,7 @@ from persona_pipeline.evaluation.changes import (
     source_versions,
     work_of,
 )
-from persona_pipeline.evaluation.read import Reader, voice_state
+from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.voice import VoiceState, alarm_window
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
@@ -324,7 +324,7 @@ def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
         waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
         if not waiting or opened.newest_message_time() is None:
             return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
-        window = Reader(opened).window(opened.settled(EvaluationRequest(**place.asked)).window)
+        window = WorldReader(opened).window(opened.settled(EvaluationRequest(**place.asked)).window)
         done = {name: looked[name] for name in there if name in looked}
         requests: list[dg.RunRequest] = []
         learning = 0

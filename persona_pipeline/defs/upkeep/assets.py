@@ -17,7 +17,7 @@ from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.decide import Guard, compared
 from persona_pipeline.evaluation.history import saved_run
-from persona_pipeline.evaluation.read import Reader
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration
@@ -104,7 +104,7 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
         days = orchestration().review_days
         with known_failures():
             opened = world.open()
-            now, trust = datetime.now(UTC), Reader(opened).trust()
+            now, trust = datetime.now(UTC), WorldReader(opened).trust()
             reviewed = [
                 review_agent(opened, agent_id, now=now, days=days, trust=trust)
                 for agent_id in known_agents(opened.root)

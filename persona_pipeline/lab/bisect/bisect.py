@@ -10,7 +10,7 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import WINDOW
 from persona_pipeline.evaluation.history import saved_runs
-from persona_pipeline.evaluation.read import Reader
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.baselines.regression import PROPOSITION_DELTA, REGRESSION_DELTA
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK, AgentEvaluation
@@ -148,7 +148,9 @@ class RunHistory:
         models = frozenset(model_name(name) for name in evaluation.provenance.get("judge_models", ()))
         own = SideAgent(agent.persona, sets, self._now.names)
         scope = AgentScope(self.agent_id, window, (), persona=own.persona)
-        built = state_of(Reader(self.world).scopes(Snapshot(agents=[scope])), own, window, self.answers, models=models)
+        built = state_of(
+            WorldReader(self.world).scopes(Snapshot(agents=[scope])), own, window, self.answers, models=models
+        )
         if built.plan is None or built.plan.messages_hash != evaluation.provenance.get("messages_hash"):
             # Messages of that window came or went since: what was judged then cannot be asked again.
             return stored
@@ -256,7 +258,7 @@ def bisect_commits(
         ConfigError: there is no repository or no such commit, or files of one of the ends are not valid.
     """
     good = request.good or _first_good(world, request)
-    answers = RecordedAnswers(Reader(world).known, live=live)
+    answers = RecordedAnswers(WorldReader(world).known, live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = CommitHistory(states, revisions_between(world.root, good, request.bad, [*READ]))
         newest = states.root(history.revisions[-1])
@@ -272,7 +274,7 @@ def bisect_evaluations(
     Raises:
         ConfigError: fewer than two are stored, or files of the world as it stands are not valid.
     """
-    answers = RecordedAnswers(Reader(world).known, live=live)
+    answers = RecordedAnswers(WorldReader(world).known, live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = RunHistory(world, request.agent_id, states)
         if len(history) < 2:

@@ -13,7 +13,7 @@ from typing import Any
 from persona_pipeline.base.background_loop import run_async
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.evaluation.read import Reader
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.judging.claims import EVIDENCE_SCHEMA, checked_quote, plain_json
 from persona_pipeline.judging.injection import reads_as_injection, suspicious_entries
 from persona_pipeline.judging.open import OpenedJudge
@@ -199,7 +199,7 @@ def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
     """
     check_agent_id(agent_id)
     world.sync_messages()
-    messages: Sequence[Message] = world.messages(Reader(world).window(window), agent_id=agent_id)
+    messages: Sequence[Message] = world.messages(WorldReader(world).window(window), agent_id=agent_id)
     if not messages:
         raise ConfigError(f"{agent_id} said nothing in the window; choose another with --window, or check the id")
     shown = windowed([message_entry(message, SPEAKER) for message in messages], _FIRST_N, _LAST_N)

@@ -14,8 +14,8 @@ from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
-from persona_pipeline.evaluation.read import Reader
-from persona_pipeline.evaluation.snapshot import AgentScope
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.snapshot import AgentScope, raise_problems
 from persona_pipeline.guard.baselines.noise import ENOUGH_REPEATS
 from persona_pipeline.guard.baselines.regression import REGRESSION_DELTA
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
@@ -134,9 +134,9 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         as_of=request.as_of,
         samples=request.samples,
     )
-    reader = Reader(world)
+    reader = WorldReader(world)
     snapshot = reader.questions(asked)
-    snapshot.raise_broken()
+    raise_problems(snapshot.broken)
     agent = snapshot.agents[0]
     intact = plan_agent(snapshot, agent, asked)
     if not intact.plans:

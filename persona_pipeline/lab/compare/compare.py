@@ -8,7 +8,7 @@ from pathlib import Path
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
-from persona_pipeline.evaluation.read import Reader, coverage_of
+from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.falls import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
@@ -298,7 +298,7 @@ def two_judges(world: World, name: str, models: tuple[str, str], options: JudgeO
     if options.record:
         raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
     if name == RECORDED:
-        known = Reader(world).known
+        known = WorldReader(world).known
         return KnownJudge(known, models[0]), KnownJudge(known, models[1])
     # Neither may spend what the other needs.
     options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)

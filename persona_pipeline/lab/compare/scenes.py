@@ -13,7 +13,7 @@ from typing import Any
 from persona_pipeline.base.background_loop import run_async
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
-from persona_pipeline.evaluation.read import ALL_TIME, Reader
+from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
@@ -68,7 +68,7 @@ def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> li
     Raises:
         ConfigError: there is no message, or the window is none.
     """
-    window: Window | None = Reader(world).window(request.window, request.as_of)
+    window: Window | None = WorldReader(world).window(request.window, request.as_of)
     said = [message.created_at for message in world.messages(agent_id=agent_id)]
     found = []
     while window is not None and len(found) < request.scenes and said and window.end >= said[0]:
@@ -87,7 +87,7 @@ def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Sce
         ConfigError: the window is none.
     """
     newest = world.newest_message_time()
-    window = Reader(world).window(request.window, request.as_of) if newest else Window(datetime.now(UTC))
+    window = WorldReader(world).window(request.window, request.as_of) if newest else Window(datetime.now(UTC))
     talks: dict[str, list[Message]] = {}
     found = []
     for message in world.messages(window):
@@ -122,7 +122,7 @@ def window_plan(world: World, agent: SideAgent, scene: Scene, request: Compariso
         ConfigError: the world's lexicon is not valid.
     """
     scope = _scope(agent, scene)
-    case = build_case(Reader(world).scopes(Snapshot(agents=[scope])), agent.persona, scope, request.samples)
+    case = build_case(WorldReader(world).scopes(Snapshot(agents=[scope])), agent.persona, scope, request.samples)
     return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 
 

@@ -433,9 +433,6 @@ def rows_of_records(rows: Any, source: str, columns: Mapping[str, str]) -> Itera
 
     Args:
         columns: what the rows call it, by field of a message, where they call it something else.
-
-    Raises:
-        ConfigError: see ``records_of``; or a column is unknown.
     """
     for line, record in enumerate(records_of(rows), 1):
         if not isinstance(record, Mapping):

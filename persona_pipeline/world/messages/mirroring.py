@@ -23,6 +23,7 @@ from persona_pipeline.world.messages.looking import is_fresh, look_at, seen_as, 
 from persona_pipeline.world.messages.store import (
     WriteResult,
     kept_out,
+    known_rows,
     let_in,
     message_of,
     row_of,
@@ -79,7 +80,7 @@ def write_batch(
             problems.append(Problem(taken(message.id, before[0]), reading.source, line))
     out = kept_out(connection, [message for _, message in first.values()])
     kept = [item for item in first.values() if item[1].id not in out]
-    known = _known(connection, list(first))
+    known = known_rows(connection, list(first))
     done = _sort(kept, known, reading)
     changed = done.inserted | done.updated
     write_parents(connection, list(changed))
@@ -157,14 +158,6 @@ def _find(connection: Connection, found: dict[Message, int], reading: Reading) -
         at = sa.update(_TABLE).where(_TABLE.c.id == sa.bindparam("found_id"))
         values = at.values(source=reading.source, reading=reading.number, line=sa.bindparam("found_line"))
         connection.execute(values, [{"found_id": item.id, "found_line": line} for item, line in found.items()])
-
-
-def _known(connection: Connection, ids: Sequence[str]) -> dict[str, sa.Row]:
-    known: dict[str, sa.Row] = {}
-    for start in range(0, len(ids), _CHUNK):
-        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
-        known |= {row.id: row for row in rows}
-    return known
 
 
 LEASE = "message files"
@@ -300,7 +293,9 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
     try:
         with MessageFile(path) as file:
             reading = replace(reading, number=_place(store, file, reading.source, path))
-            found = _problems(store, reading.source)
+            with store.connect() as connection:
+                # An open end is read again.
+                found = _loaded(_row(connection, reading.source).problems, settled=True)
             file.require_text()
             for lot in _batches(file.rows(parse_message)):
                 read, wrong, open_end = _split(lot, reading.source, aliases.owned)
@@ -315,10 +310,12 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
         with store.begin() as connection:
             row = {"path": reading.source, "content_hash": "", "size": 0}
             upsert(connection, _SOURCES, [row], update=False)
-            kept = _dumped(_problems(store, reading.source, connection), problems)
+            kept = _dumped(_loaded(_row(connection, reading.source).problems, settled=True), problems)
             _update(connection, reading.source, seen=seen_as(path, look, fresh=fresh), problems=kept)
         return written
-    if _row(store, reading.source).unfinished:
+    with store.connect() as connection:
+        unfinished = _row(connection, reading.source).unfinished
+    if unfinished:
         written += WriteResult(removed=remove_unread(store, reading))
     # What may still be written at its end is part of how it looked.
     digest = file.digest if look.startswith(f"{file.end}-") else None
@@ -330,7 +327,8 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
 
 def _place(store: Store, file: MessageFile, name: str, path: Path) -> int:
     """Go to where a file was read to, or to its start where it does not begin as it did then; return the reading's number."""
-    row = _row(store, name)
+    with store.connect() as connection:
+        row = _row(connection, name)
     if row is None:
         with store.begin() as connection:
             stored = connection.execute(sa.select(1).where(tables.run_messages.c.source == name).limit(1)).scalar()
@@ -366,9 +364,8 @@ def _split(
     return read, [item for settled, item in problems if settled], [item for settled, item in problems if not settled]
 
 
-def _row(store: Store, name: str) -> Any:
-    with store.connect() as connection:
-        return connection.execute(sa.select(_SOURCES).where(_SOURCES.c.path == name)).one_or_none()
+def _row(connection: Connection, name: str) -> Any:
+    return connection.execute(sa.select(_SOURCES).where(_SOURCES.c.path == name)).one_or_none()
 
 
 def _note(connection: Connection, file: MessageFile, name: str, **values: Any) -> None:
@@ -377,15 +374,6 @@ def _note(connection: Connection, file: MessageFile, name: str, **values: Any) -
 
 def _update(connection: Connection, name: str, **values: Any) -> None:
     connection.execute(sa.update(_SOURCES).where(_SOURCES.c.path == name).values(**values))
-
-
-def _problems(store: Store, name: str, connection: Connection | None = None) -> SyncResult:
-    """Return what is wrong with the lines of a file that were read; an open end is not among them."""
-    query = sa.select(_SOURCES.c.problems).where(_SOURCES.c.path == name)
-    if connection is not None:
-        return _loaded(connection.execute(query).scalar(), settled=True)
-    with store.connect() as opened:
-        return _loaded(opened.execute(query).scalar(), settled=True)
 
 
 def _dumped(found: SyncResult, open_end: Iterable[Problem]) -> list[dict[str, Any]]:

@@ -190,7 +190,8 @@ def write_messages_in(
     """Like ``write_messages``, inside a transaction of the caller's."""
     out = kept_out(connection, messages)
     messages = [message for message in messages if message.id not in out]
-    known = _known(connection, [message.id for message in messages])
+    rows = known_rows(connection, [message.id for message in messages])
+    known = {key: message_of(row) for key, row in rows.items()}
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
     gone: list[sa.Row] = []
@@ -307,11 +308,12 @@ def messages_hash(messages: Iterable[Message]) -> str:
     )
 
 
-def _known(connection: Connection, ids: Sequence[str]) -> dict[str, Message]:
-    known: dict[str, Message] = {}
+def known_rows(connection: Connection, ids: Sequence[str]) -> dict[str, sa.Row]:
+    """Return the rows of messages that are there, by id."""
+    known: dict[str, sa.Row] = {}
     for start in range(0, len(ids), _CHUNK):
         rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
-        known |= {row.id: message_of(row) for row in rows}
+        known |= {row.id: row for row in rows}
     return known
 
 

@@ -95,11 +95,7 @@ IDEAS_QUANTITY = Dimension(
 
 
 def _further(named: str) -> list[Dimension]:
-    """Return the dimensions that ``VARIABLE`` names.
-
-    Raises:
-        ConfigError: one cannot be loaded, or is none.
-    """
+    """Return the dimensions that ``VARIABLE`` names."""
     found = []
     for item in filter(None, map(str.strip, named.split(","))):
         module, _, name = item.partition(":")

@@ -94,11 +94,7 @@ def load_proposition_file(path: Path) -> LoadedFile:
 
 
 def _checked(document: Document) -> LoadedFile:
-    """Return the file of a document.
-
-    Raises:
-        ConfigError: all that is wrong with it, its shape and its place, but for ids that stand twice.
-    """
+    """Return the file of a document."""
     misplaced = _misplaced(document)
     try:
         content = validate_document(PropositionFile, document)
@@ -203,11 +199,7 @@ class StoredSet:
 
     @classmethod
     def read(cls, folder: Path, dimension: str, agent_id: str) -> "StoredSet":
-        """Return an agent's set of a dimension as its files have it; one without claims is none.
-
-        Raises:
-            ConfigError: a file is not valid.
-        """
+        """Return an agent's set of a dimension as its files have it; one without claims is none."""
         found = find_proposition_set(folder, dimension, agent_id)
         return cls.of(found if found is not None and found.propositions else None)
 
@@ -243,15 +235,6 @@ def read_claims(
         if problems:
             broken[agent_id] = tuple(problems)
     return claims, broken
-
-
-def store_proposition_set(
-    store: Store, agent_id: str, dimension: str, propositions: PropositionSet | None
-) -> StoredSet:
-    """Write an agent's set of a dimension (None: it has none) and return it."""
-    stored = StoredSet.of(propositions)
-    store_proposition_sets(store, {(agent_id, dimension): stored})
-    return stored
 
 
 def store_proposition_sets(store: Store, sets: Mapping[tuple[str, str], StoredSet]) -> None:
