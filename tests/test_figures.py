@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (377, 400),
-    "lines": (70_684, 63_000),
-    "lines of the core": (34_136, 28_500),
+    "files": (376, 400),
+    "lines": (70_678, 63_000),
+    "lines of the core": (34_130, 28_500),
     "modules with one importer": (72, 60),
-    "modules that other rooms import": (173, 70),
+    "modules that other rooms import": (172, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -93,7 +93,7 @@ SHOWN = {
         "running.suite_run", "running.targets_file", "running.versions", "targets.persona",
     },
     "world": {
-        "cards.files", "changes", "messages.counting", "messages.files", "messages.log", "messages.looking",
+        "cards.files", "changes", "messages.counting", "messages.files", "messages.log",
         "messages.mirroring", "messages.store", "models", "names", "personas", "propositions.dimensions",
         "propositions.loading", "propositions.models", "revisions", "runs", "settings", "speakers", "world",
     },

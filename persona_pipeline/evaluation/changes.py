@@ -12,12 +12,12 @@ from pathlib import Path
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.files import digest_within, regular_digest, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.calibration.judge_change import CHANGES
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.scoring.text.agreement import LEXICONS
 from persona_pipeline.world.messages.counting import Said, said_by_agent
-from persona_pipeline.world.messages.looking import digest_within, regular_digest, repository_of
 from persona_pipeline.world.personas import PERSONAS, is_agent_id
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS

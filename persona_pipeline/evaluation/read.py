@@ -221,11 +221,7 @@ class WorldReader:
         return window if since is None else replace(window, start=since)
 
     def scope(self, agent_id: str, dimensions: Sequence[str], window: Window | None = None) -> AgentScope:
-        """Return an agent's scope on a window of its own, by default the newest it was evaluated on.
-
-        Raises:
-            ConfigError: it has none.
-        """
+        """Return an agent's scope on a window of its own, by default the newest it was evaluated on."""
         newest = runs.newest_windows(self.world.store, [agent_id], now=self.world.horizon).get(agent_id)
         found = window or newest
         if found is None:

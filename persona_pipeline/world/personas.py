@@ -128,11 +128,7 @@ def load_persona(root: Path, agent_id: str) -> Persona:
 
 
 def parse_persona(path: Path, agent_id: str) -> Persona:
-    """Read a persona file of whatever name as an agent's.
-
-    Raises:
-        ConfigError: it is not valid; every problem with its place.
-    """
+    """Read a persona file of whatever name as an agent's."""
     document = load_document(path)
     file = validate_document(PersonaFile, document)
     if file.agent_id not in (None, agent_id):

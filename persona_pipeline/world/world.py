@@ -21,8 +21,16 @@ from persona_pipeline.world import personas
 from persona_pipeline.world.messages.counting import count_messages, said_by_agent
 from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
 from persona_pipeline.world.messages.log import MESSAGES, message_files
-from persona_pipeline.world.messages.looking import Unread, unread_files
-from persona_pipeline.world.messages.mirroring import LEASE, Came, SyncResult, ingest_rows, is_any_known, mirror_files
+from persona_pipeline.world.messages.mirroring import (
+    LEASE,
+    Came,
+    SyncResult,
+    Unread,
+    ingest_rows,
+    is_any_known,
+    mirror_files,
+    unread_files,
+)
 from persona_pipeline.world.messages.store import later_messages, newest_message_time, read_messages
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.names import (

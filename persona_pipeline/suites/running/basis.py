@@ -15,6 +15,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.files import digest_within, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.suites.answering.prompts import PromptFiles, file_parts
 from persona_pipeline.suites.answering.responses import Responses
@@ -33,7 +34,6 @@ from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import RunOptions
 from persona_pipeline.suites.running.targets_file import Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
-from persona_pipeline.world.messages.looking import digest_within, repository_of
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 

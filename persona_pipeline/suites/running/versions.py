@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.files import digest_within, repository_of
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.judging.open import RECORDED
-from persona_pipeline.world.messages.looking import digest_within, repository_of
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.format.models import Suite

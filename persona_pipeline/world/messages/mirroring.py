@@ -4,9 +4,11 @@ A file is read from where it was read last, as long as it begins as it did then,
 how far it goes: whoever is killed in between loses nothing and doubles nothing.
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, exclusive, upsert
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import is_fresh, look_of
 from persona_pipeline.world.messages.counting import count_messages
 from persona_pipeline.world.messages.files import MessageFile, Row, parse_message, taken
-from persona_pipeline.world.messages.looking import is_fresh, look_at, seen_as, unread_files
 from persona_pipeline.world.messages.store import (
     WriteResult,
     kept_out,
@@ -35,6 +38,7 @@ from persona_pipeline.world.names import Aliases
 from persona_pipeline.world.runs import touch_windows
 
 _TABLE = tables.run_messages
+_SOURCES, _COPIES = tables.message_sources, tables.message_copies
 _CHUNK = 5000
 
 
@@ -161,7 +165,6 @@ def _find(connection: Connection, found: dict[Message, int], reading: Reading) -
 
 
 LEASE = "message files"
-_SOURCES, _COPIES = tables.message_sources, tables.message_copies
 # What one transaction writes: so many lines, or so many characters.
 BATCH_LINES, _BATCH_CHARACTERS = 5000, 8_000_000
 _MOST_PROBLEMS = 1000
@@ -390,3 +393,76 @@ def _loaded(stored: list[dict[str, Any]] | None, *, settled: bool = False) -> Sy
         elif not (settled and item.get("open")):
             result.problems.append(Problem(**{key: value for key, value in item.items() if key != "open"}))
     return result
+
+
+_FRESH = "fresh"
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Message files that are not as they were read: new or changed, and gone. ``renamed``: speakers are others by now.
+
+    Attributes:
+        looks: what the files look like from outside, in their order.
+    """
+
+    files: tuple[str, ...] = ()
+    gone: frozenset[str] = frozenset()
+    looks: tuple[str, ...] = ()
+    renamed: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.gone or self.renamed)
+
+    @property
+    def version(self) -> str:
+        """A digest: the same until something is read, or changes again."""
+        return content_hash([self.files, self.looks, sorted(self.gone), self.renamed])[:16]
+
+
+def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
+    """Return which files must be read; one is opened for it only if it looks otherwise than when it was read.
+
+    Args:
+        files: all there are, by the name the store has for them.
+    """
+    with store.connect() as connection:
+        rows = connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen))
+        seen = {row.path: row.seen for row in rows}
+    looks = {name: look_at(path) for name, path in files.items()}
+    unread = {name: look for name, look in looks.items() if not _is_read(files[name], look, seen.get(name))}
+    return Unread(tuple(unread), frozenset(seen.keys() - files), tuple(unread.values()))
+
+
+def look_at(path: Path) -> str:
+    """Return what a file looks like from outside."""
+    try:
+        return look_of(path.stat())
+    except OSError as error:
+        return f"unreadable-{error.errno}"
+
+
+def seen_as(path: Path, look: str, digest: str | None = None, *, fresh: bool) -> str:
+    """Return how a file looked when it was read, and the digest of all of it: another host's copy looks otherwise."""
+    return f"{_FRESH if fresh else look} {digest or _digest(path)}"
+
+
+def _is_read(path: Path, look: str, seen: str | None) -> bool:
+    known, _, digest = (seen or "").partition(" ")
+    if not digest or known == look:
+        return known == look
+    return digest == (_digest(path) if known == _FRESH else _known_digest(path, look))
+
+
+# A copy that looks otherwise for good is read once a process.
+@lru_cache(maxsize=4096)
+def _known_digest(path: Path, look: str) -> str:
+    return _digest(path)
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
