@@ -5,7 +5,7 @@ The versions are cheap enough to be taken of a thousand agents twice a minute.
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -168,6 +168,7 @@ def _digest(content: bytes) -> str:
 
 # Versions by agent, by source: 'persona', 'messages', 'baseline', or a dimension, whose claims it is about.
 Versions = Mapping[str, Mapping[str, str]]
+Settled = Callable[[MessageVersion | None, MessageVersion], bool]
 
 
 @dataclass(frozen=True)
@@ -219,8 +220,7 @@ def find_changes(
     recorded: Versions,
     *,
     known: Collection[str],
-    debounce: Debounce,
-    at: datetime,
+    is_settled: Settled,
     reading: bool = False,
 ) -> tuple[list[SourceChange], list[str]]:
     """Return what must be recorded, agent by agent, and the agents whose new messages are not settled.
@@ -228,7 +228,7 @@ def find_changes(
     Args:
         known: the agents that are partitions; of another one everything is new, whatever was recorded before it was removed, and of
             one whose messages were never recorded.
-        at: the time of this look.
+        is_settled: whether messages are worth an evaluation, by what was recorded of them and what there is now.
         reading: message files are being read just now: half of what they say is no version, and new agents wait for all of it.
     """
     changes, waiting = [], []
@@ -244,7 +244,7 @@ def find_changes(
             if version == before and not is_new:
                 continue
             heard = MessageVersion.parse(before)
-            settled = is_new or (not reading and debounce.settled(heard, now.messages[agent_id], at))
+            settled = is_new or (not reading and is_settled(heard, now.messages[agent_id]))
             if source == MESSAGES and not settled:
                 waiting.append(agent_id)
             else:

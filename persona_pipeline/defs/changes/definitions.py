@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import dagster as dg
 
@@ -135,8 +136,7 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
             now,
             recorded_versions(specs, instance),
             known=known,
-            debounce=debounce,
-            at=datetime.now(UTC),
+            is_settled=partial(debounce.settled, at=datetime.now(UTC)),
             reading=reading,
         )
         partitions = partition_requests(specs.agents, now.agent_ids, known)
