@@ -78,11 +78,10 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.base.database.engine import Store, open_store
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.evaluation.estimate import estimate_run
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import (
-    planned_requests,
     run_evaluation,
 )
 from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
@@ -97,6 +96,7 @@ from persona_pipeline.judging.open import (
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Usage
 from persona_pipeline.world import World
+from tests.support.evaluating import planned_requests
 from tests.support.judging import requests, trajectory
 from tests.support.messages_server import Call, MessagesServer, Outcome, message, verdicts
 from tests.support.replaying import Case, cases, live_and_replayed, told, write_world

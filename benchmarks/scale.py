@@ -247,11 +247,11 @@ def said(names: list[str], count: int, *, days: int = DAYS, seed: int = 1) -> It
 
 def record_everything(root: Path, database_url: str) -> int:
     """Write a recorded judgment for everything an evaluation of everybody asks, and return how many there are."""
-    from persona_pipeline.evaluation.request import EvaluationRequest
-    from persona_pipeline.evaluation.run import planned_requests
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.judging.recordings.writing import recording_of, write_recordings
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
+    from tests.support.evaluating import planned_requests
 
     world = World.open(root, database_url)
     recordings = []
@@ -280,7 +280,8 @@ def write_runs(root: Path, database_url: str, runs: int, *, seed: int = 1) -> in
         world.sync_persona(name)
         found, baseline = _evaluation(name, draw, low=number % 25 == 7), _baseline(name)
         report = compared(found, baseline, Guard(GateRules()))
-        write_runs(world.store, [rows_of(SavedRun(report.evaluation, report.comparison, report.findings))])
+        with world.store.begin() as connection:
+            write_runs(connection, [rows_of(SavedRun(report.evaluation, report.comparison, report.findings))])
     with world.store.begin() as connection:
         newest = [dict(row._mapping) for row in connection.execute(sa.select(table))]
     for row in newest:

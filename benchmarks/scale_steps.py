@@ -47,9 +47,9 @@ def runs() -> Counted:
 
 def day() -> Counted:
     """Evaluate the newest day of one agent."""
-    from persona_pipeline.evaluation.request import EvaluationRequest
-    from persona_pipeline.evaluation.run import planned_requests
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.world import World
+    from tests.support.evaluating import planned_requests
 
     world = World.open(ROOT, os.environ["PERSONA_DATABASE_URL"])
     request = EvaluationRequest(agents=["agent-0003"], window="1d")

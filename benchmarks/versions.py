@@ -46,7 +46,7 @@ from scipy import stats
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.evaluation.read import read_folder
+from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, log_wealth
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.judging.recordings.writing import RecordingWriter
@@ -295,10 +295,10 @@ class History:
 
     def record(self) -> None:
         """Record what the judge says of the world as it stands; what is not asked any more goes."""
-        snapshot, side = read_folder(self.root), Side("", self.root)
+        snapshot, side = FolderReader(self.root).snapshot(), Side("", self.root)
         newest = snapshot.messages.newest
         assert newest is not None
-        answers = RecordedAnswers(KnownVerdicts(self.root, None, None))
+        answers = RecordedAnswers(KnownVerdicts(self.root / "recordings", None))
         state = state_of(snapshot, side.agent(AGENT, ALL_DIMENSIONS), Window(newest), answers)
         assert state.plan is not None
         folder = self.root / "recordings"

@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (365, 400),
-    "lines": (69_942, 63_000),
-    "lines of the core": (34_147, 28_500),
-    "modules with one importer": (67, 60),
-    "modules that other rooms import": (174, 70),
+    "files": (337, 400),
+    "lines": (68_195, 63_000),
+    "lines of the core": (32_979, 28_500),
+    "modules with one importer": (58, 60),
+    "modules that other rooms import": (122, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -35,7 +35,7 @@ SHOWN = {
         "evaluating", "frames",
     },
     "base": {
-        "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "http_server",
+        "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
         "options", "settings", "telemetry",
     },
     "cli": {
@@ -52,8 +52,8 @@ SHOWN = {
         "",
     },
     "evaluation": {
-        "against", "calibrate", "changes.detection", "changes.versions", "decide", "estimate", "history",
-        "plan", "read", "request", "retaking", "run", "snapshot", "voice",
+        "against", "calibrate", "changes", "decide", "estimate", "folder", "history", "plan", "read", "run",
+        "snapshot", "voice",
     },
     "guard": {
         "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
@@ -84,7 +84,7 @@ SHOWN = {
         "running.opening", "running.plan", "running.suite_run",
     },
     "world": {
-        "cards.files", "changes", "messages.counting", "messages.files", "messages.log", "messages.looking",
+        "cards.files", "changes", "messages.counting", "messages.files", "messages.log",
         "messages.mirroring", "messages.store", "models", "names", "personas", "propositions.dimensions",
         "propositions.loading", "propositions.models", "revisions", "runs", "settings", "speakers", "world",
     },

@@ -493,7 +493,7 @@ def test_what_cannot_be_hashed_runs_again(desk: Desk, tmp_path: Path) -> None:
     ],
 )
 def test_what_an_agents_comparison_rests_on(small_world: World, path: str, sources: set[str]) -> None:
-    from persona_pipeline.evaluation.changes.versions import source_versions
+    from persona_pipeline.evaluation.changes import source_versions
 
     write(small_world.root, {"baselines/bob.json": "{}"})
     before = source_versions(small_world.root, small_world.store).by_source()
@@ -505,7 +505,7 @@ def test_what_an_agents_comparison_rests_on(small_world: World, path: str, sourc
 
 
 def test_a_persona_that_is_a_link_to_the_outside_has_a_version(small_world: World) -> None:
-    from persona_pipeline.evaluation.changes.versions import source_versions
+    from persona_pipeline.evaluation.changes import source_versions
 
     (small_world.root / "personas" / "eve.yaml").symlink_to(ENDLESS)
     assert source_versions(small_world.root, small_world.store).personas["eve"] == "unreadable"

@@ -343,8 +343,8 @@ def said(*lines: tuple[str, str]) -> Edit:
 
 def taken_again(world: Path) -> None:
     """Baselines of the newest week, as the command takes them."""
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.against import fresh_world
-    from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import open_judge
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.measures import bias, spearman, weighted_kappa

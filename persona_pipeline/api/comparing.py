@@ -117,7 +117,7 @@ def _evaluations(
     proposition_delta: float | None,
 ) -> EvaluationComparison:
     from persona_pipeline.evaluation.decide import set_beside
-    from persona_pipeline.evaluation.read import read_guard
+    from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.gate import GateRules
 
     if after.world is None:
@@ -132,7 +132,7 @@ def _evaluations(
     allowed = {name: told.get(name) if value is None else value for name, value in asked.items()}
     rules = GateRules(**{name: value for name, value in allowed.items() if value is not None})
     return EvaluationComparison(
-        **vars(EvaluationRun(set_beside(read_guard(after.world, rules), known, after.report))),
+        **vars(EvaluationRun(set_beside(WorldReader(after.world).guard(rules), known, after.report))),
         world=after.world,
         only_before=[name for name in known if name not in after.agents],
         only_after=[name for name in after.agents if name not in known],

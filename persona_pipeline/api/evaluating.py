@@ -14,7 +14,7 @@ from persona_pipeline.base.options import OF_JUDGE, Asking, EvaluationRequest
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate, gate_backend
 from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.judging.open import JudgeOptions
 from persona_pipeline.judging.open import open_judge as _open_judge
@@ -135,7 +135,7 @@ def load_baseline(world: World, agent_id: str) -> Baseline | None:
     Raises:
         ConfigError: the file is not a valid baseline, or is another agent's.
     """
-    return find_baseline(world.root, agent_id)
+    return find_baseline(world.root / BASELINES, agent_id)
 
 
 def estimate(world: World, *, judge: str | None = None, **asked: Unpack[Asking]) -> "RunEstimate":

@@ -73,11 +73,11 @@ def evaluate(
     with nullcontext(open_world()) if request.against is None else fresh_world(against=request.against) as world:
         if estimate:
             from persona_pipeline.evaluation.estimate import estimate_run
-            from persona_pipeline.evaluation.read import read_names_of
+            from persona_pipeline.evaluation.read import WorldReader
             from persona_pipeline.judging.open import JudgeOptions
 
             typer.echo(str(estimate_run(world, request, request.judge, JudgeOptions.of(request))))
-            for line in read_names_of(world, request).lines():
+            for line in WorldReader(world).names_of(request).lines():
                 typer.echo(line, err=True)
             return
         run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge, world=world))
@@ -134,12 +134,11 @@ def baseline(
     **asked: Any,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
-    from persona_pipeline.evaluation.request import settled
 
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
     world = open_world()
     judge = judge_name(request.judge, mock_judge, world=world)
-    if judge != "recorded" and settled(world, request).samples < 3:
+    if judge != "recorded" and world.settled(request).samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
     run = run_and_print(context, world, request, judge=judge)
     for path in run.baselines:
@@ -160,18 +159,20 @@ def report(
     by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
-    from persona_pipeline.evaluation.history import stored_report
-    from persona_pipeline.evaluation.request import select_agents
+    from persona_pipeline.evaluation.history import report_of
+    from persona_pipeline.evaluation.read import WorldReader
+    from persona_pipeline.guard.gate import GateRules
     from persona_pipeline.reporting.render import print_report, render
     from persona_pipeline.reporting.statistics import gather
     from persona_pipeline.reporting.view import MANY, MOST_WHOLE
 
     world = open_world()
     after = _since(since, world.newest_message_time())
-    chosen = select_agents(world, names(agents))
+    chosen = world.chosen(names(agents))
     # A page of many agents shows the claims of those that need a look; every other format says everything of everybody.
     whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
-    run = gather(world, stored_report(world, chosen, since=after, whole=whole), since=after)
+    reports = WorldReader(world).reports(chosen, after, whole=whole)
+    run = gather(world, report_of(reports, GateRules()), since=after)
     print_report(run, exits=False)
     content = _table(run, by, format) if format in TABLES else render(run, format)
     if output is None:

@@ -23,7 +23,7 @@ from persona_pipeline.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.judging.recordings.replay import RecordedBackend
     from persona_pipeline.world.world import World
 
@@ -78,7 +78,7 @@ def canary(
     Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
     """
     from persona_pipeline.evaluation.calibrate import plan_canaries, run_canary
-    from persona_pipeline.guard.calibration.judge_change import FEWEST_ANCHORS, JudgeName, save_judge_changes
+    from persona_pipeline.guard.calibration.judge_change import CHANGES, FEWEST_ANCHORS, JudgeName, save_judge_changes
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
     from persona_pipeline.judging.open import JudgeOptions, open_judge
@@ -114,7 +114,7 @@ def canary(
             err=True,
         )
         raise typer.Exit(3)
-    path = save_judge_changes(world.root, [item.change for item in compared])
+    path = save_judge_changes(world.root / CHANGES, [item.change for item in compared])
     typer.echo(f"written: {path}", err=True)
     raise typer.Exit(int(any(item.change.changed for item in compared)))
 
@@ -200,7 +200,7 @@ def rejudge(
 def _asked(
     agents: str, dimensions: str, window: str, as_of: str | None, samples: int
 ) -> "tuple[World, EvaluationRequest]":
-    from persona_pipeline.evaluation.request import EvaluationRequest
+    from persona_pipeline.base.options import EvaluationRequest
 
     options = EvaluationRequest(
         agents=names(agents), dimensions=names(dimensions), window=window, as_of=moment(as_of), samples=samples

@@ -75,7 +75,7 @@ def _write(store: Store, agent_id: str, settings: CorrectionSettings, source: st
     _require_agent(store, agent_id)
     row = {"agent_id": agent_id, **settings.model_dump(), "source": source}
     with store.begin() as connection:
-        upsert(store, connection, _TABLE, [row], key=["agent_id"])
+        upsert(connection, _TABLE, [row], key=["agent_id"])
     return read_config(store, agent_id)
 
 

@@ -104,7 +104,7 @@ def write_check(store: Store, record: CheckRecord) -> None:
         if decision.outcome not in LOGGED or decision.score is None or decision.threshold is None:
             return
         if record.run_id is not None:
-            upsert(store, connection, tables.runs, [{"id": record.run_id}], update=False)
+            upsert(connection, tables.runs, [{"id": record.run_id}], update=False)
         original, corrected = storable(decision.text), None
         if decision.outcome is not Outcome.CORRECTED and decision.attempt > 1:
             original, corrected = storable(record.first_text), original

@@ -151,7 +151,7 @@ def count_new_checks(store: Store, *, most: int | None = None) -> int:
             if connection.execute(sa.select(_CHECKS.c.id).where(~_CHECKS.c.counted).limit(1)).first() is None:
                 break
         with store.begin() as connection:
-            found = _count_chunk(store, connection)
+            found = _count_chunk(connection)
         counted += found
         if found < _CHUNK:
             break
@@ -185,7 +185,7 @@ def day_tallies(
                 yield agent_id, day, tally
 
 
-def _count_chunk(store: Store, connection: Connection) -> int:
+def _count_chunk(connection: Connection) -> int:
     new = (
         sa.select(_CHECKS.c.id, _began(), *(_CHECKS.c[name] for name in _COLUMNS))
         .where(~_CHECKS.c.counted)
@@ -196,7 +196,7 @@ def _count_chunk(store: Store, connection: Connection) -> int:
     for (agent_id, day), tally in sorted(_tallied(rows).items()):
         own = (_DAYS.c.agent_id == agent_id, _DAYS.c.day == day)
         new = {"agent_id": agent_id, "day": day, "tally": CheckTally().to_json()}
-        upsert(store, connection, _DAYS, [new], update=False)
+        upsert(connection, _DAYS, [new], update=False)
         known = connection.execute(sa.select(_DAYS.c.tally).where(*own).with_for_update()).scalar_one()
         tally.merge(CheckTally.from_json(known))
         connection.execute(sa.update(_DAYS).where(*own).values(tally=tally.to_json()))

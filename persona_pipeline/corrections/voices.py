@@ -14,7 +14,8 @@ from typing import Any
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
-from persona_pipeline.evaluation.voice import followed_text, learn_voice_before, messages_to_follow
+from persona_pipeline.evaluation.read import WorldReader, learn_voice_before
+from persona_pipeline.evaluation.voice import followed_text
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm, VoiceWatch
 from persona_pipeline.scoring.voice_alarm.storing import stored_voice
 from persona_pipeline.world.messages.files import parse_messages
@@ -228,7 +229,7 @@ class LiveVoices:
         if known is not None and known.watch.model == learnt.model:
             known.loaded = now
             return known
-        said = messages_to_follow(self._world, learnt, self._world.horizon)
+        said = WorldReader(self._world).messages_to_follow(learnt, self._world.horizon)
         start = said[-1].created_at if said else learnt.model.provenance.until
         source = StoredMessages(self._world, start, agent_id=agent_id)
         followed = self._followed[agent_id] = _Followed(VoiceWatch(learnt.model), source, now)

@@ -16,7 +16,7 @@ from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.evaluation.run import planned_requests
+from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, BatchSummary, CollectedBackend
 from persona_pipeline.judging.money import daily_limit
@@ -43,7 +43,8 @@ def planned_questions(
     """
     from persona_pipeline.judging.estimate import claim_questions
 
-    requests = planned_requests(world, evaluation.request(world, config.agents or None, config.dimensions or None))
+    plans = planned(world, evaluation.request(world, config.agents or None, config.dimensions or None))
+    requests = [asked for plan in plans for asked in plan.requests]
     return claim_questions(requests, options, evaluation.asked(world).grouping or world.settings.judge_grouping)
 
 

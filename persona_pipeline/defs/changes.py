@@ -6,12 +6,14 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.platform.assets import partition_requests
@@ -26,11 +28,20 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import EVALUATION, Place
 from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents, opened_world
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
-from persona_pipeline.evaluation.changes.detection import Debounce, SourceChange, Work, find_changes, work_of
-from persona_pipeline.evaluation.changes.versions import MESSAGES, PERSONA, SOURCES, message_versions, source_versions
-from persona_pipeline.evaluation.read import resolve_window
-from persona_pipeline.evaluation.request import EvaluationRequest, settled
-from persona_pipeline.evaluation.voice import VoiceState, alarm_window, voice_state
+from persona_pipeline.evaluation.changes import (
+    MESSAGES,
+    PERSONA,
+    SOURCES,
+    Debounce,
+    SourceChange,
+    Work,
+    find_changes,
+    message_versions,
+    source_versions,
+    work_of,
+)
+from persona_pipeline.evaluation.read import WorldReader, voice_state
+from persona_pipeline.evaluation.voice import VoiceState, alarm_window
 from persona_pipeline.judging.money import daily_limit
 from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.scoring.voice_alarm.model import VoiceChange
@@ -122,8 +133,7 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
             now,
             recorded_versions(specs, instance),
             known=known,
-            debounce=debounce,
-            at=datetime.now(UTC),
+            is_settled=partial(debounce.settled, at=datetime.now(UTC)),
             reading=reading,
         )
         partitions = partition_requests(specs.agents, now.agent_ids, known)
@@ -293,7 +303,7 @@ def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
         waiting = [name for name in there if counts.get(name, 0) != looked.get(name, 0)]
         if not waiting or opened.newest_message_time() is None:
             return dg.SkipReason(f"{len(there)} agents, nobody has said anything new")
-        window = resolve_window(opened, settled(opened, EvaluationRequest(**place.asked)).window, None)
+        window = WorldReader(opened).window(opened.settled(EvaluationRequest(**place.asked)).window)
         done = {name: looked[name] for name in there if name in looked}
         requests: list[dg.RunRequest] = []
         learning = 0

@@ -39,13 +39,14 @@ from persona_pipeline.defs.platform.resources import (
 )
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.history import load_run
+from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import nothing_evaluated, weighed
 from persona_pipeline.guard.report import Conclusion, Finding, Result, RunReport, worst_exit_code
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import gather
+from persona_pipeline.world.runs import find_run
 from persona_pipeline.world.world import World
 
 REPORT = "regression_report"
@@ -186,7 +187,7 @@ def report_of_interest(world: World, lines: Sequence[AgentVerdict], fail_on: Seq
     """Return the full report of the agents with findings, filled up with others: a page of 50 can be read, one of 1,000 cannot."""
     report = RunReport()
     for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
-        run = load_run(world.store, line.run_id) if line.run_id else None
+        run = saved_run(find_run(world.store, line.run_id)) if line.run_id else None
         if run and run.report:
             report.agents[line.agent_id] = run.report
     report.findings = nothing_evaluated(report.agents.values())

@@ -39,7 +39,6 @@ from persona_pipeline.defs.platform.run_tags import runs_of
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites import build_suites
 from persona_pipeline.defs.upkeep import build_upkeep
-from persona_pipeline.evaluation.request import settled
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
@@ -345,7 +344,7 @@ def build_persona_checks(
         with opened_world(place) as opened:
             if returns == "rows":
                 bring_rows(opened, rows, source=key.to_user_string(), columns=columns)
-            request = settled(opened, EvaluationRequest(**{**place.asked, "agents": asked}))
+            request = opened.settled(EvaluationRequest(**{**place.asked, "agents": asked}))
             judge = open_judge(request.judge or RECORDED, opened, JudgeOptions.of(request, logged_progress()))
             found = run_evaluation(opened, judge, request).report.agents
             return {name: (agent_line(report, request.fail_on), report) for name, report in found.items()}

@@ -22,9 +22,9 @@ from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.decide import Guard, compared
-from persona_pipeline.evaluation.history import newest_run
-from persona_pipeline.evaluation.read import read_trust
-from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.evaluation.history import saved_run
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration
 from persona_pipeline.guard.gate import GateRules
@@ -33,7 +33,7 @@ from persona_pipeline.guard.trust import Trust
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
 from persona_pipeline.world.messages.counting import check_counts
-from persona_pipeline.world.runs import forget_reasons
+from persona_pipeline.world.runs import forget_reasons, newest_run_row
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.world import World
 
@@ -56,10 +56,10 @@ class Reviewed:
 def review_agent(world: World, agent_id: str, *, now: datetime, days: int, trust: Trust | None = None) -> Reviewed:
     """Return what is to be said of an agent's baseline; nothing is judged for it."""
     try:
-        baseline = find_baseline(world.root, agent_id)
+        baseline = find_baseline(world.root / BASELINES, agent_id)
     except ConfigError as error:
         return Reviewed(agent_id, None, None, tuple(str(problem) for problem in error.problems))
-    saved = newest_run(world.store, agent_id)
+    saved = saved_run(newest_run_row(world.store, agent_id))
     run = saved.evaluation if saved else None
     if baseline is None:
         remark = "no baseline; run capture_baseline once its scores are as they should be"
@@ -97,7 +97,7 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
         days = specs.place.orchestration.review_days
         with known_failures():
             opened = world.open()
-            now, trust = datetime.now(UTC), read_trust(opened)
+            now, trust = datetime.now(UTC), WorldReader(opened).trust()
             reviewed = [
                 review_agent(opened, agent_id, now=now, days=days, trust=trust)
                 for agent_id in known_agents(opened.root)

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
@@ -25,8 +25,8 @@ from persona_pipeline.guard.report import (
     RunReport,
 )
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
-from persona_pipeline.world.changes import DECIDING
-from persona_pipeline.world.revisions import find_revision, read_blobs, tree_of, write_files
+from persona_pipeline.world.changes import DECIDING, deciding_files
+from persona_pipeline.world.revisions import files_at, find_revision, write_files
 from persona_pipeline.world.settings import world_file_at
 from persona_pipeline.world.world import World
 
@@ -37,7 +37,6 @@ BASELINES = "baselines/"
 # Files beyond so many are told apart by their folders only: each question is a replay of the whole run.
 MOST_FILES = 12
 MOST_NAMED = 3
-_LARGEST = 50_000_000
 
 
 _WORDS = {Result.HELD: "is in character", Result.FELL: "fell", Result.CANNOT_TELL: "cannot be told"}
@@ -121,10 +120,6 @@ def fresh_world(
 
     Args:
         against: the commit whose ``persona.yaml`` counts, as a whole.
-        settings: None: the environment's.
-
-    Raises:
-        ConfigError: there is no such commit, or its settings are not valid.
     """
     with TemporaryDirectory(prefix="persona-store-") as folder:
         world = World.open(root, f"sqlite:///{folder}/store.db", settings=settings)
@@ -149,8 +144,8 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
     if request.update_baseline:
         raise ConfigError("--against writes no baselines; take them without it")
     root, name = world.root, request.against or ""
-    base, commit = _base_files(root, name)
-    own = _own_files(root)
+    commit = _base(root, name)
+    base, own = files_at(root, commit, DECIDING), deciding_files(root)
     changed = [path for path in sorted({*base, *own}) if _text(base.get(path)) != _text(own.get(path))]
     new = [path for path in changed if path.startswith(BASELINES) and path not in base]
     golden = [path for path in changed if path.startswith(BASELINES)]
@@ -336,29 +331,6 @@ def _base(root: Path, name: str) -> str:
             f"--against {name}: there is no such commit here; a shallow clone has only the newest: check out with "
             f"`fetch-depth: 0`, or fetch it ({error.problems[0].message})"
         ) from error
-
-
-def _base_files(root: Path, name: str) -> tuple[dict[str, bytes], str]:
-    commit = _base(root, name)
-    blobs = tree_of(root, commit, DECIDING)
-    return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), commit
-
-
-def _own_files(root: Path) -> dict[str, bytes]:
-    """Return the files of the world that decide, by their path; links are left out, as they are of a commit."""
-    found: dict[str, bytes] = {}
-    for name in DECIDING:
-        place = root / name
-        if place.is_symlink():
-            continue
-        paths = [Path(at, file) for at, _, files in os.walk(place) for file in files] if place.is_dir() else [place]
-        for path in paths:
-            # What a writer of labels keeps beside them.
-            if path.is_file() and not path.is_symlink() and path.name != ".lock":
-                found[path.relative_to(root).as_posix()] = path.read_bytes()
-    if sum(map(len, found.values())) > _LARGEST:
-        raise ConfigError(f"{', '.join(DECIDING)} hold more than {_LARGEST:,} bytes; --against cannot compare them")
-    return found
 
 
 def _text(data: bytes | None) -> bytes | None:

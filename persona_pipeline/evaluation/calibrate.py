@@ -13,21 +13,30 @@ from datetime import UTC, datetime
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.evaluation.plan import plan_agent
-from persona_pipeline.evaluation.read import read_questions, read_scopes
-from persona_pipeline.evaluation.request import EvaluationRequest, select_dimensions
-from persona_pipeline.evaluation.snapshot import AgentScope
-from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.snapshot import raise_problems
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration.calibrate import Calibration, calibrate_dimension
 from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
 from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
-from persona_pipeline.guard.calibration.labelled import Rated, Usable, ballots, by_dimension, rated_by_judge, usable
-from persona_pipeline.guard.labels.files import LABELS, Label, StaleLabel, load_labels, stale_labels
+from persona_pipeline.guard.calibration.labelled import (
+    Rated,
+    Usable,
+    ballots,
+    by_dimension,
+    inverted_claims,
+    rated_by_judge,
+    usable,
+)
+from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.runs import known_windows
+from persona_pipeline.world.propositions.dimensions import select_dimensions
 from persona_pipeline.world.world import World
 
 # Windows of an agent that are looked at, the newest first.
@@ -51,21 +60,20 @@ def judged_population(
     Raises:
         ConfigError: files of these agents or recordings are not valid, or there is no message.
     """
-    request = EvaluationRequest(agents=agents, dimensions=dimensions)
-    now = read_questions(world, request)
-    now.raise_broken()
-    chosen = tuple(select_dimensions(dimensions))
+    reader, request = WorldReader(world), EvaluationRequest(agents=agents, dimensions=dimensions)
+    now = reader.questions(request)
+    raise_problems(now.broken)
     past = [
-        replace(scope, window=window, dimensions=chosen, past=True)
+        replace(scope, window=window, past=True)
         for scope in now.agents
-        for window in _windows(world, scope)
+        for window in _windows(scope.window, *reader.past_windows(scope.agent_id))
     ]
-    snapshot = read_scopes(world, replace(now, agents=past))
+    snapshot = reader.scopes(replace(now, agents=past))
     asked: dict[str, tuple[JudgeRequest, Window]] = {}
     for scope in snapshot.agents:
         for item in plan_agent(snapshot, scope, EvaluationRequest()).requests:
             asked.setdefault(item.key, (item, scope.window))
-    answers = (known or KnownVerdicts.of(world)).on([item for item, _ in asked.values()])
+    answers = (known or reader.known).on([item for item, _ in asked.values()])
     return [
         Judgment(item, window, verdicts)
         for (item, window), verdicts in zip(asked.values(), answers, strict=True)
@@ -73,14 +81,16 @@ def judged_population(
     ]
 
 
-def _windows(world: World, agent: AgentScope) -> list[Window]:
-    """Return an agent's windows, the newest first."""
-    known = known_windows(world.store, agent.agent_id, now=world.horizon)
-    found = dict.fromkeys([*known, agent.window])
-    first = next(iter(world.messages(agent_id=agent.agent_id)), None)
-    newest = max(found, key=lambda window: window.end)
-    before = newest.previous()
-    while first is not None and before is not None and before.end >= first.created_at and len(found) < MOST_WINDOWS:
+def _windows(now: Window, known: Iterable[Window], first: datetime | None) -> list[Window]:
+    """Return an agent's windows, the newest first.
+
+    Args:
+        known: those it was evaluated on.
+        first: when it spoke first.
+    """
+    found = dict.fromkeys([*known, now])
+    before = max(found, key=lambda window: window.end).previous()
+    while first is not None and before is not None and before.end >= first and len(found) < MOST_WINDOWS:
         found[before] = None
         before = before.previous()
     return sorted(found, key=lambda window: window.end, reverse=True)[:MOST_WINDOWS]
@@ -95,33 +105,25 @@ class WorldLabels:
 
 
 def world_labels(world: World) -> WorldLabels:
-    """Return the labels in a world's folder, the stale ones apart.
-
-    Raises:
-        ConfigError: label files, recordings, personas or propositions are not valid.
-    """
+    """Return the labels in a world's folder, the stale ones apart."""
     labels = load_labels(world.root / LABELS)
     if not labels:
         return WorldLabels([], [])
-    stale = stale_labels(world.root, labels, is_judged=KnownVerdicts.of(world).knows)
+    stale = stale_labels(labels, _asked(world, labels), is_judged=WorldReader(world).known.knows)
     gone = {item.label.identity for item in stale}
     return WorldLabels([label for label in labels if label.identity not in gone], stale)
 
 
 def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Calibration:
-    """Return how far each judge can be believed on each dimension; nobody is asked.
-
-    Raises:
-        ConfigError: labels, recordings or the world's files are not valid, or a dimension is unknown.
-    """
+    """Return how far each judge can be believed on each dimension; nobody is asked."""
     chosen = select_dimensions(dimensions)
     labels = [label for label in load_labels(world.root / LABELS) if label.dimension in chosen]
-    known = KnownVerdicts.of(world)
-    used = usable(world.root, labels, is_judged=known.knows)
-    judgments = [item.judged for item in judged_population(world, dimensions=dimensions, known=known)]
-    rated = rated_by_judge(world.root, judgments, ballots(used.labels))
+    known, asked = WorldReader(world).known, _asked(world, labels)
+    used = usable(labels, asked, is_judged=known.knows)
+    population = judged_population(world, dimensions=dimensions, known=known)
+    rated = _rated(world, population, used)
     # What was labelled and lies farther back than the windows that are looked at.
-    for judge, own in known.rated(used).items():
+    for judge, own in known.rated(used, asked).items():
         held = {item.key for item in rated.get(judge, ())}
         rated.setdefault(judge, []).extend(item for item in own if item.key not in held)
     people = _people(used)
@@ -135,6 +137,15 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
         labels_hash=labels_hash(used),
         stale=list(used.stale),
     )
+
+
+def _asked(world: World, judged: Iterable[Label | JudgeRequest]) -> AskedOf:
+    return FolderReader(world.root).asked((item.agent_id, item.dimension) for item in judged)
+
+
+def _rated(world: World, population: Sequence[Judgment], used: Usable) -> dict[tuple[str, str], list[Rated]]:
+    inverted = inverted_claims(_asked(world, (item.request for item in population)))
+    return rated_by_judge([item.judged for item in population], ballots(used.labels), inverted)
 
 
 def _people(used: Usable) -> dict[str, list[str]]:
@@ -182,16 +193,14 @@ def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, an
     Raises:
         ConfigError: files of the world are not valid, or no judgment of ``before`` is known.
     """
-    known_verdicts = KnownVerdicts.of(world)
-    population = judged_population(world, known=known_verdicts)
-    used = usable(world.root, load_labels(world.root / LABELS), is_judged=known_verdicts.knows)
+    verdicts, labels = WorldReader(world).known, load_labels(world.root / LABELS)
+    population = judged_population(world, known=verdicts)
+    used = usable(labels, _asked(world, labels), is_judged=verdicts.knows)
     by_judge = {
         JudgeName(model=model, prompt_version=prompt): items
-        for (model, prompt), items in rated_by_judge(
-            world.root, [item.judged for item in population], ballots(used.labels)
-        ).items()
+        for (model, prompt), items in _rated(world, population, used).items()
     }
-    wanted = _judges_of(find_baseline(world.root, agent_id) for agent_id in world.agent_ids())
+    wanted = _judges_of(find_baseline(world.root / BASELINES, agent_id) for agent_id in world.agent_ids())
     if before is not None:
         wanted = {judge for judge in by_judge if judge.model == before}
     if before is not None and not wanted:

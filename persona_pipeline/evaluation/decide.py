@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import SavedRun, trend_findings, trends_of
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
@@ -78,6 +79,22 @@ class AgentResult:
     plan: AgentPlan
     report: AgentReport
     saved: SavedRun
+
+
+def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> GateRules:
+    """Return the gate's rules, with the judge's own minimum coverage where none is given, or that of what failed when recorded.
+
+    Args:
+        request: with what the world's settings say; see ``World.settled``.
+    """
+    same = ("regression_delta", "proposition_delta", "undecided_delta", "threshold", "fail_on", "require_calibration")
+    return GateRules(
+        **{name: getattr(request, name) for name in same},
+        accepted_drops=request.accepted_drops,
+        min_coverage=snapshot.coverage[judge.live] if request.min_coverage is None else request.min_coverage,
+        as_recorded=request.min_coverage is None,
+        today=snapshot.read_at.date(),
+    )
 
 
 def guard_of(snapshot: Snapshot, rules: GateRules) -> Guard:

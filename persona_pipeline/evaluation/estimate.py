@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.evaluation.request import EvaluationRequest, settled
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.falls import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
@@ -70,7 +70,7 @@ def estimate_run(
     Raises:
         ConfigError: bad input.
     """
-    asking, request = asking or JudgeOptions(), settled(world, request)
+    asking, request = asking or JudgeOptions(), world.settled(request)
     options = ModelOptions.from_settings(world.settings, judge)
     plans = planned(world, request)
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]

@@ -1,19 +1,17 @@
-"""Runs as the store has them: how they are written, how they are found again, scores over windows, and the slow drift they show."""
+"""Runs as rows of the store: how they are written, what they say again, scores over windows, and the slow drift they show."""
 
 import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
-from persona_pipeline.evaluation.request import select_agents
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.spread import (
     FEWEST_JUDGMENTS,
@@ -36,10 +34,8 @@ from persona_pipeline.guard.report import (
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
-from persona_pipeline.world import runs
 from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.runs import RunRows
-from persona_pipeline.world.world import World
+from persona_pipeline.world.runs import Row, RunRows
 
 MOST_POINTS = 60
 
@@ -97,12 +93,14 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
     }
 
 
-def points_of(
-    store: Store, agent_ids: Collection[str], *, until: datetime | None = None, since: datetime | None = None
-) -> dict[str, list[Point]]:
-    """Return each agent's windows, oldest first, at most the newest 60: of each the newest whole run, else the newest of a part."""
+def points_of(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[Point]]:
+    """Return each agent's windows, oldest first, at most the newest 60: of each the newest whole run, else the newest of a part.
+
+    Args:
+        rows: see ``runs.summary_rows``.
+    """
     found: dict[str, dict[datetime, Point]] = defaultdict(dict)
-    for row in runs.summary_rows(store, agent_ids, until=until, since=since):
+    for row in rows:
         found[row.agent_id][row.window_end] = _point(row.window_end, row.whole, row.summary or {})
     return {agent_id: list(found[agent_id].values())[-MOST_POINTS:] for agent_id in agent_ids}
 
@@ -126,9 +124,7 @@ def with_points(
     return {agent_id: sorted(own.values(), key=lambda item: item.window_end) for agent_id, own in found.items()}
 
 
-def score_history(
-    store: Store, agent_ids: Sequence[str], *, until: datetime | None = None, since: datetime | None = None
-) -> dict[str, list[dict[str, Any]]]:
+def score_history(points: Mapping[str, Sequence[Point]]) -> dict[str, list[dict[str, Any]]]:
     """Return each agent's saved scores by window end, oldest first, as a report draws them."""
     return {
         agent_id: [
@@ -138,35 +134,33 @@ def score_history(
                 "dimensions": {name: item["score"] for name, item in point.dimensions.items()},
                 **({"margins": point.margins} if point.margins else {}),
             }
-            for point in points
+            for point in own
         ]
-        for agent_id, points in points_of(store, agent_ids, until=until, since=since).items()
+        for agent_id, own in points.items()
     }
 
 
-def overall_points(
-    store: Store, agent_ids: Sequence[str], *, until: datetime, most: int
-) -> dict[str, list[HistoryValue]]:
-    """Return the overall scores of agents over their newest windows, at most so many each, oldest first.
+def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[HistoryValue]]:
+    """Return the overall scores of agents over their newest windows, oldest first.
 
-    Read from a column of ordinary precision: meant to be drawn small, many at a time.
+    Args:
+        rows: see ``runs.overall_rows``: of ordinary precision, meant to be drawn small, many at a time.
     """
     wanted, found = set(agent_ids), defaultdict[str, dict[datetime, HistoryValue]](dict)
-    for agent_id, window_end, overall, _ in runs.overall_rows(store, until=until, most=most):
+    for agent_id, window_end, overall, _ in rows:
         if agent_id in wanted:
             found[agent_id][window_end] = HistoryValue(window_end, overall)
     return {agent_id: list(values.values()) for agent_id, values in found.items()}
 
 
-def judged_messages(store: Store, agent_id: str, persona_hash: str, *, most: int) -> list[JudgedMessages]:
-    """Return the newest windows, at most so many, those left out that were of another persona; oldest first."""
-    alike = [row for row in runs.message_score_rows(store, agent_id, most=most) if row.persona_hash == persona_hash]
+def judged_messages(rows: Iterable[Row], persona_hash: str) -> list[JudgedMessages]:
+    """Return an agent's windows, those left out that were of another persona.
+
+    Args:
+        rows: see ``runs.message_score_rows``.
+    """
+    alike = [row for row in rows if row.persona_hash == persona_hash]
     return [JudgedMessages(row.window_start, row.message_scores or {}) for row in alike]
-
-
-def overall_history(store: Store, agent_id: str, *, until: datetime, limit: int = 30) -> list[HistoryValue]:
-    """Return an agent's overall scores by window end, oldest first, of the last ``limit`` windows."""
-    return overall_values(points_of(store, [agent_id], until=until)[agent_id], until, limit)
 
 
 def overall_values(points: Sequence[Point], until: datetime, limit: int = 30) -> list[HistoryValue]:
@@ -206,38 +200,40 @@ class SavedRun:
         )
 
 
-def load_run(store: Store, run_id: str) -> SavedRun | None:
-    """Return a run as it was saved; None when there is none."""
-    row = runs.find_run(store, run_id)
-    return _saved_run(row) if row is not None else None
+def saved_run(row: Row | None) -> SavedRun | None:
+    """Return a run as it was saved, from its row; None: there is none."""
+    if row is None:
+        return None
+    return SavedRun(
+        AgentEvaluation.model_validate(row.result),
+        BaselineComparison.model_validate(row.comparison) if row.comparison else None,
+        [Finding.model_validate(finding) for finding in row.findings or ()],
+        row.whole,
+    )
 
 
-def latest_runs(store: Store, agent_id: str, *, since: datetime | None = None) -> list[SavedRun]:
-    """Return an agent's runs by window end, oldest window first: of each window the newest whole run, else the newest of a part.
-
-    Runs whose claims and reasons were forgotten are left out.
-    """
-    return [_saved_run(row) for row in runs.runs_by_window(store, agent_id, since)]
+def saved_runs(rows: Iterable[Row]) -> list[SavedRun]:
+    """Return runs as they were saved, from their rows."""
+    return [run for row in rows if (run := saved_run(row))]
 
 
-def newest_run(store: Store, agent_id: str) -> SavedRun | None:
-    """Return the newest run of an agent's newest window, a whole one before one of a part; None when it was never evaluated."""
-    row = runs.newest_run_row(store, agent_id)
-    return _saved_run(row) if row is not None else None
-
-
-def newest_outlines(
-    store: Store, agent_ids: Collection[str] | None = None, *, since: datetime | None = None
-) -> dict[str, AgentReport]:
-    """Return the newest compared run of each agent without its claims, by agent; one query, whatever the runs before it.
+def outlines(rows: Iterable[Row]) -> dict[str, AgentReport]:
+    """Return compared runs without their claims, by agent.
 
     Args:
-        agent_ids: None for all.
-        since: windows that end before are left out.
+        rows: see ``runs.newest_outline_rows``.
     """
-    wanted = None if agent_ids is None else set(agent_ids)
-    rows = runs.newest_outline_rows(store, since)
-    return {row.agent_id: _outlined(row) for row in rows if wanted is None or row.agent_id in wanted}
+    found = {}
+    for row in rows:
+        evaluation = AgentEvaluation.model_validate(row.outline)
+        found[row.agent_id] = AgentReport(
+            evaluation=evaluation,
+            comparison=BaselineComparison.model_validate(row.comparison),
+            findings=[Finding.model_validate(finding) for finding in row.findings or ()],
+            expenses=expenses_of(evaluation.agent_id, evaluation.dimensions.values()),
+            outlined=True,
+        )
+    return found
 
 
 def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
@@ -250,35 +246,13 @@ def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
     return sorted(reports, key=need)
 
 
-def stored_report(
-    world: World,
-    agents: Sequence[str] | None = None,
-    *,
-    since: datetime | None = None,
-    rules: GateRules | None = None,
-    whole: int | None = None,
-) -> RunReport:
-    """Return a report of each agent's newest run with the comparison that was saved with it; judges and compares nothing.
-
-    Args:
-        whole: of how many agents claims and reasons are read, those with findings first; the others are ``outlined``. None: of all.
-
-    Raises:
-        ConfigError: nothing was evaluated since.
-    """
-    rules = rules or GateRules()
-    chosen = select_agents(world, agents)
-    known = newest_outlines(world.store, chosen, since=since)
-    reports = {agent_id: known[agent_id] for agent_id in chosen if agent_id in known}
-    for agent_id in by_need(reports)[:whole]:
-        run = load_run(world.store, reports[agent_id].evaluation.run_id)
-        if run and run.report:
-            reports[agent_id] = run.report
+def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport:
+    """Return a report of runs that were compared when they were saved; judges and compares nothing."""
     if not reports:
         raise ConfigError("the store holds no evaluation of that time; run persona-pipeline evaluate")
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
     report = RunReport(
-        agents=reports,
+        agents=dict(reports),
         findings=nothing_evaluated(list(reports.values())),
         expenses=[expense for item in reports.values() for expense in item.expenses],
         provenance={
@@ -343,26 +317,6 @@ def trend_findings(agent_id: str, trends: Mapping[str, Trend]) -> list[Finding]:
 
 def _is_long(windows: Sequence[WindowScore]) -> bool:
     return sum(item.score is not None and item.judgments >= FEWEST_JUDGMENTS for item in windows) > FEWEST_WINDOWS
-
-
-def _saved_run(row: runs.Row) -> SavedRun:
-    return SavedRun(
-        AgentEvaluation.model_validate(row.result),
-        BaselineComparison.model_validate(row.comparison) if row.comparison else None,
-        [Finding.model_validate(finding) for finding in row.findings or ()],
-        row.whole,
-    )
-
-
-def _outlined(row: runs.Row) -> AgentReport:
-    evaluation = AgentEvaluation.model_validate(row.outline)
-    return AgentReport(
-        evaluation=evaluation,
-        comparison=BaselineComparison.model_validate(row.comparison),
-        findings=[Finding.model_validate(finding) for finding in row.findings or ()],
-        expenses=expenses_of(evaluation.agent_id, evaluation.dimensions.values()),
-        outlined=True,
-    )
 
 
 MOST_SNIPPET = 2000

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, total_usage, uuid_from
@@ -328,3 +328,10 @@ def synthesize(snapshot: Snapshot, judge: Judge) -> SyntheticAgents:
             found.expenses.append(Expense(mechanism="synthetic", agent_id=agent_id, usage=usage))
         found.problems += [f"{agent_id}: a synthetic conversation ended early ({why})" for why in generated.failures]
     return found
+
+
+def with_generated(snapshot: Snapshot, generated: SyntheticAgents) -> Snapshot:
+    """Return a snapshot in which what was generated of some agents stands for what they said."""
+    made_up = (message for messages in generated.agents.values() for message in messages)
+    agents = [replace(scope, synthetic=scope.agent_id in generated.agents) for scope in snapshot.agents]
+    return replace(snapshot, agents=agents, generated=MessageLog.of(made_up))

@@ -3,357 +3,395 @@
 Nobody else reads for an evaluation. What concerns many agents is read for all of them at once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import exclusive
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
-from persona_pipeline.evaluation.history import points_of
+from persona_pipeline.evaluation.folder import FolderReader
+from persona_pipeline.evaluation.history import by_need, outlines, points_of, saved_run
 from persona_pipeline.evaluation.plan import history_of
-from persona_pipeline.evaluation.request import EvaluationRequest, select_agents, select_dimensions
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.evaluation.voice import voice_findings, voice_state
-from persona_pipeline.guard.baselines.golden import find_baseline, watched_agents
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot, raise_problems
+from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
-from persona_pipeline.guard.calibration.judge_change import load_judge_changes
-from persona_pipeline.guard.calibration.known import peoples_labels
+from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
+from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.gate import GateRules
-from persona_pipeline.guard.report import Finding
+from persona_pipeline.guard.labels.files import LABELS, load_labels
+from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
-from persona_pipeline.judging.cache import unable_judges
+from persona_pipeline.judging.cache import KeptAnswers, unable_judges
+from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.scoring.text.agreement import world_lexicon
-from persona_pipeline.scoring.voice_alarm.storing import stored_voices
-from persona_pipeline.world.messages.log import MessageLog, folder_messages
-from persona_pipeline.world.messages.store import newest_message_time, read_messages, read_talk
-from persona_pipeline.world.models import Window, parse_window
-from persona_pipeline.world.names import read_names
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
+from persona_pipeline.scoring.voice_alarm.storing import (
+    LearntVoice,
+    current_voice,
+    learnt_from,
+    stored_voice,
+    stored_voices,
+    write_voices,
+)
+from persona_pipeline.world import runs
+from persona_pipeline.world.cards.files import example_messages
+from persona_pipeline.world.changes import Commit, commits_between
+from persona_pipeline.world.messages.log import MessageLog
+from persona_pipeline.world.messages.store import message_counts, newest_message_time, read_messages, read_talk
+from persona_pipeline.world.models import Message, Persona, Window, parse_window
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.propositions.loading import (
     PROPOSITIONS,
-    StoredSet,
-    find_proposition_set,
-    store_proposition_sets,
+    read_claims,
     stored_sets,
 )
-from persona_pipeline.world.runs import newest_p_values, newest_windows, record_windows, results_on, touched_windows
 from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
-from persona_pipeline.world.world import FUTURE_GRACE, World, utc_now
+from persona_pipeline.world.world import World
 
 ALL_TIME = "all"
 
 
-@contextmanager
-def reading(world: World, request: EvaluationRequest) -> Iterator[Snapshot]:
-    """Give everything an evaluation needs. Until it is done no other evaluation of these agents runs, on whatever host.
+@dataclass(frozen=True)
+class WorldReader:
+    """Reads what evaluations need of a world. Whoever it gave a snapshot needs neither the world nor the reader.
 
-    Raises:
-        ConfigError: the request is not valid, or there is no message. What is wrong with one agent's files is in ``broken``.
+    What is not valid raises ``ConfigError``: the request, a lexicon, labels, recordings, the file of judge changes. What is wrong
+    with one agent's files is in ``Snapshot.broken``.
     """
-    with exclusive(world.store, [f"evaluate/{agent_id}" for agent_id in select_agents(world, request.agents)]):
-        yield read_rules(world, read_questions(world, request), request)
 
+    world: World
 
-@contextmanager
-def reading_stored(world: World, scope: AgentScope, request: EvaluationRequest) -> Iterator[Snapshot]:
-    """Like ``reading`` of one agent on a window of its own, as the store has it: no file of it is read but its baseline."""
-    with exclusive(world.store, [f"evaluate/{scope.agent_id}"]):
-        yield read_rules(world, read_scopes(world, Snapshot(agents=[scope])), request)
+    @contextmanager
+    def alone(self, agent_ids: Iterable[str]) -> Iterator[None]:
+        """Until it is done no other evaluation of these agents runs, on whatever host."""
+        with exclusive(self.world.store, [f"evaluate/{agent_id}" for agent_id in agent_ids]):
+            yield
 
+    def snapshot(self, request: EvaluationRequest) -> Snapshot:
+        """Return everything an evaluation needs, the agents' files and all messages brought into the store."""
+        return self.rules(self.questions(request), request)
 
-def read_questions(world: World, request: EvaluationRequest) -> Snapshot:
-    """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of.
+    def stored(self, scope: AgentScope, request: EvaluationRequest) -> Snapshot:
+        """Like ``snapshot`` of one agent on a window of its own, as the store has it: no file of it is read but its baseline."""
+        return self.rules(self.scopes(Snapshot(agents=[scope])), request)
 
-    Raises:
-        ConfigError: see ``reading``.
-    """
-    agent_ids, dimensions = select_agents(world, request.agents), select_dimensions(request.dimensions)
-    if not dimensions and not request.newest_window:
-        raise ConfigError("no dimensions are named; leave --dimensions out for all of them")
-    personas, broken = world.sync_personas(agent_ids)
-    claims, wrong = _read_claims(world.root, personas, dimensions, named=request.dimensions is not None)
-    broken |= wrong
-    store_proposition_sets(world.store, {(a, name): item for a, own in claims.items() for name, item in own.items()})
-    problems = world.sync_messages().problems
-    span = None if request.newest_window else request_window(world, request)
-    newest = newest_windows(world.store, agent_ids, now=world.horizon)
-    scopes = []
-    for agent_id in (name for name in agent_ids if name in personas and name not in broken):
-        window, last = span or newest.get(agent_id), newest.get(agent_id)
-        if window is None:
-            broken[agent_id] = (Problem(f"agent {agent_id!r} has no message window; materialize its messages first"),)
-            continue
-        past = last is not None and window.end < last.end
-        scopes.append(AgentScope(agent_id, window, tuple(dimensions), past, persona=personas[agent_id]))
-    earlier = (*_earlier(world, request, scopes), *_touched(world, request, scopes))
-    snapshot = Snapshot(scopes, earlier, problems, broken, claims=claims, fresh=_fresh(world.root, request, scopes))
-    return read_scopes(world, snapshot)
-
-
-def read_scopes(world: World, snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot with what the questions of its scopes are made of: personas, claims, messages and baselines.
-
-    Raises:
-        ConfigError: a lexicon is not valid.
-    """
-    scopes = [*snapshot.agents, *snapshot.earlier]
-    agent_ids = {scope.agent_id for scope in scopes}
-    read_at, horizon = world.clock(), world.horizon
-    known = {name for own in snapshot.claims.values() for name in own}
-    stored = stored_sets(world.store, agent_ids, known if agent_ids <= snapshot.claims.keys() else ())
-    baselines, broken = _read_baselines(world.rules_root, agent_ids)
-    unread = {scope.agent_id for scope in scopes if scope.persona is None}
-    personas = world.stored_personas(unread) if unread else {}
-
-    def whole(scope: AgentScope) -> AgentScope:
-        return replace(scope, persona=scope.persona or personas.get(scope.agent_id))
-
-    spans = [history_of(scope.window) for scope in scopes if not scope.synthetic]
-    said = [m for span in _merged(spans, horizon) for m in read_talk(world.store, span, agent_ids)]
-    made_up = [scope.window for scope in scopes if scope.synthetic]
-    return replace(
-        snapshot,
-        agents=[whole(scope) for scope in snapshot.agents if scope.agent_id not in broken],
-        earlier=[whole(scope) for scope in snapshot.earlier if scope.agent_id not in broken],
-        broken={**snapshot.broken, **broken},
-        read_at=read_at,
-        claims={name: {**stored.get(name, {}), **snapshot.claims.get(name, {})} for name in agent_ids},
-        messages=MessageLog.of(said),
-        generated=MessageLog.of(
-            m for span in _merged(made_up, horizon) for m in read_messages(world.store, span, synthetic=True)
-        ),
-        names=world.display_names(),
-        lexicon=world_lexicon(world.rules_root),
-        baselines=baselines,
-    )
-
-
-def read_rules(world: World, snapshot: Snapshot, request: EvaluationRequest) -> Snapshot:
-    """Return a snapshot with what decides: whom else is watched, what is known of judges, earlier runs and voices.
-
-    Raises:
-        ConfigError: labels, recordings, or the file of judge changes are not valid.
-    """
-    scopes = [*snapshot.agents, *snapshot.earlier]
-    agent_ids = {scope.agent_id for scope in scopes}
-    watched = watched_agents(world.rules_root)
-    # Learning takes a second an agent: done here only for who wants to fail on it.
-    learn = "voice_alarm" in (request.fail_on or ())
-    return replace(
-        snapshot,
-        watched=watched,
-        p_values=newest_p_values(world.store) if watched.count > MOST_TOGETHER else {},
-        trust=read_trust(world),
-        results=results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
-        points=points_of(world.store, {*agent_ids, *watched.baselines}),
-        voices=_read_voices(world, snapshot.agents, learn=learn),
-        missing=missing_agents(world.root, world.rules_root),
-        speakers=read_names_of(world, request),
-    )
-
-
-def read_names_of(world: World, request: EvaluationRequest) -> NameMatch:
-    """Return how speakers and personas go together, as far as it concerns the agents that are asked for."""
-    match = stored_names(world)
-    return match if request.agents is None else match.of(request.agents)
-
-
-def read_baselines(world: World, snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot with the golden files as they are now.
-
-    Raises:
-        ConfigError: one is not valid.
-    """
-    baselines, broken = _read_baselines(
-        world.rules_root, snapshot.baselines.keys() | {s.agent_id for s in snapshot.agents}
-    )
-    found = replace(snapshot, baselines=baselines, watched=watched_agents(world.rules_root), broken=broken)
-    found.raise_broken()
-    return found
-
-
-def read_guard(world: World, rules: GateRules) -> Guard:
-    """Return by what a fall in a world is told from chance.
-
-    Raises:
-        ConfigError: labels, recordings, or the file of judge changes are not valid.
-    """
-    return guard_of(read_rules(world, Snapshot(), EvaluationRequest()), rules)
-
-
-def read_trust(world: World) -> Trust:
-    """Return what a world knows of judges.
-
-    Raises:
-        ConfigError: labels, recordings, or the file of judge changes are not valid.
-    """
-    return Trust(peoples_labels(world), load_judge_changes(world.rules_root), unable_judges(world.store))
-
-
-def read_folder(root: Path, now: datetime | None = None) -> Snapshot:
-    """Return what a world's folder says without a store, as of a moment (None: now): messages, names and lexicon.
-
-    Raises:
-        ConfigError: a lexicon is not valid.
-    """
-    names = read_names(root)
-    log = folder_messages(root, names, until=(now or utc_now()) + FUTURE_GRACE)
-    return Snapshot(
-        messages=MessageLog(tuple(message for message in log.messages if not message.synthetic)),
-        generated=MessageLog(tuple(message for message in log.messages if message.synthetic)),
-        names={agent_id: item.display_name or agent_id for agent_id, item in names.items()},
-        lexicon=world_lexicon(root),
-    )
-
-
-def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
-    """Fix the window of one agent and keep it: the steps that follow score its newest window.
-
-    Raises:
-        ConfigError: the request or the agent's persona is not valid, or there is no message.
-    """
-    world.persona(agent_id)
-    window = request_window(world, request)
-    newest = newest_windows(world.store, [agent_id], now=world.horizon).get(agent_id)
-    if newest is not None and window.end < newest.end:
-        return AgentScope(agent_id, window, tuple(select_dimensions(request.dimensions)), past=True)
-    with world.store.begin() as connection:
-        record_windows(world.store, connection, [(agent_id, window, None)])
-    return AgentScope(agent_id, window, tuple(select_dimensions(request.dimensions)))
-
-
-def stored_scope(world: World, agent_id: str, dimensions: Sequence[str], window: Window | None = None) -> AgentScope:
-    """Return an agent's scope on a window of its own, by default the newest it was evaluated on.
-
-    Raises:
-        ConfigError: it has none.
-    """
-    newest = newest_windows(world.store, [agent_id], now=world.horizon).get(agent_id)
-    found = window or newest
-    if found is None:
-        raise ConfigError(f"agent {agent_id!r} has no message window; materialize its messages first")
-    return AgentScope(agent_id, found, tuple(dimensions), past=newest is not None and found.end < newest.end)
-
-
-def resolve_window(world: World, window: str, as_of: datetime | None) -> Window:
-    """Return the window that ends at ``as_of`` (default: the newest message in the store that is not in the future).
-
-    Raises:
-        ConfigError: ``window`` is neither ``all`` nor a length of time, ``as_of`` has no offset, or there is no message.
-    """
-    length = None if window == ALL_TIME else parse_window(window)
-    if as_of is not None and as_of.tzinfo is None:
-        raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
-    end = as_of or world.newest_message_time()
-    if end is None:
-        raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
-    try:
-        return Window.ending(end, length)
-    except OverflowError as error:
-        raise ConfigError(f"window {window!r} reaches before year 1; shorten it or use 'all'") from error
-
-
-def request_window(world: World, request: EvaluationRequest) -> Window:
-    """Return the window a request asks for; see ``resolve_window``.
-
-    Raises:
-        ConfigError: there is no such window.
-    """
-    window = resolve_window(world, request.window, request.as_of)
-    if request.since is None:
-        return window
-    if request.since >= window.end:
-        raise ConfigError(f"since {request.since.isoformat()} is not before the window's end {window.end.isoformat()}")
-    return replace(window, start=request.since)
-
-
-def proposition_set(root: Path, agent_id: str, dimension: str) -> StoredSet:
-    """Return one agent's set of a dimension as it stands in a world's folder.
-
-    Raises:
-        ConfigError: a file is not valid.
-    """
-    found = find_proposition_set(root / PROPOSITIONS, dimension, agent_id)
-    return StoredSet.of(found if found is not None and found.propositions else None)
-
-
-def sync_propositions(world: World, agent_id: str, dimension: str) -> StoredSet:
-    """Bring one agent's set of a dimension into the store and return it.
-
-    Raises:
-        ConfigError: a file is not valid.
-    """
-    found = proposition_set(world.root, agent_id, dimension)
-    store_proposition_sets(world.store, {(agent_id, dimension): found})
-    return found
-
-
-def _read_claims(
-    root: Path, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool
-) -> tuple[dict[str, dict[str, StoredSet]], dict[str, tuple[Problem, ...]]]:
-    """Return the claims of agents by dimension, as far as they are valid, and what is wrong with the others'."""
-    claims: dict[str, dict[str, StoredSet]] = {}
-    broken: dict[str, tuple[Problem, ...]] = {}
-    for agent_id in agent_ids:
-        problems: list[Problem] = []
-        own = claims.setdefault(agent_id, {})
-        for dimension in dimensions:
-            try:
-                own[dimension] = proposition_set(root, agent_id, dimension)
-            except ConfigError as error:
-                problems += error.problems
+    def questions(self, request: EvaluationRequest) -> Snapshot:
+        """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of."""
+        world, dimensions = self.world, select_dimensions(request.dimensions)
+        agent_ids = world.chosen(request.agents)
+        if not dimensions and not request.newest_window:
+            raise ConfigError("no dimensions are named; leave --dimensions out for all of them")
+        brought = world.bring_in(agent_ids, dimensions, named=request.dimensions is not None)
+        broken = dict(brought.broken)
+        span = None if request.newest_window else self.window(request.window, request.as_of, request.since)
+        newest = runs.newest_windows(world.store, agent_ids, now=world.horizon)
+        scopes = []
+        for agent_id in (name for name in agent_ids if name in brought.personas and name not in broken):
+            window, last = span or newest.get(agent_id), newest.get(agent_id)
+            if window is None:
+                broken[agent_id] = (_no_window(agent_id),)
                 continue
-            if named and own[dimension].propositions is None:
-                folder = f"{PROPOSITIONS}/{dimension}"
-                problems.append(
-                    Problem(
-                        f"{agent_id} has no {dimension} propositions; write {folder}/_default.yaml or "
-                        f"{folder}/{agent_id}.yaml, or leave the dimension out"
-                    )
-                )
-        if problems:
-            broken[agent_id] = tuple(problems)
-    return claims, broken
+            past = last is not None and window.end < last.end
+            scopes.append(AgentScope(agent_id, window, tuple(dimensions), past, persona=brought.personas[agent_id]))
+        earlier = (*self._earlier(request, scopes), *self._touched(request, scopes))
+        fresh = {}
+        if request.newest_window:
+            claims, wrong = read_claims(world.root / PROPOSITIONS, [scope.agent_id for scope in scopes], ALL_DIMENSIONS)
+            fresh = {agent_id: (own, wrong.get(agent_id, ())) for agent_id, own in claims.items()}
+        return self.scopes(Snapshot(scopes, earlier, brought.problems, broken, claims=brought.claims, fresh=fresh))
+
+    def scopes(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with what the questions of its scopes are made of: personas, claims, messages and baselines."""
+        world, scopes = self.world, [*snapshot.agents, *snapshot.earlier]
+        agent_ids = {scope.agent_id for scope in scopes}
+        read_at, horizon = world.clock(), world.horizon
+        known = {name for own in snapshot.claims.values() for name in own}
+        stored = stored_sets(world.store, agent_ids, known if agent_ids <= snapshot.claims.keys() else ())
+        baselines, broken = _read_baselines(world.rules_root / BASELINES, agent_ids)
+        unread = {scope.agent_id for scope in scopes if scope.persona is None}
+        personas = world.stored_personas(unread) if unread else {}
+
+        def whole(scopes: Iterable[AgentScope]) -> list[AgentScope]:
+            there = (scope for scope in scopes if scope.agent_id not in broken)
+            return [replace(scope, persona=scope.persona or personas.get(scope.agent_id)) for scope in there]
+
+        spans = [history_of(scope.window) for scope in scopes if not scope.synthetic]
+        said = [m for span in _merged(spans, horizon) for m in read_talk(world.store, span, agent_ids)]
+        made_up = _merged([scope.window for scope in scopes if scope.synthetic], horizon)
+        generated = (m for span in made_up for m in read_messages(world.store, span, synthetic=True))
+        return replace(
+            snapshot,
+            agents=whole(snapshot.agents),
+            earlier=whole(snapshot.earlier),
+            broken={**snapshot.broken, **broken},
+            read_at=read_at,
+            claims={name: {**stored.get(name, {}), **snapshot.claims.get(name, {})} for name in agent_ids},
+            messages=MessageLog.of(said),
+            generated=MessageLog.of(generated),
+            names=world.display_names(),
+            lexicon=world_lexicon(world.rules_root),
+            baselines=baselines,
+        )
+
+    def rules(self, snapshot: Snapshot, request: EvaluationRequest) -> Snapshot:
+        """Return a snapshot with what decides: whom else is watched, what is known of judges, earlier runs and voices."""
+        world, scopes = self.world, [*snapshot.agents, *snapshot.earlier]
+        agent_ids = {scope.agent_id for scope in scopes}
+        watched = watched_agents(world.rules_root / BASELINES)
+        watching = {*agent_ids, *watched.baselines}
+        # Learning takes a second an agent: done here only for who wants to fail on it.
+        voices = self._voices(snapshot.agents, learn="voice_alarm" in (request.fail_on or ()))
+        return replace(
+            snapshot,
+            watched=watched,
+            p_values=runs.newest_p_values(world.store) if watched.count > MOST_TOGETHER else {},
+            trust=self.trust(),
+            results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
+            points=points_of(watching, runs.summary_rows(world.store, watching)),
+            voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
+            learnt=[state.learnt for state in voices.values() if state.is_new],
+            missing=missing_agents(world.root, world.rules_root),
+            speakers=self.names_of(request),
+            coverage=coverage_of(world.settings),
+        )
+
+    def names_of(self, request: EvaluationRequest) -> NameMatch:
+        """Return how speakers and personas go together, as far as it concerns the agents that are asked for."""
+        match = stored_names(self.world)
+        return match if request.agents is None else match.of(request.agents)
+
+    def baselines(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with the golden files as they are now."""
+        folder = self.world.rules_root / BASELINES
+        baselines, broken = _read_baselines(folder, snapshot.baselines.keys() | {s.agent_id for s in snapshot.agents})
+        found = replace(snapshot, baselines=baselines, watched=watched_agents(folder), broken=broken)
+        raise_problems(found.broken)
+        return found
+
+    def guard(self, rules: GateRules) -> Guard:
+        """Return by what a fall in a world is told from chance."""
+        return guard_of(self.rules(Snapshot(), EvaluationRequest()), rules)
+
+    @property
+    def known(self) -> KnownVerdicts:
+        """The verdicts on the world's judgments, of all judges that were ever asked."""
+        world = self.world
+        return KnownVerdicts(world.root / RECORDINGS, world.settings.signing_secret, KeptAnswers(world.store))
+
+    def trust(self) -> Trust:
+        """Return what a world knows of judges."""
+        world = self.world
+        people = [label for label in load_labels(world.rules_root / LABELS) if label.is_persons]
+        labels = peoples_labels(
+            people, FolderReader(world.root).asked((item.agent_id, item.dimension) for item in people), self.known
+        )
+        return Trust(labels, load_judge_changes(world.rules_root / CHANGES), unable_judges(world.store))
+
+    def window(self, length: str, as_of: datetime | None = None, since: datetime | None = None) -> Window:
+        """Return the window that ends at ``as_of`` (default: the newest message in the store that is not in the future).
+
+        Args:
+            length: a length of time, or ``all``.
+            since: where it begins instead.
+
+        Raises:
+            ConfigError: ``length`` is neither, ``as_of`` has no offset, ``since`` is not before the end, or there is no message.
+        """
+        span = None if length == ALL_TIME else parse_window(length)
+        if as_of is not None and as_of.tzinfo is None:
+            raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
+        end = as_of or self.world.newest_message_time()
+        if end is None:
+            raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
+        try:
+            window = Window.ending(end, span)
+        except OverflowError as error:
+            raise ConfigError(f"window {length!r} reaches before year 1; shorten it or use 'all'") from error
+        if since is not None and since >= end:
+            raise ConfigError(f"since {since.isoformat()} is not before the window's end {end.isoformat()}")
+        return window if since is None else replace(window, start=since)
+
+    def scope(self, agent_id: str, dimensions: Sequence[str], window: Window | None = None) -> AgentScope:
+        """Return an agent's scope on a window of its own, by default the newest it was evaluated on."""
+        newest = runs.newest_windows(self.world.store, [agent_id], now=self.world.horizon).get(agent_id)
+        found = window or newest
+        if found is None:
+            raise ConfigError(_no_window(agent_id))
+        return AgentScope(agent_id, found, tuple(dimensions), past=newest is not None and found.end < newest.end)
+
+    def reports(
+        self, agent_ids: Collection[str], since: datetime | None = None, *, whole: int | None = None
+    ) -> dict[str, AgentReport]:
+        """Return what was said of agents when their newest runs were compared; of those without one nothing.
+
+        Args:
+            since: windows that end before are left out.
+            whole: of how many agents claims and reasons are read, those with findings first; None: of all.
+        """
+        known = outlines(runs.newest_outline_rows(self.world.store, since))
+        found = {agent_id: known[agent_id] for agent_id in agent_ids if agent_id in known}
+        for agent_id in by_need(found)[:whole]:
+            run = saved_run(runs.find_run(self.world.store, found[agent_id].evaluation.run_id))
+            if run and run.report:
+                found[agent_id] = run.report
+        return found
+
+    def past_windows(self, agent_id: str) -> tuple[list[Window], datetime | None]:
+        """Return the windows an agent was evaluated on, the newest first, and when it spoke first."""
+        first = next(iter(self.world.messages(agent_id=agent_id)), None)
+        return runs.known_windows(self.world.store, agent_id, now=self.world.horizon), first and first.created_at
+
+    def voice(self, persona: Persona, stored: LearntVoice | None, window: Window, *, learn: bool = False) -> VoiceState:
+        """Return how an agent's voice stands at the end of a window, as it was learnt before.
+
+        Args:
+            stored: the voice as it is stored.
+            learn: learn it if it is not: from what was said before the window, after a change of persona from all said since.
+        """
+        # A window of everything has nothing before it to learn from.
+        before = window.start or datetime.min.replace(tzinfo=UTC)
+        state = self.learnt_voice(persona, stored, before, learn=learn)
+        if state.learnt.model is None:
+            return state
+        said = self.messages_to_follow(state.learnt, min(window.end, self.world.horizon))
+        found = followed(state.learnt.model, said, window)
+        makers = runs.maker_rows(self.world.store, persona.agent_id, found.spans[-1].end) if found.spans else ()
+        changes = [
+            change
+            for span in found.spans
+            for change in known_changes(persona.agent_id, span, self._commits(span), makers)
+        ]
+        return replace(explained(state.learnt, found, changes), is_new=state.is_new)
+
+    def learnt_voice(
+        self,
+        persona: Persona,
+        stored: LearntVoice | None,
+        moment: datetime,
+        *,
+        learn: bool = True,
+        again: bool = False,
+    ) -> VoiceState:
+        """Return an agent's voice, learnt from what was said up to a moment if it is not yet; nothing is followed.
+
+        After a change of persona it is learnt from all that was said since, as soon as that is enough.
+
+        Args:
+            learn: False: as it is stored.
+            again: learn anew although it is learnt.
+        """
+        world, agent_id = self.world, persona.agent_id
+        newest = read_messages(world.store, Window(world.horizon), agent_id=agent_id, limit=1)
+        learnt = current_voice(stored, agent_id, persona.hash, newest[0].created_at if newest else None)
+        is_new = stored is not None and learnt is not stored
+        if learnt.model is not None and not again:
+            return VoiceState(learnt, is_new=is_new)
+        span = Window(world.horizon, learnt.since) if learnt.since else Window(min(moment, world.horizon))
+        own = message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
+        # As long as it has said too little itself, it is learnt from what its card lets it say.
+        examples = example_messages(world.root, agent_id, span.start) if own < FEWEST_OWN else []
+        state = VoiceState(learnt, own + len(examples), examples=len(examples), is_new=is_new)
+        if not learn or not (state.learnable or (again and learnt.model is not None)):
+            return state
+        return VoiceState(learnt_from(learnt, [*examples, *self._said(agent_id, span)]), state.own, is_new=True)
+
+    def messages_to_follow(self, learnt: LearntVoice, end: datetime) -> list[Message]:
+        """Return an agent's messages since its voice was learnt, of many the newest 500 to 1000: the sum soon forgets.
+
+        They begin at a multiple of 500, so that an alarm stays where it is while messages come.
+        """
+        assert learnt.model is not None
+        agent_id, span = learnt.agent_id, Window(end, learnt.model.provenance.until)
+        if span.start is not None and span.start >= end:
+            return []
+        count = message_counts(self.world.store, span, agent_id=agent_id).get(agent_id, 0)
+        skipped = max(0, count // HORIZON - 1) * HORIZON
+        return read_messages(self.world.store, span, agent_id=agent_id, limit=count - skipped)
+
+    def _said(self, agent_id: str, span: Window) -> list[Message]:
+        own = read_messages(self.world.store, span, agent_id=agent_id, limit=MOST_OWN)
+        everybody = read_messages(self.world.store, span, limit=MOST_OWN + MOST_OTHERS)
+        return list(MessageLog.of([*own, *everybody]).messages)
+
+    def _commits(self, span: Window) -> Sequence[Commit]:
+        assert span.start is not None
+        try:
+            return commits_between(self.world.root, span.start, span.end)
+        except ConfigError:
+            # A world without git has no commits.
+            return ()
+
+    def _voices(self, scopes: Sequence[AgentScope], *, learn: bool) -> dict[str, VoiceState]:
+        known, found = stored_voices(self.world.store, {scope.agent_id for scope in scopes}), {}
+        for scope in scopes:
+            voice, persona = known.get(scope.agent_id), scope.persona
+            same = persona is None or voice is None or voice.persona_hash == persona.hash
+            # What was never learnt raises no alarm.
+            if scope.past or scope.synthetic or (not learn and same and (voice is None or voice.model is None)):
+                continue
+            found[scope.agent_id] = self.voice(
+                persona or self.world.persona(scope.agent_id), voice, scope.window, learn=learn
+            )
+        return found
+
+    def _earlier(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
+        """Return the windows before that ``history`` or a baseline asks for; a window nobody spoke in is left out."""
+        windows_back = max(request.history, request.baseline_windows - 1)
+        if not windows_back:
+            return []
+        if request.window == ALL_TIME:
+            raise ConfigError("windows before need a window of some length; write --window 7d")
+        length = parse_window(request.window)
+        found = []
+        for back in range(windows_back, 0, -1):
+            windows = {scope.agent_id: Window.ending(scope.window.end - length * back, length) for scope in scopes}
+            if any(self._is_spoken_in(window) for window in set(windows.values())):
+                found += [replace(scope, window=windows[scope.agent_id], past=True) for scope in scopes]
+        return found
+
+    def _is_spoken_in(self, window: Window) -> bool:
+        newest = newest_message_time(self.world.store, until=min(window.end, self.world.horizon))
+        return newest is not None and newest in window
+
+    def _touched(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
+        now = {scope.agent_id: scope for scope in scopes} if request.touched else {}
+        return [
+            replace(now[agent_id], window=window, past=True)
+            for agent_id, window in (runs.touched_windows(self.world.store, list(now)) if now else ())
+            if window != now[agent_id].window
+        ]
 
 
-def _fresh(
-    root: Path, request: EvaluationRequest, scopes: Sequence[AgentScope]
-) -> dict[str, tuple[Mapping[str, StoredSet], tuple[Problem, ...]]]:
-    if not request.newest_window:
-        return {}
-    agent_ids = [scope.agent_id for scope in scopes]
-    claims, broken = _read_claims(root, agent_ids, ALL_DIMENSIONS, named=False)
-    return {agent_id: (claims[agent_id], broken.get(agent_id, ())) for agent_id in agent_ids}
+def coverage_of(settings: Settings) -> tuple[float, float]:
+    """Return the share of judgments (0-1) that must be scored in a replay, and with a live judge."""
+    return settings.min_coverage_replay, settings.min_coverage_live
 
 
-def _read_baselines(root: Path, agent_ids: Iterable[str]) -> tuple[dict[str, Baseline], dict[str, tuple[Problem, ...]]]:
+def _no_window(agent_id: str) -> Problem:
+    return Problem(f"agent {agent_id!r} has no message window; materialize its messages first")
+
+
+def _read_baselines(
+    folder: Path, agent_ids: Collection[str]
+) -> tuple[dict[str, Baseline], dict[str, tuple[Problem, ...]]]:
     found: dict[str, Baseline] = {}
     broken: dict[str, tuple[Problem, ...]] = {}
     for agent_id in sorted(agent_ids):
         try:
-            baseline = find_baseline(root, agent_id)
+            baseline = find_baseline(folder, agent_id)
         except ConfigError as error:
             broken[agent_id] = error.problems
             continue
         if baseline is not None:
             found[agent_id] = baseline
     return found, broken
-
-
-def _read_voices(world: World, scopes: Sequence[AgentScope], *, learn: bool) -> dict[str, list[Finding]]:
-    known, found = stored_voices(world.store, {scope.agent_id for scope in scopes}), {}
-    for scope in scopes:
-        voice = known.get(scope.agent_id)
-        same = scope.persona is None or voice is None or voice.persona_hash == scope.persona.hash
-        # What was never learnt raises no alarm.
-        if scope.past or scope.synthetic or (not learn and same and (voice is None or voice.model is None)):
-            continue
-        found[scope.agent_id] = voice_findings(voice_state(world, scope.agent_id, scope.window, learn=learn))
-    return found
 
 
 def _merged(windows: Iterable[Window], until: datetime) -> list[Window]:
@@ -369,33 +407,20 @@ def _merged(windows: Iterable[Window], until: datetime) -> list[Window]:
     return found
 
 
-def _earlier(world: World, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
-    """Return the windows before that ``history`` or a baseline asks for; a window nobody spoke in is left out."""
-    windows_back = max(request.history, request.baseline_windows - 1)
-    if not windows_back:
-        return []
-    if request.window == ALL_TIME:
-        raise ConfigError("windows before need a window of some length; write --window 7d")
-    length = parse_window(request.window)
-    found = []
-    for back in range(windows_back, 0, -1):
-        windows = {scope.agent_id: Window.ending(scope.window.end - length * back, length) for scope in scopes}
-        if any(_is_spoken_in(world, window) for window in set(windows.values())):
-            found += [replace(scope, window=windows[scope.agent_id], past=True) for scope in scopes]
-    return found
+def voice_state(world: World, agent_id: str, window: Window, *, learn: bool = False) -> VoiceState:
+    """Return how an agent's voice stands at the end of a window, and keep what is new of it; see ``WorldReader.voice``."""
+    persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
+    return _kept(world, WorldReader(world).voice(persona, stored, window, learn=learn))
 
 
-def _touched(world: World, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
-    if not request.touched:
-        return []
-    now = {scope.agent_id: scope for scope in scopes}
-    return [
-        replace(now[agent_id], window=window, past=True)
-        for agent_id, window in touched_windows(world.store, list(now))
-        if window != now[agent_id].window
-    ]
+def learn_voice_before(world: World, agent_id: str, moment: datetime, *, again: bool = False) -> VoiceState:
+    """Return an agent's voice, learnt from what was said up to a moment if it is not yet, and keep it; nothing is followed."""
+    persona, stored = world.persona(agent_id), stored_voice(world.store, agent_id)
+    return _kept(world, WorldReader(world).learnt_voice(persona, stored, moment, again=again))
 
 
-def _is_spoken_in(world: World, window: Window) -> bool:
-    newest = newest_message_time(world.store, until=min(window.end, world.horizon))
-    return newest is not None and newest in window
+def _kept(world: World, state: VoiceState) -> VoiceState:
+    if state.is_new:
+        with world.store.begin() as connection:
+            write_voices(connection, [state.learnt])
+    return state

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.against import AskedOnce, judged_against
 from persona_pipeline.evaluation.decide import (
     AgentResult,
@@ -21,12 +22,20 @@ from persona_pipeline.evaluation.decide import (
     judged_on,
     missing_scores,
     restricted,
+    rules_of,
     scored,
 )
 from persona_pipeline.evaluation.history import HistoryValue, SavedRun, announce, overall_values, rows_of, with_points
-from persona_pipeline.evaluation.plan import AgentPlan, SyntheticAgents, judge_plans, plan_agent, plan_run, synthesize
-from persona_pipeline.evaluation.read import read_baselines, read_questions, read_scopes, reading, reading_stored
-from persona_pipeline.evaluation.request import EvaluationRequest, rules_of, select_dimensions, settled
+from persona_pipeline.evaluation.plan import (
+    AgentPlan,
+    SyntheticAgents,
+    judge_plans,
+    plan_agent,
+    plan_run,
+    synthesize,
+    with_generated,
+)
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import (
     AgentScope,
     ReplayedJudge,
@@ -35,7 +44,7 @@ from persona_pipeline.evaluation.snapshot import (
     raise_problems,
 )
 from persona_pipeline.guard.baselines.falls import least_coverage
-from persona_pipeline.guard.baselines.golden import captured, save_baseline
+from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import (
     GateRules,
@@ -47,13 +56,16 @@ from persona_pipeline.guard.gate import (
     nothing_evaluated,
     run_coverage,
 )
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.guard.trust import calibrated
-from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.judging.verdict import Judge
+from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, write_voices
 from persona_pipeline.version import __version__
-from persona_pipeline.world.messages.store import write_messages
-from persona_pipeline.world.propositions.loading import store_proposition_sets
-from persona_pipeline.world.runs import write_runs
+from persona_pipeline.world.messages.store import write_messages_in
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.propositions.dimensions import select_dimensions
+from persona_pipeline.world.propositions.loading import StoredSet, write_sets
+from persona_pipeline.world.runs import AT_ONCE, record_windows, write_runs
 from persona_pipeline.world.speakers import NameMatch
 from persona_pipeline.world.world import World
 
@@ -94,14 +106,6 @@ class Decided:
     results: Sequence[AgentResult] = ()
     broken: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
-    def raise_broken(self) -> None:
-        """Raise everything wrong with the agents that could not be evaluated.
-
-        Raises:
-            ConfigError: there is one.
-        """
-        raise_problems(self.broken)
-
     def history(self, result: AgentResult) -> list[HistoryValue]:
         """Return an agent's overall scores up to the end of its window, oldest first, as they are once all this is saved."""
         agent_id, end = result.plan.scope.agent_id, result.plan.scope.window.end
@@ -129,22 +133,22 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
 
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
-    request = settled(world, request)
-    with reading(world, request) as snapshot:
-        snapshot.raise_broken()
-        generated = SyntheticAgents()
+    request, reader = world.settled(request), WorldReader(world)
+    with reader.alone(world.chosen(request.agents)):
+        snapshot, generated = reader.snapshot(request), SyntheticAgents()
+        raise_problems(snapshot.broken)
         if request.synthetic:
             generated = synthesize(snapshot, judge)
-            snapshot = _with_generated(world, snapshot, generated)
-        decided, baselines = evaluate(snapshot, judge, request), list[Path]()
-        decided.raise_broken()
+            snapshot = with_generated(snapshot, generated)
+        decided = evaluate(snapshot, judge, request)
+        raise_problems(decided.broken)
+        taken = new_baselines(decided, request) if request.update_baseline else []
+        paths = [save_baseline(world.root / BASELINES, baseline) for baseline in taken]
         if request.update_baseline:
-            taken = new_baselines(decided, request)
-            baselines = [save_baseline(world.root, baseline) for baseline in taken]
             # What has just become the baseline is what the run is compared with.
-            decided = _compared_again(decided, read_baselines(world, decided.snapshot), taken)
-        write(world, decided)
-    return _run_of(decided, judge, request, generated, baselines)
+            decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
+        write(world, written_of(decided, generated))
+    return _run_of(decided, judge, request, generated, paths)
 
 
 def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
@@ -153,7 +157,7 @@ def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules
     Args:
         rules: None: those of the request.
     """
-    guard = guard_of(snapshot, rules or rules_of(request, judge))
+    guard = guard_of(snapshot, rules or rules_of(snapshot, request, judge))
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
     judged = _judged(snapshot, [*before, *plans], judge, guard if request.confirm else None)
@@ -176,32 +180,78 @@ def _judged(snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, guard:
     return confirm(found, judge, guard) if guard else found
 
 
-def write(world: World, decided: Decided) -> None:
-    """Write what was decided: claims that were read anew, each agent's run, and its scores as events."""
+@dataclass(frozen=True)
+class Written:
+    """Everything an evaluation writes.
+
+    Attributes:
+        runs: with their scores and windows.
+        voices: that were learnt, or start over.
+        claims: sets that were read anew, by agent and dimension.
+        generated: conversations by the agent they were made up for.
+        told: what is handed over as events once it is written.
+    """
+
+    runs: Sequence[SavedRun] = ()
+    voices: Sequence[LearntVoice] = ()
+    claims: Mapping[tuple[str, str], StoredSet] = field(default_factory=dict)
+    generated: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    told: Sequence[AgentResult] = ()
+
+
+def written_of(decided: Decided, generated: SyntheticAgents | None = None) -> Written:
+    """Return what is written of what was decided."""
     results, known = [*decided.earlier, *decided.results], decided.snapshot.claims
-    new = {
+    claims = {
         (agent_id, name): item
         for agent_id, sets in ((result.plan.scope.agent_id, result.plan.sets) for result in results)
         for name, item in sets.items()
         if known.get(agent_id, {}).get(name) != item
     }
-    if new:
-        store_proposition_sets(world.store, new)
-    write_runs(world.store, [rows_of(result.saved) for result in results])
-    for result in results:
+    made_up = generated.agents if generated else {}
+    return Written([result.saved for result in results], decided.snapshot.learnt, claims, made_up, results)
+
+
+def write(world: World, written: Written) -> None:
+    """Write what an evaluation came to; nobody else does.
+
+    One transaction writes voices, generated conversations, claims, and the runs of up to 200 agents with their scores and windows;
+    each 200 agents more are another one, so that other writers have their turn.
+    """
+    runs = [rows_of(item) for item in written.runs]
+    beside = written.voices or written.claims or written.generated
+    for start in range(0, max(len(runs), 1 if beside else 0), AT_ONCE):
+        with world.store.begin() as connection:
+            if start == 0:
+                write_voices(connection, written.voices)
+                for agent_id, messages in written.generated.items():
+                    write_messages_in(connection, messages, source=f"synthetic/{agent_id}", mirror=True)
+                write_sets(connection, written.claims)
+            write_runs(connection, runs[start : start + AT_ONCE])
+    for result in written.told:
         announce(result.report, result.plan.shown, world.settings)
 
 
-def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentReport:
-    """Evaluate one agent on what the store has of it and its window, save the run, and return what is said of it.
+def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
+    """Fix the window of one agent and keep it, unless it is past: the steps that follow score its newest window."""
+    world.persona(agent_id)
+    reader = WorldReader(world)
+    window = reader.window(request.window, request.as_of, request.since)
+    scope = reader.scope(agent_id, select_dimensions(request.dimensions), window)
+    if not scope.past:
+        with world.store.begin() as connection:
+            record_windows(connection, [(agent_id, window, None)])
+    return scope
 
-    Raises:
-        ConfigError: the agent's files in the store are not complete, or its baseline is not valid.
-    """
-    with reading_stored(world, scope, request) as snapshot:
+
+def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: EvaluationRequest) -> AgentReport:
+    """Evaluate one agent on what the store has of it and its window, save the run, and return what is said of it."""
+    request, reader = world.settled(request), WorldReader(world)
+    with reader.alone([scope.agent_id]):
+        snapshot = reader.stored(scope, request)
         decided = evaluate(snapshot, judge, request)
-        decided.raise_broken()
-        write(world, decided)
+        raise_problems(decided.broken)
+        write(world, written_of(decided))
     return decided.results[0].report
 
 
@@ -209,18 +259,16 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
     """Score the scope's dimensions into the agent's run, what fell confirmed, and return the run so far.
 
     The run stays unfinished until ``evaluate_stored`` compares it: with no dimensions named it judges nothing new.
-
-    Raises:
-        ConfigError: see ``evaluate_stored``.
     """
-    with reading_stored(world, scope, request) as snapshot:
-        snapshot.raise_broken()
+    request, reader = world.settled(request), WorldReader(world)
+    with reader.alone([scope.agent_id]):
+        snapshot = reader.stored(scope, request)
+        raise_problems(snapshot.broken)
         plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
         raise_problems(broken)
-        judged = _judged(
-            snapshot, plans, judge, guard_of(snapshot, rules_of(request, judge)) if request.confirm else None
-        )
-        write_runs(world.store, [rows_of(SavedRun(judged[0].evaluation, whole=False))])
+        guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
+        judged = _judged(snapshot, plans, judge, guard)
+        write(world, Written([SavedRun(judged[0].evaluation, whole=False)], snapshot.learnt))
     return judged[0].evaluation
 
 
@@ -252,13 +300,12 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
 
     With ``newest_window`` only the named dimensions are scored again, into the run that holds the others; an agent whose newest
     window has no whole run is evaluated whole.
-
-    Raises:
-        ConfigError: the request is not valid, or there is no message at all.
     """
-    with reading(world, request) as snapshot:
+    request, reader = world.settled(request), WorldReader(world)
+    with reader.alone(world.chosen(request.agents)):
+        snapshot = reader.snapshot(request)
         decided = evaluate(snapshot, judge, request)
-        write(world, decided)
+        write(world, written_of(decided))
     results = {item.plan.scope.agent_id: item for item in decided.results}
     histories = {agent_id: decided.history(item) for agent_id, item in results.items()}
     return CohortResult(request.window, request.fail_on, results, histories, dict(decided.broken), snapshot.speakers)
@@ -311,7 +358,9 @@ def _run_of(
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
     report.findings += name_findings(snapshot.speakers)
-    report.expenses += [*_history_expenses(decided.earlier), *generated.expenses]
+    spent = [expense for result in decided.earlier for expense in result.report.expenses]
+    report.expenses += [expense.model_copy(update={"mechanism": "history"}) for expense in spent]
+    report.expenses += generated.expenses
     report.exit_code = exit_code_of(report.all_findings(), rules)
     problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
     replay = partial(_replay_of, decided, judge, request)
@@ -332,17 +381,10 @@ def replayed(replay: RunReplay) -> EvaluationRun:
     """Make a saved run again: the same report, without a world, and nobody is asked."""
     judge = ReplayedJudge(replay)
     decided = evaluate(replay.snapshot, judge, replay.request, replay.rules)
-    decided.raise_broken()
+    raise_problems(decided.broken)
     run = _run_of(decided, judge, replay.request, SyntheticAgents(), [])
     run.report.statistics |= replay.statistics
     return run
-
-
-def _with_generated(world: World, snapshot: Snapshot, generated: SyntheticAgents) -> Snapshot:
-    for agent_id, messages in generated.agents.items():
-        write_messages(world.store, messages, source=f"synthetic/{agent_id}", mirror=True)
-    agents = [replace(scope, synthetic=scope.agent_id in generated.agents) for scope in snapshot.agents]
-    return read_scopes(world, replace(snapshot, agents=agents))
 
 
 def new_baselines(decided: Decided, request: EvaluationRequest) -> list[Baseline]:
@@ -391,27 +433,9 @@ def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseli
     return replace(decided, snapshot=snapshot, evaluated=evaluated, results=results)
 
 
-def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
-    """Return every judgment a run would ask for first, without asking.
-
-    Raises:
-        ConfigError: bad input.
-    """
-    return [asked for plan in planned(world, request) for asked in plan.requests]
-
-
 def planned(world: World, request: EvaluationRequest) -> list[AgentPlan]:
-    """Return what a run would ask for first, agent by agent and window by window, without asking.
-
-    Raises:
-        ConfigError: bad input.
-    """
-    request = settled(world, request)
-    snapshot = read_questions(world, request)
-    snapshot.raise_broken()
+    """Return what a run would ask for first, agent by agent and window by window, without asking."""
+    request = world.settled(request)
+    snapshot = WorldReader(world).questions(request)
+    raise_problems(snapshot.broken)
     return [plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents)]
-
-
-def _history_expenses(results: Sequence[AgentResult]) -> list[Expense]:
-    spent = [expense for result in results for expense in result.report.expenses]
-    return [expense.model_copy(update={"mechanism": "history"}) for expense in spent]

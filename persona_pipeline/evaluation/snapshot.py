@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import Point
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules
@@ -25,6 +25,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
+from persona_pipeline.scoring.voice_alarm.storing import LearntVoice
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.log import MessageLog
 from persona_pipeline.world.models import Persona, Window
@@ -69,8 +70,9 @@ class Snapshot:
         p_values: the newest of watched agents, where many are watched; see ``baselines.falls.settled``.
         results: what earlier runs on these windows said, as JSON text by run id.
         points: earlier windows of agents that are evaluated or watched, oldest first.
-        voices: what is found of the agents' own voices.
+        voices: what is found of the agents' own voices; ``learnt``: those that are to be kept as they are here now.
         missing: agents with a baseline and no persona.
+        coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
         speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
     """
 
@@ -92,8 +94,10 @@ class Snapshot:
     results: Mapping[str, str] = field(default_factory=dict)
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
+    learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()
     missing: Sequence[str] = ()
     speakers: NameMatch = field(default_factory=NameMatch)
+    coverage: Annotated[tuple[float, float], Field(exclude=True)] = (1.0, 0.95)
 
     def run(self, run_id: str) -> AgentEvaluation | None:
         """Return what an earlier run of this id said; None where there was none."""
@@ -101,32 +105,16 @@ class Snapshot:
         return AgentEvaluation.model_validate_json(text) if text else None
 
     def persona(self, scope: AgentScope) -> Persona:
-        """Return who a scope is about.
-
-        Raises:
-            ConfigError: nobody knows.
-        """
+        """Return who a scope is about."""
         if scope.persona is None:
             raise ConfigError(
                 f"agent {scope.agent_id!r} has no persona in the store; write personas/{scope.agent_id}.yaml"
             )
         return scope.persona
 
-    def raise_broken(self) -> None:
-        """Raise everything wrong with the agents' files.
-
-        Raises:
-            ConfigError: there is something.
-        """
-        raise_problems(self.broken)
-
 
 def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
-    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once.
-
-    Raises:
-        ConfigError: there is something.
-    """
+    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once."""
     problems = dict.fromkeys(problem for found in broken.values() for problem in found)
     if problems:
         raise ConfigError(list(problems))

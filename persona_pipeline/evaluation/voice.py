@@ -1,18 +1,18 @@
-"""How an agent's voice stands: learnt once, followed message by message, and what changed around an alarm. Asks no judge."""
+"""How an agent's voice stands, told from what was read of it: followed message by message, and what changed around an alarm."""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import Finding
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN
 from persona_pipeline.scoring.voice_alarm.model import (
     BEFORE,
     KnownChange,
+    VoiceAlarm,
     VoiceChange,
     VoiceKind,
     VoiceModel,
@@ -20,13 +20,11 @@ from persona_pipeline.scoring.voice_alarm.model import (
     follow_voice,
     voice_change,
 )
-from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, current_voice, learn_stored_voice
-from persona_pipeline.world.cards.files import CARDS, CardFormat, example_messages
-from persona_pipeline.world.changes import FOLDERS, Commit, commits_between
-from persona_pipeline.world.messages.store import message_counts, read_messages
+from persona_pipeline.scoring.voice_alarm.storing import LearntVoice
+from persona_pipeline.world.cards.files import CARDS, CardFormat
+from persona_pipeline.world.changes import FOLDERS, Commit
 from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.runs import maker_rows
-from persona_pipeline.world.world import World
+from persona_pipeline.world.runs import Row
 
 MOST_QUOTED, MOST_QUOTES = 80, 2
 _HASH_DIGITS = 8
@@ -44,6 +42,7 @@ class VoiceState:
         readings: of its newest messages, oldest first: all since the voice was learnt, of many the newest 500 to 1000.
         alarms: those raised in the window, and the one that stands at its end; oldest first.
         stands: the last of them stands: the agent does not sound like itself.
+        is_new: the voice is not stored as it is here.
     """
 
     learnt: LearntVoice
@@ -52,6 +51,7 @@ class VoiceState:
     alarms: tuple[VoiceChange, ...] = ()
     stands: bool = False
     examples: int = 0
+    is_new: bool = False
 
     @property
     def agent_id(self) -> str:
@@ -80,68 +80,6 @@ class VoiceState:
         if not self.readings:
             return f"learnt, and nothing said since{anew}"
         return f"sounds like itself in the {len(self.readings)} messages that were read{anew}"
-
-
-def voice_state(world: World, agent_id: str, window: Window, *, learn: bool = False) -> VoiceState:
-    """Return how an agent's voice stands at the end of a window, as it was learnt before.
-
-    Args:
-        learn: learn it if it is not: from what was said before the window, after a change of persona from all said since.
-
-    Raises:
-        ConfigError: the agent has no persona in the store.
-    """
-    # A window of everything has nothing before it to learn from.
-    before = window.start or datetime.min.replace(tzinfo=UTC)
-    state = learn_voice_before(world, agent_id, before) if learn else _known(world, agent_id, before)
-    return state if state.learnt.model is None else _followed(world, state.learnt, window)
-
-
-def learn_voice_before(world: World, agent_id: str, moment: datetime, *, again: bool = False) -> VoiceState:
-    """Return an agent's voice, learnt from what was said up to a moment if it is not yet; nothing is followed.
-
-    After a change of persona it is learnt from all that was said since, as soon as that is enough.
-
-    Args:
-        again: learn anew although it is learnt.
-
-    Raises:
-        ConfigError: the agent has no persona in the store.
-    """
-    state = _known(world, agent_id, moment)
-    learnt = state.learnt
-    if state.learnable or (again and learnt.model is not None):
-        span = _span(world, learnt, moment)
-        history = [*_examples(world, agent_id, span), *_history(world, agent_id, span)]
-        found = learn_stored_voice(world.store, agent_id, learnt.persona_hash, history, again=again)
-        return VoiceState(replace(found, note=learnt.note), state.own)
-    return state
-
-
-def _known(world: World, agent_id: str, moment: datetime) -> VoiceState:
-    newest = read_messages(world.store, Window(world.horizon), agent_id=agent_id, limit=1)
-    persona = world.persona(agent_id)
-    learnt = current_voice(world.store, agent_id, persona.hash, newest[0].created_at if newest else None)
-    if learnt.model is not None:
-        return VoiceState(learnt)
-    span = _span(world, learnt, moment)
-    examples = len(_examples(world, agent_id, span))
-    return VoiceState(learnt, _said(world, agent_id, span) + examples, examples=examples)
-
-
-def _said(world: World, agent_id: str, span: Window) -> int:
-    return message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
-
-
-def _examples(world: World, agent_id: str, span: Window) -> list[Message]:
-    """Return what the agent's character card lets it say, as long as it has said too little itself to be learnt from."""
-    if _said(world, agent_id, span) >= FEWEST_OWN:
-        return []
-    return example_messages(world.root, agent_id, span.start)
-
-
-def _span(world: World, learnt: LearntVoice, moment: datetime) -> Window:
-    return Window(world.horizon, learnt.since) if learnt.since else Window(min(moment, world.horizon))
 
 
 def followed_text(model: VoiceModel, start: datetime) -> list[str]:
@@ -181,61 +119,60 @@ def alarm_window(found: VoiceChange) -> Window:
     return Window(end=found.alarm.raised_at.created_at, start=found.alarm.began_at.created_at - _INSTANT)
 
 
-def _followed(world: World, learnt: LearntVoice, window: Window) -> VoiceState:
-    assert learnt.model is not None
-    end = min(window.end, world.horizon)
-    readings, alarms = follow_voice(learnt.model, messages_to_follow(world, learnt, end))
+@dataclass(frozen=True)
+class Followed:
+    """An agent's newest messages held against its voice.
+
+    Attributes:
+        alarms: those raised in the window, and the one that stands at its end.
+    """
+
+    readings: tuple[VoiceReading, ...]
+    alarms: tuple[VoiceAlarm, ...]
+    stands: bool
+
+    @property
+    def spans(self) -> list[Window]:
+        """When something may have changed that made an alarm, for each of them."""
+        return [Window(item.raised_at.created_at, item.began_at.created_at - BEFORE) for item in self.alarms]
+
+
+def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> Followed:
+    """Hold an agent's messages since its voice was learnt against it."""
+    readings, alarms = follow_voice(model, messages)
     # The sum is held at the threshold while an alarm stands, and at 0 it is over.
     stands = bool(alarms) and all(
         reading.sum > 0 for reading in readings if reading.message.created_at > alarms[-1].raised_at.created_at
     )
     shown = [alarm for alarm in alarms if alarm.raised_at.created_at in window or (stands and alarm is alarms[-1])]
-    changes = [
-        change
-        for alarm in shown
-        for change in _changes(
-            world, learnt.agent_id, Window(alarm.raised_at.created_at, alarm.began_at.created_at - BEFORE)
-        )
-    ]
-    runs = list(_new_runs([reading.message for reading in readings]))
-    found = tuple(voice_change(alarm, sorted({*changes, *runs}, key=lambda item: item.at)) for alarm in shown)
-    return VoiceState(learnt, readings=tuple(readings), alarms=found, stands=stands)
+    return Followed(tuple(readings), tuple(shown), stands)
 
 
-def messages_to_follow(world: World, learnt: LearntVoice, end: datetime) -> list[Message]:
-    """Return an agent's messages since its voice was learnt, of many the newest 500 to 1000: the sum soon forgets.
+def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChange]) -> VoiceState:
+    """Return how a voice stands, each alarm with those of the changes around it.
 
-    They begin at a multiple of 500, so that an alarm stays where it is while messages come.
+    Args:
+        changes: that are known beside those of the agents' runs, which the messages tell.
     """
-    assert learnt.model is not None
-    agent_id, span = learnt.agent_id, Window(end, learnt.model.provenance.until)
-    if span.start is not None and span.start >= end:
-        return []
-    count = message_counts(world.store, span, agent_id=agent_id).get(agent_id, 0)
-    skipped = max(0, count // HORIZON - 1) * HORIZON
-    return read_messages(world.store, span, agent_id=agent_id, limit=count - skipped)
+    runs = _new_runs([reading.message for reading in found.readings])
+    around = sorted({*changes, *runs}, key=lambda item: item.at)
+    alarms = tuple(voice_change(alarm, around) for alarm in found.alarms)
+    return VoiceState(learnt, readings=found.readings, alarms=alarms, stands=found.stands)
 
 
-def _history(world: World, agent_id: str, span: Window) -> list[Message]:
-    own = read_messages(world.store, span, agent_id=agent_id, limit=MOST_OWN)
-    everybody = read_messages(world.store, span, limit=MOST_OWN + MOST_OTHERS)
-    messages = {message.id: message for message in (*own, *everybody)}.values()
-    return sorted(messages, key=lambda message: (message.created_at, message.id))
+def known_changes(
+    agent_id: str, span: Window, commits: Iterable[Commit], makers: Sequence[Row]
+) -> Iterator[KnownChange]:
+    """Yield what is known to have changed in a span of time: commits, and what evaluations saw of persona and judge.
 
-
-def _changes(world: World, agent_id: str, span: Window) -> Iterator[KnownChange]:
-    """Yield what is known to have changed in a span of time: commits, and what evaluations saw of persona and judge."""
+    Args:
+        makers: see ``runs.maker_rows``.
+    """
     assert span.start is not None
-    try:
-        commits = commits_between(world.root, span.start, span.end)
-    except ConfigError:
-        # A world without git has no commits.
-        commits = []
     for commit in commits:
         if touched := _touched(commit, agent_id):
             yield KnownChange(commit.at, f"commit {commit.id} ({touched}): {commit.subject}")
-    rows = maker_rows(world.store, agent_id, span.end)
-    for before, now in pairwise(rows):
+    for before, now in pairwise(row for row in makers if row.window_end <= span.end):
         if now.window_end <= span.start:
             continue
         if before.persona_hash and now.persona_hash and before.persona_hash != now.persona_hash:

@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -119,26 +119,31 @@ class JudgmentCache:
     def _write(self, lost: str, **row: Any) -> None:
         try:
             with self.store.begin() as connection:
-                upsert(self.store, connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
+                upsert(connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
         except SQLAlchemyError as error:
             log.warning("%s: %s", lost, type(error).__name__)
 
 
-def kept_keys(store: Store, kind: str) -> dict[str, list[str]]:
-    """Return the keys of answers of a kind by what they are about, in the order in which they were given."""
-    query = sa.select(_C.subject_key, _C.key).where(_C.kind == kind).order_by(_C.created_at, _C.key)
-    found: dict[str, list[str]] = {}
-    with store.connect() as connection:
-        for subject_key, key in connection.execute(query):
-            found.setdefault(subject_key, []).append(key)
-    return found
+@dataclass(frozen=True)
+class KeptAnswers:
+    """What was paid for once, to be looked up."""
 
+    store: Store
 
-def kept_answers(store: Store, keys: Sequence[str]) -> Iterator[tuple[str, Any, str, str]]:
-    """Yield key, data, model and prompt version of the answers that are there. Damaged ones are left out: the cache says so."""
-    for row in _rows(store, keys, _ANSWER, _C.model, _C.prompt_version):
-        with suppress(ValueError):
-            yield row.key, _unpacked(row.answer), row.model, row.prompt_version
+    def keys(self, kind: str) -> dict[str, list[str]]:
+        """Return the keys of answers of a kind by what they are about, in the order in which they were given."""
+        query = sa.select(_C.subject_key, _C.key).where(_C.kind == kind).order_by(_C.created_at, _C.key)
+        found: dict[str, list[str]] = {}
+        with self.store.connect() as connection:
+            for subject_key, key in connection.execute(query):
+                found.setdefault(subject_key, []).append(key)
+        return found
+
+    def answers(self, keys: Sequence[str]) -> Iterator[tuple[str, Any, str, str]]:
+        """Yield key, data, model and prompt version of the answers that are there. Damaged ones are left out: the cache says so."""
+        for row in _rows(self.store, keys, _ANSWER, _C.model, _C.prompt_version):
+            with suppress(ValueError):
+                yield row.key, _unpacked(row.answer), row.model, row.prompt_version
 
 
 def _rows(source: Store | Connection, keys: Sequence[str], *columns: sa.ColumnElement[Any]) -> Iterator[sa.Row[Any]]:

@@ -192,7 +192,7 @@ class DailyLimit:
         """Set dollars of today aside and return the day; None: that would pass the limit."""
         day = _today()
         with self._store.begin() as connection:
-            upsert(self._store, connection, _DAYS, [{"day": day, "usd": 0.0}], update=False)
+            upsert(connection, _DAYS, [{"day": day, "usd": 0.0}], update=False)
             # Looked at and taken in one statement: two hosts cannot both take the last of it.
             fits = (_DAYS.c.day == day) & (_DAYS.c.usd + usd <= self.max_usd + _ROUNDING)
             taken = connection.execute(sa.update(_DAYS).where(fits).values(usd=_DAYS.c.usd + usd))

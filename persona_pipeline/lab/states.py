@@ -9,8 +9,9 @@ from pathlib import Path
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
+from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, plan_case
-from persona_pipeline.evaluation.read import ALL_TIME, proposition_set, read_folder
+from persona_pipeline.evaluation.read import ALL_TIME
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.judging.claims import no_entries
@@ -25,7 +26,7 @@ from persona_pipeline.world.models import Persona, Window, parse_window
 from persona_pipeline.world.names import read_names
 from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
-from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
 from persona_pipeline.world.revisions import Revision, find_revision, read_blobs, revision_folder, tree_of, write_files
 from persona_pipeline.world.world import World
 
@@ -83,7 +84,7 @@ class Side:
         """
         with self._named():
             persona = load_persona(self.root, agent_id)
-            sets = {name: proposition_set(self.root, agent_id, name) for name in dimensions}
+            sets = {name: StoredSet.read(self.root / PROPOSITIONS, name, agent_id) for name in dimensions}
         names = {known: item.display_name or known for known, item in read_names(self.root).items()}
         return SideAgent(persona, sets, names)
 
@@ -298,7 +299,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
 
     def _state(self, revision: Revision) -> State | None:
         root = self.root(revision)
-        side, snapshot = Side(revision.short, root, revision), read_folder(root, self.world.clock())
+        side, snapshot = Side(revision.short, root, revision), FolderReader(root).snapshot(self.world.clock())
         newest = snapshot.messages.newest
         if self.agent_id not in side.agent_ids() or newest is None:
             return None

@@ -24,8 +24,9 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
-from persona_pipeline.evaluation.voice import VoiceState, voice_state
-from persona_pipeline.guard.baselines.golden import watched_agents
+from persona_pipeline.evaluation.read import voice_state
+from persona_pipeline.evaluation.voice import VoiceState
+from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
 from persona_pipeline.guard.baselines.spread import Trend
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
@@ -36,6 +37,7 @@ from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.scoring.voice_alarm.model import VoiceReading
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.runs import message_score_rows, overall_rows, summary_rows
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
     sections: dict[str, Any] = {
         "history": {
             **_outlined_history(world.store, report, window.end),
-            **score_history(world.store, agent_ids, until=window.end, since=since),
+            **score_history(points_of(agent_ids, summary_rows(world.store, agent_ids, until=window.end, since=since))),
         },
         "voice_map": _voice_statistics(world, agent_ids, window),
         "voice_alarms": _voice_alarm_statistics(world, report),
@@ -88,7 +90,7 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
     outlined = [agent_id for agent_id, item in report.agents.items() if item.outlined]
     if not outlined:
         return {}
-    found = overall_points(store, outlined, until=until, most=_MOST_DRAWN)
+    found = overall_points(outlined, overall_rows(store, until=until, most=_MOST_DRAWN))
     return {
         agent_id: [{"window_end": value.window_end, "overall": value.overall} for value in values]
         for agent_id, values in found.items()
@@ -97,7 +99,8 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
 
 def _trends(world: World, report: RunReport) -> dict[str, Any]:
     told = {f.agent_id for f in report.all_findings() if f.kind == "trend" and f.agent_id}
-    points = points_of(world.store, {*told, *watched_agents(world.root).baselines}) if told else {}
+    watching = {*told, *watched_agents(world.root / BASELINES).baselines} if told else set()
+    points = points_of(watching, summary_rows(world.store, watching)) if told else {}
     return {
         agent_id: {name: asdict(trend) for name, trend in trends_of(item.evaluation, points).items()}
         for agent_id, item in report.agents.items()
@@ -124,7 +127,7 @@ def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]
     persona = evaluation.provenance.get("persona_hash")
     if evaluation.synthetic or persona is None or not _is_long(world, report):
         return []
-    runs = judged_messages(world.store, evaluation.agent_id, persona, most=_MOST_WINDOWS)
+    runs = judged_messages(message_score_rows(world.store, evaluation.agent_id, most=_MOST_WINDOWS), persona)
     starts = [run.window_start for run in runs]
     start = min((moment for moment in starts if moment), default=None) if all(starts) else None
     messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)

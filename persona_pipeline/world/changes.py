@@ -4,6 +4,7 @@ Read from git, without checking anything out and without believing what the chan
 """
 
 import json
+import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ _SPREAD = (
     "outliers",
 )
 _JUDGED_BY = ("judge_model", "prompt_version")
-_LARGEST = 20_000_000
+_LARGEST, _MOST_DECIDING = 20_000_000, 50_000_000
 _MOST_COMMITS = 200
 _GIT_SECONDS = 60
 
@@ -136,11 +137,7 @@ class Commit:
 
 
 def commits_between(root: Path, start: datetime, end: datetime) -> list[Commit]:
-    """Return the commits to a world's folder in a span of time, the newest first, at most 200; paths as in ``Change``.
-
-    Raises:
-        ConfigError: there is no git, or no repository.
-    """
+    """Return the commits to a world's folder in a span of time, the newest first, at most 200; paths as in ``Change``."""
     prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
     span = (f"--since={start.isoformat()}", f"--until={end.isoformat()}", f"--max-count={_MOST_COMMITS}")
     form = ("-z", "--no-show-signature", "--name-only", "--format=%x1e%cI%x1f%h%x1f%s%x1f")
@@ -343,3 +340,22 @@ def ask_git(root: Path, *arguments: str, standard_input: bytes | None = None) ->
         what = said[0] if said else f"no such commit: {arguments[-1]}"
         raise ConfigError(f"git cannot tell what has changed ({what}); fetch the commit that is compared with")
     return done.stdout
+
+
+def deciding_files(root: Path) -> dict[str, bytes]:
+    """Return the files of a world that decide, by their path; links are left out, as they are of a commit."""
+    found: dict[str, bytes] = {}
+    for name in DECIDING:
+        place = root / name
+        if place.is_symlink():
+            continue
+        paths = [Path(at, file) for at, _, files in os.walk(place) for file in files] if place.is_dir() else [place]
+        for path in paths:
+            # What a writer of labels keeps beside them.
+            if path.is_file() and not path.is_symlink() and path.name != ".lock":
+                found[path.relative_to(root).as_posix()] = path.read_bytes()
+    if sum(map(len, found.values())) > _MOST_DECIDING:
+        raise ConfigError(
+            f"{', '.join(DECIDING)} hold more than {_MOST_DECIDING:,} bytes; --against cannot compare them"
+        )
+    return found

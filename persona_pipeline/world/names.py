@@ -213,14 +213,14 @@ def rename_stored(store: Store, aliases: Aliases) -> None:
     for item in due:
         with store.begin() as connection:
             row = {"id": item.agent_id, "display_name": item.agent_id}
-            upsert(store, connection, tables.agents, [row], update=False)
+            upsert(connection, tables.agents, [row], update=False)
         renamed = _CHUNK
         while renamed == _CHUNK:
             with store.begin() as connection:
                 renamed = item.apply(connection)
     if not names_are_followed(store, aliases):
         with store.begin() as connection:
-            upsert(store, connection, tables.remembered, [{"name": _FOLLOWED, "value": aliases.digest}])
+            upsert(connection, tables.remembered, [{"name": _FOLLOWED, "value": aliases.digest}])
 
 
 def names_are_followed(store: Store, aliases: Aliases) -> bool:

@@ -25,11 +25,7 @@ def is_name(text: str) -> bool:
 
 
 def check_agent_id(text: str) -> str:
-    """Return the agent id.
-
-    Raises:
-        ConfigError: it could not be a file's name.
-    """
+    """Return the agent id."""
     if not is_agent_id(text):
         raise ConfigError(f"agent id {text!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64")
     return text
@@ -132,11 +128,7 @@ def load_persona(root: Path, agent_id: str) -> Persona:
 
 
 def parse_persona(path: Path, agent_id: str) -> Persona:
-    """Read a persona file of whatever name as an agent's.
-
-    Raises:
-        ConfigError: it is not valid; every problem with its place.
-    """
+    """Read a persona file of whatever name as an agent's."""
     document = load_document(path)
     file = validate_document(PersonaFile, document)
     if file.agent_id not in (None, agent_id):

@@ -1,4 +1,7 @@
-"""A world as it stands in a commit: read from git as data, into a folder of its own. No checkout, and nothing of it is run."""
+"""A world as it stands in a commit: read from git as data, into a folder of its own. No checkout, and nothing of it is run.
+
+Without git, a repository or such a commit all of it raises ``ConfigError``.
+"""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,11 +38,7 @@ class Revision:
 
 
 def find_revision(root: Path, name: str) -> Revision:
-    """Return the commit that a name means, such as ``origin/main`` or ``HEAD~3``.
-
-    Raises:
-        ConfigError: there is no git, no repository, or no such commit.
-    """
+    """Return the commit that a name means, such as ``origin/main`` or ``HEAD~3``."""
     if not name or name.startswith("-"):
         raise ConfigError(f"{name!r} is no commit")
     found = ask_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
@@ -65,20 +64,12 @@ def revisions_between(root: Path, good: str, bad: str, paths: Sequence[str]) -> 
 
 
 def revisions_of(root: Path, paths: Sequence[str], most: int) -> list[Revision]:
-    """Return the newest commits up to now that touch paths of a world's folder, oldest first, along first parents.
-
-    Raises:
-        ConfigError: there is no git, or no repository.
-    """
+    """Return the newest commits up to now that touch paths of a world's folder, oldest first, along first parents."""
     return _revisions(root, ["--first-parent", f"--max-count={most}", "HEAD", "--", *paths])[::-1]
 
 
 def tree_of(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str, str]:
-    """Return the blobs of a commit's regular files by their path in the world's folder; links are left out.
-
-    Raises:
-        ConfigError: git cannot tell.
-    """
+    """Return the blobs of a commit's regular files by their path in the world's folder; links are left out."""
     prefix = ask_git(root, "rev-parse", "--show-prefix").decode("utf-8").strip()
     listed = ask_git(root, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *(f"{prefix}{name}" for name in folders))
     found = {}
@@ -129,6 +120,12 @@ def read_blobs(root: Path, blobs: Iterable[str]) -> list[bytes]:
     return found
 
 
+def files_at(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str, bytes]:
+    """Return the files of a commit by their path in the world's folder; links are left out."""
+    blobs = tree_of(root, commit, folders)
+    return dict(zip(blobs, read_blobs(root, blobs.values()), strict=True))
+
+
 @contextmanager
 def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = READ) -> Iterator[Path]:
     """Give a folder with the world's files as they stand in a commit, while it is needed.
@@ -136,11 +133,11 @@ def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = REA
     Raises:
         ConfigError: git cannot tell, or the commit has no persona.
     """
-    blobs = tree_of(root, revision.id, folders)
-    if not any(path.startswith("personas/") for path in blobs):
+    files = files_at(root, revision.id, folders)
+    if not any(path.startswith("personas/") for path in files):
         raise ConfigError(f"{revision.name} ({revision.short}) has no personas in this folder; name another commit")
     with tempfile.TemporaryDirectory(prefix="persona-revision-") as name:
-        write_files(dict(zip(blobs, read_blobs(root, blobs.values()), strict=True)), Path(name))
+        write_files(files, Path(name))
         yield Path(name)
 
 

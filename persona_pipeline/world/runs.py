@@ -19,9 +19,7 @@ _WINDOWS = tables.message_windows
 _ASKED = tables.evaluations_asked
 
 
-def record_windows(
-    store: Store, connection: Connection, windows: Sequence[tuple[str, Window, datetime | None]]
-) -> None:
+def record_windows(connection: Connection, windows: Sequence[tuple[str, Window, datetime | None]]) -> None:
     """Keep windows of agents; one that is known keeps its bounds.
 
     Args:
@@ -32,7 +30,7 @@ def record_windows(
         {"id": _window_id(agent_id, w), "agent_id": agent_id, "window_start": w.start, "window_end": w.end}
         for agent_id, w, _ in windows
     ]
-    upsert(store, connection, _WINDOWS, rows)
+    upsert(connection, _WINDOWS, rows)
     read = [
         {"known": row["id"], "read_at": read_at}
         for row, (*_, read_at) in zip(rows, windows, strict=True)
@@ -112,7 +110,7 @@ _NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c
 _NEWEST_FIRST = tuple(column.desc() for column in _NEWEST_LAST)
 _FINISHED = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
 # Runs of one transaction, so that other writers have their turn.
-_AT_ONCE = 200
+AT_ONCE = 200
 
 
 @dataclass(frozen=True)
@@ -133,24 +131,17 @@ class RunRows:
     is_baseline: bool = False
 
 
-def write_runs(store: Store, runs: Sequence[RunRows]) -> None:
-    """Write runs with their scores and windows, at most 200 in a transaction; the same inputs write the same rows."""
-    for start in range(0, len(runs), _AT_ONCE):
-        some = runs[start : start + _AT_ONCE]
-        with store.begin() as connection:
-            _write(store, connection, some)
-
-
-def _write(store: Store, connection: Connection, runs: Sequence[RunRows]) -> None:
-    upsert(store, connection, _RUNS, [item.run for item in runs])
+def write_runs(connection: Connection, runs: Sequence[RunRows]) -> None:
+    """Write runs with their scores and windows, best at most 200; the same inputs write the same rows."""
+    upsert(connection, _RUNS, [item.run for item in runs])
     scores = {row["id"]: row for item in runs for row in item.scores}
     written = sa.select(_SCORES.c.id).where(_SCORES.c.evaluation_run_id.in_([item.run["id"] for item in runs]))
     gone = [key for key in connection.execute(written).scalars() if key not in scores]
     for start in range(0, len(gone), MOST_NAMED):
         connection.execute(sa.delete(_SCORES).where(_SCORES.c.id.in_(gone[start : start + MOST_NAMED])))
-    upsert(store, connection, _SCORES, list(scores.values()))
+    upsert(connection, _SCORES, list(scores.values()))
     windows = [(item.run["agent_id"], item.window, item.read_at) for item in runs if item.window is not None]
-    record_windows(store, connection, windows)
+    record_windows(connection, windows)
     for item in runs:
         if item.is_baseline:
             theirs = sa.update(_RUNS).where(_RUNS.c.agent_id == item.run["agent_id"])
@@ -283,8 +274,8 @@ def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> i
     )
     with store.connect() as connection:
         ids = connection.execute(old).scalars().all()
-    for start in range(0, len(ids), _AT_ONCE):
-        some = ids[start : start + _AT_ONCE]
+    for start in range(0, len(ids), AT_ONCE):
+        some = ids[start : start + AT_ONCE]
         with store.begin() as connection:
             connection.execute(sa.delete(_SCORES).where(_SCORES.c.evaluation_run_id.in_(some)))
             connection.execute(sa.update(_RUNS).where(_RUNS.c.id.in_(some)).values(result=None, comparison=None))
@@ -304,4 +295,4 @@ def note_asked(store: Store, agent_ids: Sequence[str]) -> None:
     now = datetime.now(UTC)
     if agent_ids:
         with store.begin() as connection:
-            upsert(store, connection, _ASKED, [{"agent_id": name, "asked_at": now} for name in agent_ids])
+            upsert(connection, _ASKED, [{"agent_id": name, "asked_at": now} for name in agent_ids])

@@ -15,7 +15,7 @@ from persona_pipeline.base.documents.yaml import Document, load_document, parse_
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import AcceptedDrop, EvaluationRequest, bounds_of, told
 from persona_pipeline.base.settings import PREFIX, Settings
-from persona_pipeline.world.revisions import read_blobs, tree_of
+from persona_pipeline.world.revisions import files_at
 
 WORLD_FILE = "persona.yaml"
 # The options of an evaluation that a world has for all of them.
@@ -91,13 +91,8 @@ def load_world_file(root: Path) -> WorldFile:
 
 
 def world_file_at(root: Path, commit: str) -> WorldFile:
-    """Read a world's settings as a commit has them.
-
-    Raises:
-        ConfigError: they are not valid.
-    """
-    blobs = tree_of(root, commit, [WORLD_FILE])
-    texts = [data.decode("utf-8", "replace") for data in read_blobs(root, blobs.values())]
+    """Read a world's settings as a commit has them."""
+    texts = [data.decode("utf-8", "replace") for data in files_at(root, commit, [WORLD_FILE]).values()]
     return _read(parse_document(texts[0], f"{commit[:10]}:{WORLD_FILE}")) if texts else WorldFile()
 
 

@@ -1,6 +1,5 @@
 """A world: a folder of personas, propositions, messages, recordings, baselines and suites, and the store behind it."""
 
-import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,15 +14,23 @@ from sqlalchemy.engine import URL
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, default_url, is_held, open_store, upsert
-from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
 from persona_pipeline.world.messages.counting import count_messages, said_by_agent
-from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message
+from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
 from persona_pipeline.world.messages.log import MESSAGES, message_files
-from persona_pipeline.world.messages.looking import Unread, unread_files
-from persona_pipeline.world.messages.mirroring import LEASE, Came, SyncResult, ingest_rows, is_any_known, mirror_files
+from persona_pipeline.world.messages.mirroring import (
+    LEASE,
+    Came,
+    SyncResult,
+    Unread,
+    ingest_rows,
+    is_any_known,
+    mirror_files,
+    unread_files,
+)
 from persona_pipeline.world.messages.store import later_messages, newest_message_time, read_messages
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.names import (
@@ -36,6 +43,7 @@ from persona_pipeline.world.names import (
     read_names,
     rename_stored,
 )
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, read_claims, store_proposition_sets
 from persona_pipeline.world.settings import WorldFile, load_world_file, merged
 
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
@@ -45,6 +53,22 @@ FUTURE_GRACE = timedelta(minutes=5)
 def utc_now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What was brought into the store of some agents, for an evaluation.
+
+    Attributes:
+        claims: by agent and dimension, as far as their files are valid.
+        broken: what is wrong with the files of the others.
+        problems: lines of message files that were left out, and messages of the future.
+    """
+
+    personas: Mapping[str, Persona]
+    claims: Mapping[str, Mapping[str, StoredSet]]
+    broken: Mapping[str, tuple[Problem, ...]]
+    problems: Sequence[Problem]
 
 
 @dataclass(frozen=True)
@@ -67,20 +91,12 @@ class World:
 
     @cached_property
     def written(self) -> WorldFile:
-        """What ``persona.yaml`` says.
-
-        Raises:
-            ConfigError: it is not valid.
-        """
+        """What ``persona.yaml`` says."""
         return self.file or load_world_file(self.rules_root)
 
     @cached_property
     def settings(self) -> Settings:
-        """Its settings: as they were given, else the environment's, else those of ``persona.yaml``, else the defaults.
-
-        Raises:
-            ConfigError: ``persona.yaml`` or a variable is not valid.
-        """
+        """Its settings: as they were given, else the environment's, else those of ``persona.yaml``, else the defaults."""
         return merged(self.environment or get_settings(), self.written)
 
     @property
@@ -119,27 +135,61 @@ class World:
         """Return the agents that have a persona file, sorted."""
         return personas.agent_ids(self.root)
 
+    def chosen(self, agents: Sequence[str] | None) -> list[str]:
+        """Return the agents asked for, in order, each once; whether they have a persona file is seen when it is read.
+
+        Args:
+            agents: None: all but those that ``persona.yaml`` leaves out.
+
+        Raises:
+            ConfigError: there is no agent at all, or ``persona.yaml`` is not valid.
+        """
+        if agents is None:
+            agents = [name for name in self.agent_ids() if name not in self.written.leave_out]
+        if not agents:
+            raise ConfigError(f"no agents: write personas/<agent_id>.yaml in {self.root}")
+        return list(dict.fromkeys(agents))
+
+    def settled(self, request: EvaluationRequest) -> EvaluationRequest:
+        """Return a request with what the settings say where it says nothing: the one place where an evaluation reads them."""
+        file, settings = self.written, self.settings
+        # The environment goes before the file, and the file before what is so by default.
+        ahead = {name: getattr(settings, name) for name in ("undecided_delta", "require_calibration")}
+        said = {**ahead, **file.options, **{name: ahead[name] for name in ahead.keys() & settings.model_fields_set}}
+        if settings.model_fields_set & {"min_coverage_live", "min_coverage_replay"}:
+            said.pop("min_coverage", None)
+        return request.settled({"judge": settings.judge, **said, "accepted_drops": file.accepted_drops})
+
+    def bring_in(self, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool) -> Brought:
+        """Bring agents' persona and proposition files and all messages into the store, and return what stands in the former.
+
+        Args:
+            named: an agent without claims of one of the dimensions is broken.
+        """
+        found, broken = self.sync_personas(agent_ids)
+        claims, wrong = read_claims(self.root / PROPOSITIONS, found, dimensions, named=named)
+        store_proposition_sets(self.store, {(a, name): item for a, own in claims.items() for name, item in own.items()})
+        return Brought(found, claims, broken | wrong, self.sync_messages().problems)
+
+    def sync_claims(self, agent_id: str, dimension: str) -> StoredSet:
+        """Bring one agent's claims of a dimension into the store and return them."""
+        found = StoredSet.read(self.root / PROPOSITIONS, dimension, agent_id)
+        store_proposition_sets(self.store, {(agent_id, dimension): found})
+        return found
+
     def names(self) -> dict[str, AgentNames]:
         """Return what every agent is called, by id."""
         return read_names(self.root)
 
     def sync(self, agent_ids: Iterable[str] | None = None) -> SyncResult:
-        """Bring persona and message files into the store, idempotently.
-
-        Raises:
-            ConfigError: a persona file is not valid; the problems of all of them.
-        """
+        """Bring persona and message files into the store, idempotently."""
         _, broken = self.sync_personas(self.agent_ids() if agent_ids is None else agent_ids)
         if broken:
             raise ConfigError(list(dict.fromkeys(problem for problems in broken.values() for problem in problems)))
         return self.sync_messages()
 
     def sync_persona(self, agent_id: str) -> Persona:
-        """Read one persona file, write it to the store and return it.
-
-        Raises:
-            ConfigError: the file is missing or not valid, or an alias in it is another agent's.
-        """
+        """Read one persona file, write it to the store and return it."""
         found, broken = self.sync_personas([agent_id])
         if broken:
             raise ConfigError(broken[agent_id])
@@ -188,8 +238,8 @@ class World:
         ]
         if new or new_configs:
             with self.store.begin() as connection:
-                upsert(self.store, connection, agents, new)
-                upsert(self.store, connection, kept, new_configs, key=["agent_id"])
+                upsert(connection, agents, new)
+                upsert(connection, kept, new_configs, key=["agent_id"])
 
     def sync_names(self) -> None:
         """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
@@ -202,7 +252,7 @@ class World:
         ]
         if rows:
             with self.store.begin() as connection:
-                upsert(self.store, connection, tables.agents, rows)
+                upsert(connection, tables.agents, rows)
 
     def sync_messages(self) -> SyncResult:
         """Bring everybody's names and all messages into the store; messages of the future are named among the problems."""
@@ -291,11 +341,7 @@ class World:
         return (whole.relative_to(self.root.resolve()) if inside else whole).as_posix()
 
     def persona(self, agent_id: str) -> Persona:
-        """Return the persona last brought into the store.
-
-        Raises:
-            ConfigError: none was.
-        """
+        """Return the persona last brought into the store."""
         found = self.stored_personas([agent_id]).get(agent_id)
         if found is None:
             raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
@@ -350,9 +396,6 @@ class World:
         ]
 
 
-_ID_CHARACTERS = 32
-
-
 def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, str] | None = None) -> SyncResult:
     """Bring rows into the store as messages; an id that is known is updated, and nothing is removed.
 
@@ -372,62 +415,9 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
         if name not in FIELDS:
             raise ConfigError(f"a message has no {name!r}{did_you_mean(name, FIELDS)}; it has {', '.join(FIELDS)}")
     aliases = Aliases.of(world.names())
-    result = ingest_rows(world.store, _read(records_of(rows), source, columns), Came(source, source), aliases.owned)
+    result = ingest_rows(world.store, rows_of_records(rows, source, columns), Came(source, source), aliases.owned)
     count_messages(world.store)
     return result
-
-
-def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
-    if rows is None:
-        return
-    if isinstance(rows, Mapping):
-        for part in rows.values():
-            yield from records_of(part)
-    elif hasattr(rows, "to_pylist"):
-        yield from rows.to_pylist()
-    elif hasattr(rows, "to_dicts"):
-        yield from rows.to_dicts()
-    elif hasattr(rows, "to_dict"):
-        yield from rows.to_dict("records")
-    elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        yield from rows
-    else:
-        raise ConfigError(f"messages cannot be read from {type(rows).__name__}; give a frame or a list of records")
-
-
-def _read(records: Iterable[Mapping[str, Any]], source: str, columns: Mapping[str, str]) -> Iterator[Row]:
-    for line, record in enumerate(records, 1):
-        if not isinstance(record, Mapping):
-            yield Row(line, ValueError(f"is no record but {type(record).__name__}"))
-            continue
-        if missing := [column for column in columns.values() if column not in record]:
-            known = [str(name) for name in record]
-            hint = did_you_mean(missing[0], known) or f"; it has {', '.join(known)}"
-            raise ConfigError(f"row {line} of {source} has no column {missing[0]!r}{hint}")
-        values = {name: _plain(record.get(columns.get(name, name))) for name in FIELDS}
-        found = {name: value for name, value in values.items() if value is not None}
-        if "channel" not in found and "recipient" not in found:
-            found["channel"] = source
-        if "id" not in found:
-            found["id"] = content_hash(sorted((name, str(value)) for name, value in found.items()))[:_ID_CHARACTERS]
-        try:
-            yield Row(line, parse_message(found))
-        except ValueError as error:
-            yield Row(line, error)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as a message file would have it: text; None for what frames write where nothing is."""
-    if value is None or value != value or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-    return str(value) if isinstance(value, int) else value
 
 
 # Names that would mean something where the template itself is kept.

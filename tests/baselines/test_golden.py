@@ -61,7 +61,7 @@ def test_a_broken_baseline_is_an_error(tmp_path: Path, data: object, says: str) 
 
 
 def test_another_agents_file_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "baselines" / "bob.json", FOUR_KEYS)
+    write(tmp_path / "bob.json", FOUR_KEYS)
     with pytest.raises(ConfigError, match="is the baseline of 'ann'"):
         find_baseline(tmp_path, "bob")
     assert find_baseline(tmp_path, "nobody") is None
@@ -100,7 +100,7 @@ def test_only_what_was_scored_in_full_is_captured(tmp_path: Path) -> None:
 )
 def test_updating_an_old_baseline_keeps_what_was_not_scored(tmp_path: Path, dimensions: dict, scores: dict) -> None:
     old = {**FOUR_KEYS, "dimensions": dimensions, "propositionScores": {"p": 7.5, "f": 6.0}}
-    path = write(tmp_path / "baselines" / "ann.json", old)
+    path = write(tmp_path / "ann.json", old)
     save_baseline(tmp_path, captured("ann", {"adherence": evaluated(8.0, {"p": 8.0})}, {}, known=load_baseline(path)))
     assert json.loads(path.read_text(encoding="utf-8"))["propositionScores"] == scores
     again = find_baseline(tmp_path, "ann")

@@ -61,9 +61,9 @@ def test_what_was_found_is_kept_and_replaced_by_pair(tmp_path: Path) -> None:
     first = judge_change(BEFORE, NOW, anchors(generator, 40, MILDER, True), ran_at="2026-01-01T00:00:00Z")
     other = judge_change(BEFORE, JudgeName(model="third", prompt_version="1"), anchors(generator, 40, SAME, True))
     again = judge_change(BEFORE, NOW, anchors(generator, 80, MILDER, True), ran_at="2026-02-01T00:00:00Z")
-    save_judge_changes(tmp_path, [first, other])
-    save_judge_changes(tmp_path, [again])
-    assert load_judge_changes(tmp_path) == [again, other]
+    save_judge_changes(tmp_path / CHANGES, [first, other])
+    save_judge_changes(tmp_path / CHANGES, [again])
+    assert load_judge_changes(tmp_path / CHANGES) == [again, other]
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -71,4 +71,4 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text('{"changes": [{"before": 1}]}', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"judge_changes.json.*persona-pipeline canary"):
-        load_judge_changes(tmp_path)
+        load_judge_changes(tmp_path / CHANGES)

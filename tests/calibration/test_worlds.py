@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 from benchmarks.judge import DRIFTS, anchors
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.app import app
 from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.baselines.golden import find_baseline, save_baseline
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, save_baseline
 from persona_pipeline.guard.calibration.judge_change import (
     CHANGES,
     JudgeName,
@@ -23,7 +24,6 @@ from persona_pipeline.guard.calibration.judge_change import (
     load_judge_changes,
     save_judge_changes,
 )
-from persona_pipeline.guard.calibration.known import peoples_labels
 from persona_pipeline.guard.labels.files import LABELS, LabellerKind, label_of, write_labels
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.cache import note_ability
@@ -127,7 +127,7 @@ def test_what_fell_by_a_judge_no_better_than_chance_cannot_be_told(world: World)
 def test_a_baseline_says_which_calibration_stood_behind_it(world: World) -> None:
     label(world, BELIEVES, 80)
     evaluated(world, update_baseline=True)
-    baseline = find_baseline(world.root, "pam")
+    baseline = find_baseline(world.root / BASELINES, "pam")
     assert baseline is not None
     told = baseline.provenance["dimensions"]["adherence"]["calibration"]
     assert (told["labels"], told["belief"], len(told["hash"])) == (80, "believed", 64)
@@ -194,7 +194,7 @@ def test_another_judge_is_not_compared_until_it_was_measured(world: World, serve
     assert not (world.root / CHANGES).exists()
     code, text = call("canary", "--anchors", "100")
     assert (code, "the judge changed, not the agents" in text) == (1, True), text
-    (change,) = load_judge_changes(world.root)
+    (change,) = load_judge_changes(world.root / CHANGES)
     points = change.shift("adherence")
     assert points is not None and points.value is not None and -3 < points.value < -1
     code, text = call(*asked)
@@ -203,17 +203,17 @@ def test_another_judge_is_not_compared_until_it_was_measured(world: World, serve
 
 
 def test_a_judge_that_judges_alike_is_compared_as_before(world: World) -> None:
-    baseline = find_baseline(world.root, "pam")
+    baseline = find_baseline(world.root / BASELINES, "pam")
     assert baseline is not None
     known = baseline.provenance["dimensions"]["adherence"]
     now = JudgeName(model=known["judge_model"], prompt_version=known["prompt_version"])
     before = JudgeName(model="earlier", prompt_version="1")
     for item in baseline.provenance["dimensions"].values():
         item.update(judge_model="earlier", prompt_version="1")
-    save_baseline(world.root, baseline)
+    save_baseline(world.root / BASELINES, baseline)
     assert "other_judge" in kinds(evaluated(world, agents=["pam"]))
     generator = np.random.default_rng(1)
-    save_judge_changes(world.root, [judge_change(before, now, anchors(generator, 80, SAME, True))])
+    save_judge_changes(world.root / CHANGES, [judge_change(before, now, anchors(generator, 80, SAME, True))])
     report = evaluated(world, agents=["pam"])
     assert (report.exit_code, kinds(report)) == (0, set())
     assert any("they do not differ" in warning for warning in report.agents["pam"].comparison.warnings)
@@ -242,5 +242,5 @@ def test_calibrate_prints_and_exits(world: World) -> None:
 def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(world: World) -> None:
     label(world, BELIEVES, 80)
     (world.root / "propositions" / "adherence" / "dwight.yaml").write_text("nonsense: 1\n", encoding="utf-8")
-    ((*_, rated),) = peoples_labels(world).rated
+    ((*_, rated),) = WorldReader(world).trust().labels.rated
     assert 0 < sum(item.peoples is not None for item in rated) < 80

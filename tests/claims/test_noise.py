@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
 from persona_pipeline.lab.claims.noise import NoiseReport, measure_noise

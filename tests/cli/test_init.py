@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.world.checking import check_world
-from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.evaluation.run import planned_requests
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.world import template_world, write_new
+from tests.support.evaluating import planned_requests
 
 
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from persona_pipeline.defs.agents.definitions import build_agents
 from persona_pipeline.defs.changes import recorded_versions
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.evaluation.changes.versions import MESSAGES
+from persona_pipeline.evaluation.changes import MESSAGES
 from tests.defs.support import Project
 from tests.support.browser import chromium
 from tests.support.stopping import stop_group

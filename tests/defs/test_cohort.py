@@ -117,7 +117,7 @@ def test_unchanged_personas_and_propositions_are_not_reported_twice(small: Proje
 
 
 def test_the_store_holds_what_the_run_found(sample: Project) -> None:
-    from persona_pipeline.evaluation.history import newest_run
+    from tests.support.evaluating import newest_run
 
     sample.run("evaluate_cohort", run_config=cohort_config(agents=["pam"]), as_of=BEFORE_THE_DRIFT)
     world = World.open(sample.root)

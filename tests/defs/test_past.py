@@ -5,11 +5,11 @@ import pytest
 
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.evaluation.history import latest_runs
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.models import Window
 from tests.defs.support import Project, metadata_of
+from tests.support.evaluating import latest_runs
 from tests.support.worlds import replace_in
 
 PAST = "2026-06-14T23:59:59Z"

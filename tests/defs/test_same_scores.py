@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-from persona_pipeline.evaluation.history import latest_runs
 from tests.defs.support import PARTITION, Project
+from tests.support.evaluating import latest_runs
 
 
 def command_line(root: Path, database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> dict:

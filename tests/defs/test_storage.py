@@ -96,7 +96,7 @@ def test_one_switch_moves_dagster_and_the_store_to_one_database(
 
 
 def test_a_tick_sees_the_same_messages_on_either_database(sample_root: Path, database_url: str) -> None:
-    from persona_pipeline.evaluation.changes.versions import source_versions
+    from persona_pipeline.evaluation.changes import source_versions
     from tests.support.worlds import replace_in
 
     world = World.open(sample_root, database_url)

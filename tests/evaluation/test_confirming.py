@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.testing.judges import ScriptedJudge

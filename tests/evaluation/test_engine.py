@@ -12,8 +12,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.history import load_run
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import Result, RunReport
@@ -23,7 +22,7 @@ from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from tests.support.evaluating import evaluate_agent, evaluate_world
+from tests.support.evaluating import evaluate_agent, evaluate_world, load_run
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
 BEFORE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge

@@ -8,23 +8,21 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.statistics import correction_effects
-from persona_pipeline.evaluation.history import (
-    judged_messages,
-    latest_runs,
-    load_run,
-    newest_outlines,
-    newest_run,
-    overall_points,
-    rows_of,
-    score_history,
-    stored_report,
-)
+from persona_pipeline.evaluation.history import judged_messages, overall_points, rows_of
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from persona_pipeline.world.runs import forget_reasons, newest_p_values, write_runs
-from tests.support.evaluating import evaluate_agent
+from persona_pipeline.world.runs import forget_reasons, message_score_rows, newest_p_values, overall_rows, write_runs
+from tests.support.evaluating import (
+    evaluate_agent,
+    latest_runs,
+    load_run,
+    newest_outlines,
+    newest_run,
+    stored_history,
+    stored_report,
+)
 
 WEEKS = 4
 
@@ -67,23 +65,25 @@ def test_a_report_reads_the_claims_of_so_many_agents_and_no_more(evaluated: Worl
 
 def test_message_scores_are_those_of_the_stored_claims(evaluated: World) -> None:
     [run, *_] = [run.evaluation for run in reversed(latest_runs(evaluated.store, "pam"))]
-    [newest] = judged_messages(evaluated.store, "pam", run.provenance["persona_hash"], most=1)
+    rows = message_score_rows(evaluated.store, "pam", most=1)
+    [newest] = judged_messages(rows, str(run.provenance["persona_hash"]))
     assert newest.scores == message_scores(run.dimensions["adherence"])
-    assert judged_messages(evaluated.store, "pam", "another persona", most=9) == []
+    assert judged_messages(rows, "another persona") == []
 
 
 def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
     store = evaluated.store
     runs = [run.evaluation for run in latest_runs(store, "pam")]
     saved = latest_runs(store, "pam")[1]
-    write_runs(store, [rows_of(replace(saved, is_baseline=True))])
+    with store.begin() as connection:
+        write_runs(connection, [rows_of(replace(saved, is_baseline=True))])
     until = runs[-1].window_end
 
     def drawn() -> list[object]:
         return [
-            score_history(store, ["jim", "pam"]),
-            overall_points(store, ["jim", "pam"], until=until, most=9),
-            judged_messages(store, "pam", runs[-1].provenance["persona_hash"], most=9),
+            stored_history(store, ["jim", "pam"]),
+            overall_points(["jim", "pam"], overall_rows(store, until=until, most=9)),
+            judged_messages(message_score_rows(store, "pam", most=9), str(runs[-1].provenance["persona_hash"])),
             newest_outlines(store),
             newest_p_values(store),
             correction_effects(store, ["jim", "pam"]),

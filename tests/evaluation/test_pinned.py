@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.app import app
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import replayed, run_evaluation
 from persona_pipeline.evaluation.snapshot import load_replay, save_replay
 from persona_pipeline.judging.open import OpenedJudge

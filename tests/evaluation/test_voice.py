@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.evaluation.voice import alarm_window, messages_to_follow, voice_state
+from persona_pipeline.evaluation.voice import alarm_window
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, RunReport
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.render import render
@@ -157,6 +158,6 @@ def test_of_many_messages_the_newest_are_read_from_a_place_that_stays(
     say(learnt_world, "jim", said, END + timedelta(minutes=1))
     learnt = stored_voice(learnt_world.store, "jim")
     assert learnt is not None
-    found = messages_to_follow(learnt_world, learnt, END + timedelta(days=2))
+    found = WorldReader(learnt_world).messages_to_follow(learnt, END + timedelta(days=2))
     assert len(found) == read
     assert found[-1].id == f"jim-170-{said - 1}"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.evaluation.history import latest_runs, newest_run, score_history, stored_report
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import evaluate_cohort, run_evaluation
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.render import render
@@ -17,7 +16,7 @@ from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.runs import newest_windows, touched_windows
-from tests.support.evaluating import evaluate_world
+from tests.support.evaluating import evaluate_world, latest_runs, newest_run, stored_history, stored_report
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.worlds import replace_in, write_jsonl
 
@@ -43,7 +42,7 @@ def test_an_evaluation_of_the_past_is_history(small_world: World) -> None:
     newest = newest_run(small_world.store, "ann")
     assert newest is not None
     assert newest.evaluation.window_end == NEWEST
-    points = score_history(small_world.store, ["ann"])["ann"]
+    points = stored_history(small_world.store, ["ann"])["ann"]
     assert [point["window_end"][:10] for point in points] == ["2026-03-04", "2026-03-11"]
 
 
@@ -84,7 +83,7 @@ def test_a_part_becomes_a_whole_where_the_newest_window_has_no_run_on_these_inpu
 def test_a_part_that_was_asked_for_does_not_stand_for_the_whole_in_the_timeline(small_world: World) -> None:
     whole = evaluate_world(small_world, judge=constant(7)).agents["ann"].evaluation
     evaluate_world(small_world, judge=constant(1), dimensions=["adherence"], agents=["ann"], samples=2)
-    (point,) = score_history(small_world.store, ["ann"])["ann"]
+    (point,) = stored_history(small_world.store, ["ann"])["ann"]
     assert point["overall"] == whole.overall
     assert stored_report(small_world, ["ann"]).agents["ann"].evaluation.overall == whole.overall
 
@@ -161,7 +160,7 @@ def test_what_table_timeline_report_and_json_say_stays_the_same_however_often_it
     seen = []
     for _ in range(4):
         report = ask().report
-        last = score_history(small_world.store, ["ann"])["ann"][-1]
+        last = stored_history(small_world.store, ["ann"])["ann"][-1]
         stored = stored_report(small_world, ["ann"]).agents["ann"]
         shown = json.loads(render(report, "json"))["agents"]["ann"]
         assert last["overall"] == stored.evaluation.overall == shown["overall"]

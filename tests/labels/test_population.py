@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.corrections.replay.run import labelled_messages
 from persona_pipeline.evaluation.calibrate import judged_population, world_labels
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.labels.files import Label, label_of, stale_labels, write_labels
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
@@ -46,7 +46,7 @@ def test_what_a_live_judge_said_is_found_in_the_store_with_its_repeats(
     assert {item.dimension for item in found} >= {"adherence", "fluency", "convergence"}
     assert all(len(item.verdicts) == 2 and len(item.by_judge) == 1 for item in found)
     labels = [label_of(item.request, 3, labeller="ada") for item in found]
-    said = KnownVerdicts.of(small_world).on_labels(labels)
+    said = WorldReader(small_world).known.on_labels(labels)
     assert [[v.score for v in own] for own in said] == [[v.score for v in item.verdicts] for item in found]
 
 
@@ -66,7 +66,7 @@ def test_a_verdict_that_does_not_stand_on_the_transcript_is_none(small_world: Wo
 
 
 def _asked(world: World) -> list:
-    from persona_pipeline.evaluation.run import planned_requests
+    from tests.support.evaluating import planned_requests
 
     return planned_requests(world, EvaluationRequest())
 
@@ -138,7 +138,7 @@ def test_what_the_judge_was_not_shown_and_later_words_make_nothing_stale(
 
 def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
     assert world_labels(small_world).current == []
-    assert stale_labels(small_world.root, [], is_judged=lambda key: False) == []
+    assert stale_labels([], {}, is_judged=lambda key: False) == []
 
 
 def test_labels_of_single_messages_say_which_are_good(small_world: World, server: MessagesServer) -> None:

@@ -8,9 +8,10 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world.propositions.loading import (
+    StoredSet,
     load_proposition_file,
     load_proposition_set,
-    store_proposition_set,
+    store_proposition_sets,
     stored_proposition_sets,
 )
 from persona_pipeline.world.propositions.models import (
@@ -180,11 +181,12 @@ def test_a_set_survives_the_store(store: Store, tmp_path: Path) -> None:
     text = "dimension: fluency\ncatchphrases: [{phrase: hey, min_rate: 0.1, max_rate: 1}]\npropositions: [{id: f, claim: c}]"
     write(tmp_path, "ann.yaml", text, "fluency")
     with store.begin() as connection:
-        upsert(store, connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
+        upsert(connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
     for dimension in ("adherence", "fluency"):
         merged = load_proposition_set(tmp_path, dimension, "ann")
-        assert store_proposition_set(store, "ann", dimension, merged).version == merged.hash
+        assert StoredSet.of(merged).version == merged.hash
+        store_proposition_sets(store, {("ann", dimension): StoredSet.of(merged)})
         assert stored_proposition_sets(store, "ann")[dimension].propositions == merged
-    store_proposition_set(store, "ann", "fluency", None)
+    store_proposition_sets(store, {("ann", "fluency"): StoredSet.of(None)})
     assert stored_proposition_sets(store, "ann")["fluency"].propositions is None
     assert "convergence" not in stored_proposition_sets(store, "ann")

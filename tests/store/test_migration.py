@@ -11,13 +11,13 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import HEAD, Store, current_revision, open_store
-from persona_pipeline.evaluation.history import newest_outlines, newest_run
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import newest_windows, touched_windows
 from tests.support.earlier_stores import bring_to
+from tests.support.evaluating import newest_outlines, newest_run
 
 FIRST, SECOND = datetime(2026, 3, 8, tzinfo=UTC), datetime(2026, 3, 15, tzinfo=UTC)
 RUN = uuid.uuid4()

@@ -30,7 +30,7 @@ from persona_pipeline.base.errors import ConfigError
 def _run(store: Store) -> uuid.UUID:
     run_id = uuid.uuid4()
     with store.begin() as connection:
-        upsert(store, connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
+        upsert(connection, tables.agents, [{"id": "ann", "display_name": "Ann"}])
         row = {"id": run_id, "agent_id": "ann", "dimensions": ["adherence"], "sample_size": 3}
         connection.execute(sa.insert(tables.evaluation_runs).values(row))
     return run_id
@@ -160,7 +160,7 @@ def test_server_defaults_fill_a_row_written_by_other_hands(store: Store) -> None
 
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     with pytest.raises(RuntimeError), store.begin() as connection:
-        upsert(store, connection, tables.agents, [{"id": "bob", "display_name": "Bob"}])
+        upsert(connection, tables.agents, [{"id": "bob", "display_name": "Bob"}])
         raise RuntimeError("stop")
     with store.connect() as connection:
         assert connection.execute(sa.select(tables.agents)).all() == []
@@ -169,7 +169,7 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
 @pytest.mark.parametrize("agent_id", ["a'b", 'a"b', "a\\b", "a%b", "a;--", "é", "\U0001f600"])
 def test_hostile_ids_are_data(store: Store, agent_id: str) -> None:
     with store.begin() as connection:
-        upsert(store, connection, tables.agents, [{"id": agent_id, "display_name": agent_id}])
+        upsert(connection, tables.agents, [{"id": agent_id, "display_name": agent_id}])
         found = connection.execute(sa.select(tables.agents.c.display_name).where(tables.agents.c.id == agent_id))
         assert found.scalar_one() == agent_id
 

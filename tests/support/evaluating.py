@@ -1,13 +1,26 @@
-"""A run in one line."""
+"""A run in one line, and what the store has of runs in another."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from persona_pipeline.evaluation.history import load_run
-from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.report import AgentEvaluation, RunReport
-from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.world import World
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.evaluation.history import (
+    Point,
+    SavedRun,
+    outlines,
+    points_of,
+    report_of,
+    saved_run,
+    saved_runs,
+    score_history,
+)
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.run import planned, run_evaluation
+from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
+from persona_pipeline.judging.verdict import Judge, JudgeRequest
+from persona_pipeline.world import World, runs
 
 
 def evaluate_world(world: World, *, judge: Judge, **asked: Any) -> RunReport:
@@ -21,3 +34,39 @@ def evaluate_agent(world: World, agent_id: str, *, judge: Judge, **asked: Any) -
     saved = load_run(world.store, run.run_id)
     assert saved is not None
     return saved.evaluation
+
+
+def load_run(store: Store, run_id: str) -> SavedRun | None:
+    """Return a run as it was saved."""
+    return saved_run(runs.find_run(store, run_id))
+
+
+def newest_run(store: Store, agent_id: str) -> SavedRun | None:
+    """Return the run that counts of an agent's newest window."""
+    return saved_run(runs.newest_run_row(store, agent_id))
+
+
+def latest_runs(store: Store, agent_id: str) -> list[SavedRun]:
+    """Return the runs that count of an agent's windows, the oldest first."""
+    return saved_runs(runs.runs_by_window(store, agent_id))
+
+
+def newest_outlines(store: Store) -> dict[str, AgentReport]:
+    """Return everybody's newest compared run without its claims."""
+    return outlines(runs.newest_outline_rows(store))
+
+
+def stored_history(store: Store, agent_ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return agents' saved scores by window end, as a report draws them."""
+    points: dict[str, list[Point]] = points_of(agent_ids, runs.summary_rows(store, agent_ids))
+    return score_history(points)
+
+
+def stored_report(world: World, agents: Sequence[str], whole: int | None = None) -> RunReport:
+    """Return a report of agents' newest runs."""
+    return report_of(WorldReader(world).reports(agents, whole=whole), GateRules())
+
+
+def planned_requests(world: World, request: EvaluationRequest) -> list[JudgeRequest]:
+    """Return every judgment a run would ask for first."""
+    return [asked for plan in planned(world, request) for asked in plan.requests]

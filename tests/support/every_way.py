@@ -7,16 +7,16 @@ from unittest import mock
 
 import dagster as dg
 
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import cohort as regression
 from persona_pipeline.defs.platform import resources
-from persona_pipeline.evaluation.history import newest_run
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_time
 from tests.defs.support import Project
+from tests.support.evaluating import newest_run
 
 # By agent and dimension: score, kind and sentence of each finding.
 Found = dict[str, tuple[dict[str, float | None], list[tuple[str, str]]]]

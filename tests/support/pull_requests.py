@@ -266,8 +266,8 @@ def record(world: Path, **said: int) -> None:
     Args:
         said: scores by agent, where another one is due.
     """
+    from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.against import fresh_world
-    from persona_pipeline.evaluation.request import EvaluationRequest
     from persona_pipeline.evaluation.run import planned
     from persona_pipeline.judging.recordings.writing import RecordingWriter
     from persona_pipeline.judging.verdict import Evidence, Verdict

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.world import World

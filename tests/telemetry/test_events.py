@@ -11,11 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.telemetry import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, made_emitter, within_span
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.service.app import create_app
-from persona_pipeline.evaluation.request import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.importing.traces.messages import keep_pieces
 from persona_pipeline.importing.traces.otlp import attributes

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.versions import AGENT, History, generate, judged, plant
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
 from persona_pipeline.lab.bisect.bisect import (

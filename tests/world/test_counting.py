@@ -224,7 +224,7 @@ def test_what_changes_outside_every_window_that_was_judged_is_set_aside(store: S
     count_messages(store)
     with store.begin() as connection:
         for end in (NOON, NOON - timedelta(days=35)):
-            record_windows(store, connection, [("ann", Window(end, end - timedelta(days=7)), None)])
+            record_windows(connection, [("ann", Window(end, end - timedelta(days=7)), None)])
     before = said_by_agent(store)["ann"]
     # Two windows of a week, each with the week before it, which consistency compares with.
     counts = {

@@ -58,7 +58,7 @@ def test_other_extras_are_no_other_message(store: Store) -> None:
     window = Window(datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
     write_messages(store, [parse_message(GOOD)])
     with store.begin() as connection:
-        record_windows(store, connection, [("ann", window, None)])
+        record_windows(connection, [("ann", window, None)])
     before = said_by_agent(store)
     written = write_messages(store, [parse_message({**GOOD, "mood": "glad"})])
     assert (written.updated, read_messages(store)[0].extras) == (1, {"mood": "glad"})

@@ -233,7 +233,7 @@ def test_a_file_that_is_renamed_or_merged_loses_no_message_and_touches_no_window
     messages = small_world.messages()
     window = Window(end=NOON, start=None)
     with small_world.store.begin() as connection:
-        record_windows(small_world.store, connection, [("ann", window, None)])
+        record_windows(connection, [("ann", window, None)])
     path = small_world.root / "messages" / "all.jsonl"
     for name in ("a.jsonl", "z.jsonl", "deep/all.jsonl"):
         moved = small_world.root / "messages" / name

@@ -234,9 +234,9 @@ def test_lots_are_bounded_by_lines_and_by_characters(world: World, monkeypatch: 
     sizes: list[int] = []
     real = mirroring.write_batch
 
-    def noting(store: object, connection: object, batch: Sequence[object], reading: object) -> object:
+    def noting(connection: object, batch: Sequence[object], reading: object) -> object:
         sizes.append(len(batch))
-        return real(store, connection, batch, reading)  # pyright: ignore
+        return real(connection, batch, reading)  # pyright: ignore
 
     monkeypatch.setattr(mirroring, "write_batch", noting)
     path = world.root / "messages/all.jsonl"

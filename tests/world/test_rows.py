@@ -8,7 +8,8 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import World
-from persona_pipeline.world.world import bring_rows, records_of
+from persona_pipeline.world.messages.files import records_of
+from persona_pipeline.world.world import bring_rows
 
 ROW = {"agent_id": "ann", "text": "The till is open.", "created_at": "2026-04-01T09:00:00Z"}
 

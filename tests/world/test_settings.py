@@ -15,7 +15,6 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.evaluation.request import settled
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world.settings import load_world_file
 from tests.support.command_line import Cli, in_process
@@ -82,14 +81,14 @@ def test_options_go_before_the_environment_that_before_the_file_and_that_before_
     write(
         root, window="3d", samples=2, undecided_delta=4.0, min_coverage=0.5, judge={"provider": "openai", "model": "m"}
     )
-    request = settled(pp.load_world(root), EvaluationRequest(samples=5))
+    request = pp.load_world(root).settled(EvaluationRequest(samples=5))
     assert (request.window, request.samples, request.undecided_delta) == ("3d", 5, 4.0)
     assert (request.regression_delta, request.min_coverage, request.judge) == (1.0, 0.5, "openai")
     for name, value in {"UNDECIDED_DELTA": "3", "MIN_COVERAGE_LIVE": "0.9", "JUDGE": "recorded"}.items():
         monkeypatch.setenv(f"PERSONA_{name}", value)
     get_settings.cache_clear()
     world = pp.load_world(root)
-    request = settled(world, EvaluationRequest())
+    request = world.settled(EvaluationRequest())
     assert (request.undecided_delta, request.min_coverage, request.judge) == (3.0, None, "recorded")
     assert world.settings.judge_model == "m"
     get_settings.cache_clear()

@@ -141,14 +141,6 @@ class Store:
         with self.engine.connect() as connection:
             yield connection
 
-    def insert(self, table: sa.Table) -> Any:
-        """Return an INSERT of this dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
-        if self.is_sqlite:
-            from sqlalchemy.dialects.sqlite import insert
-        else:
-            from sqlalchemy.dialects.postgresql import insert
-        return insert(table)
-
     def close(self) -> None:
         self.engine.dispose()
 
@@ -247,8 +239,16 @@ def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnEl
     return column.in_(list(values)) if len(values) <= MOST_NAMED else sa.true()
 
 
+def _insert(connection: Connection, table: sa.Table) -> Any:
+    """Return an INSERT of this dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+    else:
+        from sqlalchemy.dialects.postgresql import insert
+    return insert(table)
+
+
 def upsert(
-    store: Store,
     connection: Connection,
     table: sa.Table,
     rows: Sequence[Mapping[str, Any]],
@@ -263,7 +263,7 @@ def upsert(
     if not rows:
         return
     names = list(key or [column.name for column in table.primary_key])
-    statement = store.insert(table)
+    statement = _insert(connection, table)
     changed = {name: statement.excluded[name] for name in rows[0] if name not in names}
     if update and changed:
         if "updated_at" in table.c and "updated_at" not in changed:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
@@ -149,8 +150,7 @@ def _tracked(root: Path) -> Iterator[Problem]:
 
 def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None:
     """Golden files beside the recordings they name. Files that do not load are problems of their own."""
-    from persona_pipeline.base.settings import get_settings
-    from persona_pipeline.evaluation.retaking import retake_baselines
+    from persona_pipeline.evaluation.folder import FolderReader, retake_baselines
 
     settings = get_settings()
     if require_signed and settings.signing_secret is None:
@@ -158,7 +158,7 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
     if checked.problems:
         return
     unknown: dict[str, list[str]] = {}
-    for item in retake_baselines(root, settings):
+    for item in retake_baselines(FolderReader(root), settings):
         checked.problems += [
             Problem(f"says {text}; take it again with `persona-pipeline baseline`", str(item.path))
             for text in item.wrong[:MOST_DIFFERENCES]
@@ -177,9 +177,11 @@ def _baselines_again(root: Path, checked: Checked, require_signed: bool) -> None
 
 def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
-    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.evaluation.folder import FolderReader
     from persona_pipeline.guard.calibration.known import KnownVerdicts
     from persona_pipeline.guard.labels.files import LABELS, load_labels, stale_labels
+    from persona_pipeline.judging.cache import KeptAnswers
+    from persona_pipeline.judging.open import RECORDINGS
 
     try:
         labels = load_labels(root / LABELS)
@@ -188,10 +190,14 @@ def _labels_together(root: Path, checked: Checked) -> None:
         return
     if not labels or checked.problems:
         return
-    known = KnownVerdicts(root, _store_of(root), get_settings().signing_secret)
+    store = _store_of(root)
+    known = KnownVerdicts(
+        root / RECORDINGS, get_settings().signing_secret, None if store is None else KeptAnswers(store)
+    )
+    asked = FolderReader(root).asked((label.agent_id, label.dimension) for label in labels)
     for path in sorted((root / LABELS).glob("*.jsonl")):
         own = [label for label in labels if label.dimension == path.stem]
-        stale = stale_labels(root, own, is_judged=known.knows)
+        stale = stale_labels(own, asked, is_judged=known.knows)
         if stale:
             shown = "; ".join(map(str, stale[:5])) + ("; ..." if len(stale) > 5 else "")
             said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"
@@ -207,7 +213,6 @@ def _store_of(root: Path) -> "Store | None":
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:
     """Recordings of claims that no agent has: stale, or slipped in. Files that do not load are problems of their own."""
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.recordings.replay import load_recording_file
     from persona_pipeline.judging.verdict import PROPOSITION
 
@@ -327,7 +332,6 @@ def _baseline(path: Path) -> None:
 
 
 def _recordings(path: Path) -> None:
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.judging.recordings.replay import load_recording_file
 
     load_recording_file(path, get_settings().signing_secret)
@@ -340,7 +344,6 @@ def _labels(path: Path) -> None:
 
 
 def _suite(path: Path, checked: Checked) -> None:
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.suites.running.opening import load_suite, suite_roots
 
     suite = load_suite(path, suite_roots(path, get_settings()))

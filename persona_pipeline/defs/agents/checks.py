@@ -20,10 +20,11 @@ from persona_pipeline.defs.agents.verdicts import (
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.evaluation.history import newest_run
+from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.reporting.view import dimension_label
+from persona_pipeline.world.runs import newest_run_row
 from persona_pipeline.world.world import World
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
@@ -188,7 +189,7 @@ def newest_report(agent_id: str, world: World) -> AgentReport:
         dagster.Failure: it has never been compared.
     """
     with known_failures():
-        run = newest_run(world.store, agent_id)
+        run = saved_run(newest_run_row(world.store, agent_id))
     if run is None or run.report is None:
         raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)
     return run.report

@@ -16,12 +16,12 @@ from persona_pipeline.defs.platform.dagster_internals import AssetJob
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.evaluation.history import overall_history
-from persona_pipeline.evaluation.read import open_scope, request_window, stored_scope, sync_propositions
-from persona_pipeline.evaluation.run import evaluate_stored, score_stored
+from persona_pipeline.evaluation.history import overall_values, points_of
+from persona_pipeline.evaluation.read import WorldReader, voice_state
+from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope
-from persona_pipeline.evaluation.voice import voice_state
 from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.world.runs import summary_rows
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
 
@@ -42,7 +42,7 @@ class AgentStep:
     def scope(self, dimensions: Sequence[str]) -> AgentScope:
         """Return what the run is about: the window it fixed, else the agent's newest."""
         window = run_tags.pinned_window(self.context.instance, self.context.run_id)
-        return stored_scope(self.world, self.agent_id, dimensions, window)
+        return WorldReader(self.world).scope(self.agent_id, dimensions, window)
 
     def finished(self) -> AgentReport:
         """Return the report of the run that the agent's scores make up.
@@ -85,7 +85,7 @@ def make_proposition_sets(at: AgentStep) -> Made:
     problems: list[Problem] = []
     for dimension in at.asked(at.specs.propositions):
         try:
-            stored = sync_propositions(at.world, at.agent_id, dimension)
+            stored = at.world.sync_claims(at.agent_id, dimension)
         except ConfigError as error:
             problems += error.problems
             continue
@@ -109,7 +109,8 @@ def make_scores(at: AgentStep) -> Made:
 def make_runs(at: AgentStep) -> Made:
     """Complete the run that the scores make up, and keep it with its comparison."""
     run = at.finished().evaluation
-    history = overall_history(at.world.store, at.agent_id, until=run.window_end)
+    points = points_of([at.agent_id], summary_rows(at.world.store, [at.agent_id], until=run.window_end))
+    history = overall_values(points[at.agent_id], run.window_end)
     yield outcomes.run_outcome(run, history).result(at.specs.runs)
 
 
@@ -231,7 +232,9 @@ def build_voices(specs: Specs) -> dg.AssetsDefinition:
             opened.sync_persona(agent_id)
             for problem in opened.sync_messages().problems:
                 context.log.warning(f"left out: {problem}")
-            state = voice_state(opened, agent_id, request_window(opened, evaluation.request(opened)), learn=True)
+            asked = evaluation.request(opened)
+            window = WorldReader(opened).window(asked.window, asked.as_of, asked.since)
+            state = voice_state(opened, agent_id, window, learn=True)
         if state.learnt.note:
             context.log.info(state.learnt.note)
         for found in state.alarms:

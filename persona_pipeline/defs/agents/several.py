@@ -4,6 +4,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 
 import dagster as dg
 
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines
@@ -20,12 +21,12 @@ from persona_pipeline.defs.platform.failures import known_failures, retry_unansw
 from persona_pipeline.defs.platform.instance_storage import in_one_batch
 from persona_pipeline.defs.platform.resources import EvaluationSettings
 from persona_pipeline.evaluation.decide import AgentResult
-from persona_pipeline.evaluation.history import newest_run
-from persona_pipeline.evaluation.request import EvaluationRequest
+from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.runs import newest_run_row
 from persona_pipeline.world.world import World
 
 Key = dg.AssetKey
@@ -213,7 +214,7 @@ def evaluate_together(
 
 def newest_reports(world: World, agent_ids: Iterable[str]) -> dict[str, AgentReport]:
     """Return each agent's newest run as it was last compared; an agent that never was is left out."""
-    runs = {agent_id: newest_run(world.store, agent_id) for agent_id in agent_ids}
+    runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in agent_ids}
     return {agent_id: run.report for agent_id, run in runs.items() if run and run.report}
 
 

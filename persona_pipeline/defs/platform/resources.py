@@ -25,7 +25,6 @@ from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import handled_outputs
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
-from persona_pipeline.evaluation.request import settled
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
 from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
@@ -124,7 +123,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         Raises:
             ConfigError: ``as_of`` or ``since`` is no time, or the settings are not valid.
         """
-        return settled(world, EvaluationRequest(**self.given))
+        return world.settled(EvaluationRequest(**self.given))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         if context.instance and context.run:

@@ -23,18 +23,18 @@ BASELINES = "baselines"
 _KEYS = ("agentId", "capturedAt", "dimensions", "propositionScores", "provenance")
 
 
-def baseline_path(root: Path, agent_id: str) -> Path:
-    """Return where an agent's baseline stands."""
-    return root / BASELINES / f"{check_agent_id(agent_id)}.json"
+def baseline_path(folder: Path, agent_id: str) -> Path:
+    """Return where an agent's baseline stands in a folder of them."""
+    return folder / f"{check_agent_id(agent_id)}.json"
 
 
-def find_baseline(root: Path, agent_id: str) -> Baseline | None:
-    """Return an agent's baseline, None when it has none.
+def find_baseline(folder: Path, agent_id: str) -> Baseline | None:
+    """Return an agent's baseline of a folder, None when it has none.
 
     Raises:
         ConfigError: the file is not a valid baseline, or is another agent's.
     """
-    path = baseline_path(root, agent_id)
+    path = baseline_path(folder, agent_id)
     if not path.exists():
         return None
     baseline = load_baseline(path)
@@ -66,9 +66,9 @@ def load_baseline(path: Path | str) -> Baseline:
     return _parse(data, str(path))
 
 
-def save_baseline(root: Path, baseline: Baseline) -> Path:
-    """Write a golden file atomically; a file that says the same but for its time is left alone."""
-    path = baseline_path(root, baseline.agent_id)
+def save_baseline(folder: Path, baseline: Baseline) -> Path:
+    """Write a golden file into a folder atomically; a file that says the same but for its time is left alone."""
+    path = baseline_path(folder, baseline.agent_id)
     data = {
         "agentId": baseline.agent_id,
         "capturedAt": rfc3339(baseline.captured_at),
@@ -268,9 +268,8 @@ class Watched:
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
 
 
-def watched_agents(root: Path) -> Watched:
-    """Return who is watched in a world. A golden file that is not valid is passed over: its own agent's run says so."""
-    folder = root / BASELINES
+def watched_agents(folder: Path) -> Watched:
+    """Return who is watched by the golden files of a folder. One that is not valid is passed over: its own agent's run says so."""
     paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
     step = max(1, -(-len(paths) // MOST_READ))
     found = {}

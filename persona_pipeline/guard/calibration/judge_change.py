@@ -194,13 +194,12 @@ class _File(BaseModel):
     changes: list[JudgeChange]
 
 
-def load_judge_changes(root: Path) -> list[JudgeChange]:
+def load_judge_changes(path: Path) -> list[JudgeChange]:
     """Return what was found of every pair of judges; a missing file holds nothing.
 
     Raises:
         ConfigError: the file is not valid.
     """
-    path = root / CHANGES
     if not path.exists():
         return []
     try:
@@ -217,11 +216,10 @@ def load_judge_changes(root: Path) -> list[JudgeChange]:
         ) from None
 
 
-def save_judge_changes(root: Path, changes: Sequence[JudgeChange]) -> Path:
+def save_judge_changes(path: Path, changes: Sequence[JudgeChange]) -> Path:
     """Write what was found of pairs of judges, replacing what was found of the same pair before."""
-    known = {(item.before, item.now): item for item in [*load_judge_changes(root), *changes]}
+    known = {(item.before, item.now): item for item in [*load_judge_changes(path), *changes]}
     ordered = sorted(known.values(), key=lambda item: (str(item.before), str(item.now)))
-    path = root / CHANGES
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, _File(changes=ordered).model_dump_json(indent=2) + "\n")
     return path

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
 from persona_pipeline.guard.baselines.spread import judged_share
@@ -17,15 +16,15 @@ from persona_pipeline.guard.calibration.labelled import (
     Usable,
     ballots,
     by_dimension,
+    inverted_claims,
     rated_by_judge,
     usable,
 )
 from persona_pipeline.guard.calibration.measures import HIGHEST, PeoplesScores
-from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
-from persona_pipeline.judging.cache import kept_answers, kept_keys
+from persona_pipeline.guard.labels.files import AskedOf, Label
+from persona_pipeline.judging.cache import KeptAnswers
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of
-from persona_pipeline.judging.open import RECORDINGS
-from persona_pipeline.judging.recordings.replay import load_recordings
+from persona_pipeline.judging.recordings.replay import Recording, load_recordings
 from persona_pipeline.judging.verdict import (
     PROPOSITION,
     Answer,
@@ -37,7 +36,6 @@ from persona_pipeline.judging.verdict import (
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.world.models import Trajectory
-from persona_pipeline.world.world import World
 
 
 @dataclass(frozen=True)
@@ -144,19 +142,14 @@ class KnownVerdicts:
     """The verdicts of a world, of all judges that were ever asked. Nobody is asked.
 
     Attributes:
-        root: the world's folder.
-        store: None: what is recorded is all that is known.
+        recordings: the folder of what is recorded; it is read when it is first needed.
         secret: recordings must be signed with it; None: they need not be.
+        kept: what was paid for once; None: what is recorded is all that is known.
     """
 
-    root: Path
-    store: Store | None
+    recordings: Path
     secret: bytes | None
-
-    @classmethod
-    def of(cls, world: World) -> "KnownVerdicts":
-        """Return those of an open world."""
-        return cls(world.root, world.store, world.settings.signing_secret)
+    kept: KeptAnswers | None = None
 
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
@@ -184,15 +177,19 @@ class KnownVerdicts:
             for label, own in zip(labels, said, strict=True)
         ]
 
-    def rated(self, used: Usable) -> dict[Judge, list[Rated]]:
-        """Return what is labelled as each judge and the labellers see it."""
+    def rated(self, used: Usable, asked: AskedOf) -> dict[Judge, list[Rated]]:
+        """Return what is labelled as each judge and the labellers see it.
+
+        Args:
+            asked: says what claims are inverted.
+        """
         first = {label.key: label for label in used.labels}
         verdicts = self.on_labels(list(first.values()))
         judgments = [
             (key, label.agent_id, label.dimension, label.proposition_id, own)
             for (key, label), own in zip(first.items(), verdicts, strict=True)
         ]
-        return rated_by_judge(self.root, judgments, ballots(used.labels))
+        return rated_by_judge(judgments, ballots(used.labels), inverted_claims(asked))
 
     def knows(self, key: str) -> bool:
         """Whether there is a verdict on a judgment, by the key of its first sample.
@@ -200,20 +197,20 @@ class KnownVerdicts:
         Raises:
             ConfigError: the world's recordings are not valid.
         """
-        return key in self._recorded or key in self._kept
+        return key in self._recorded or key in self._keys
 
     @cached_property
-    def _recorded(self):
-        return load_recordings(self.root / RECORDINGS, self.secret)
+    def _recorded(self) -> Mapping[str, Recording]:
+        return load_recordings(self.recordings, self.secret)
 
     @cached_property
-    def _kept(self) -> Mapping[str, Sequence[str]]:
-        """The rows of the store by what they judged."""
-        return kept_keys(self.store, PROPOSITION) if self.store else {}
+    def _keys(self) -> Mapping[str, Sequence[str]]:
+        """The keys of what is kept by what was judged."""
+        return self.kept.keys(PROPOSITION) if self.kept else {}
 
     def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[_Said]]:
         keys = [list(self._keys_of(subject)) for subject in subjects]
-        rows = self._rows(row for own in keys for key in own for row in self._kept.get(key, ()))
+        rows = self._rows(row for own in keys for key in own for row in self._keys.get(key, ()))
         found = []
         for own in keys:
             said: list[_Said] = []
@@ -222,7 +219,7 @@ class KnownVerdicts:
                 if recording is not None:
                     said.append(_Said(recording.data, recording.model, recording.prompt_version))
                 # What --record wrote stands in both.
-                stored = (rows[row] for row in self._kept.get(key, ()) if row in rows)
+                stored = (rows[row] for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
             found.append(said)
         return found
@@ -234,24 +231,23 @@ class KnownVerdicts:
             sample += 1
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, _Said]:
-        rows = kept_answers(self.store, list(wanted)) if self.store else ()
+        rows = self.kept.answers(list(wanted)) if self.kept else ()
         return {key: _Said(data, model, prompt) for key, data, model, prompt in rows}
 
 
-def peoples_labels(world: World) -> PeoplesLabels:
+def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
     """Return what people's labels say of the judges that are known to have made the same judgments.
 
     Raises:
-        ConfigError: labels or recordings are not valid.
+        ConfigError: recordings are not valid.
     """
-    people = [label for label in load_labels(world.rules_root / LABELS) if label.is_persons]
+    people = [label for label in labels if label.is_persons]
     if not people:
         return PeoplesLabels()
-    known = KnownVerdicts.of(world)
-    used = usable(world.root, people, is_judged=known.knows)
+    used = usable(people, asked, is_judged=known.knows)
     rated = [
         (model, prompt, dimension, own)
-        for (model, prompt), items in known.rated(used).items()
+        for (model, prompt), items in known.rated(used, asked).items()
         for dimension, own in by_dimension(items).items()
     ]
     return PeoplesLabels(labels_hash(used), rated)

@@ -1,15 +1,13 @@
 """A world's labels beside its judges' verdicts: one judgment as judge and labellers see it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.calibration.measures import HIGHEST
-from persona_pipeline.guard.labels.files import Label, stale_labels
+from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Usable:
     stale: Sequence[str] = ()
 
 
-def usable(root: Path, labels: Iterable[Label], *, is_judged: Callable[[str], bool]) -> Usable:
+def usable(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
     """Return the labels that may be used. An agent whose files are not valid costs its own labels only."""
     by_agent: dict[str, list[Label]] = {}
     for label in labels:
@@ -73,7 +71,7 @@ def usable(root: Path, labels: Iterable[Label], *, is_judged: Callable[[str], bo
     reasons: list[str] = []
     for agent_id, own in by_agent.items():
         try:
-            stale = stale_labels(root, own, is_judged=is_judged)
+            stale = stale_labels(own, asked, is_judged=is_judged)
         except ConfigError as error:
             reasons.append(f"{agent_id}: {len(own)} labels are not used: {error.problems[0]}")
             continue
@@ -101,22 +99,31 @@ def ballots(labels: Iterable[Label]) -> dict[str, Ballot]:
     return found
 
 
+def inverted_claims(asked: AskedOf) -> dict[tuple[str, str], set[str]]:
+    """Return the ids of inverted claims by agent and dimension."""
+    return {
+        (agent_id, dimension): {item.id for item in claims.propositions if item.inverted}
+        for agent_id, now in asked.items()
+        if not isinstance(now, ConfigError)
+        for dimension, claims in now.claims.items()
+        if claims is not None
+    }
+
+
 def rated_by_judge(
-    root: Path, judgments: Iterable[tuple[str, str, str, str, Sequence[Verdict]]], said: Mapping[str, Ballot]
+    judgments: Iterable[tuple[str, str, str, str, Sequence[Verdict]]],
+    said: Mapping[str, Ballot],
+    inverted: Mapping[tuple[str, str], Collection[str]],
 ) -> dict[Judge, list[Rated]]:
     """Return judgments as each judge that made them and the labellers see them.
 
     Args:
-        root: the world, which says what claims are inverted.
         judgments: key, agent, dimension and claim's id of each, with every verdict on it.
         said: see ``ballots``.
+        inverted: see ``inverted_claims``.
     """
-    turned: dict[tuple[str, str], set[str]] = {}
     found: dict[Judge, list[Rated]] = {}
     for key, agent_id, dimension, claim, verdicts in judgments:
-        if (agent_id, dimension) not in turned:
-            claims = find_proposition_set(root / PROPOSITIONS, dimension, agent_id)
-            turned[agent_id, dimension] = {p.id for p in claims.propositions if p.inverted} if claims else set()
         ballot = said.get(key, Ballot())
         for judge, own in _by_judge(verdicts).items():
             scores = [verdict.score for verdict in own if verdict.score is not None]
@@ -126,7 +133,7 @@ def rated_by_judge(
                 dimension,
                 claim,
                 fmean(scores) if 2 * len(scores) > len(own) else None,
-                claim in turned[agent_id, dimension],
+                claim in inverted.get((agent_id, dimension), ()),
                 tuple(ballot.people.values()),
                 ballot.models,
             )

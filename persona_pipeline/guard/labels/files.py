@@ -4,7 +4,7 @@ A line says what somebody says of one judgment, with all its key is made of, so 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,9 +27,7 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
 from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.models import Persona
-from persona_pipeline.world.personas import agent_ids, load_persona
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from persona_pipeline.world.propositions.models import PropositionSet, claim_variables, template_variables
 
 LABELLER_PATTERN = r"^[A-Za-z0-9._@-]{1,64}$"
@@ -318,37 +316,42 @@ class StaleLabel:
         return f"{label.agent_id}/{label.dimension}/{label.proposition_id} by {label.labeller}: {self.reason}"
 
 
-def stale_labels(root: Path, labels: Iterable[Label], *, is_judged: Callable[[str], bool]) -> list[StaleLabel]:
+@dataclass(frozen=True)
+class AskedNow:
+    """What a judge is asked with of an agent now: its persona, and its claims by dimension; None: it has none of it."""
+
+    persona: Persona
+    claims: Mapping[str, PropositionSet | None]
+
+
+# By agent; an error stands for what is wrong with its files.
+AskedOf = Mapping[str, AskedNow | ConfigError]
+
+
+def stale_labels(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> list[StaleLabel]:
     """Return the labels that are stale: of a claim, or with a persona, that the world does not ask with now, or of nothing judged.
 
     Windows do not matter: last month's judgments of the same claim still tell how far the judge can be believed.
 
     Args:
-        root: the world.
+        asked: of every agent that there is, with the dimensions that are labelled.
         is_judged: whether the world knows a verdict of a judge on a judgment's key.
 
     Raises:
-        ConfigError: the world's personas or propositions are not valid.
+        ConfigError: the files of one of the labelled agents are not valid.
     """
-    agents = set(agent_ids(root))
-
-    @cache
-    def persona_of(agent_id: str) -> Persona:
-        return load_persona(root, agent_id)
-
-    @cache
-    def claims_of(agent_id: str, dimension: str) -> PropositionSet | None:
-        return find_proposition_set(root / PROPOSITIONS, dimension, agent_id)
 
     def why(label: Label) -> str | None:
-        if label.agent_id not in agents:
+        now = asked.get(label.agent_id)
+        if now is None:
             return "the agent is gone"
-        claims = claims_of(label.agent_id, label.dimension)
-        asked = {item.id: item.claim for item in claims.propositions} if claims else {}
-        if claims is None or label.proposition_id not in asked:
+        if isinstance(now, ConfigError):
+            raise now
+        claims, persona = now.claims.get(label.dimension), now.persona
+        claimed = {item.id: item.claim for item in claims.propositions} if claims else {}
+        if claims is None or label.proposition_id not in claimed:
             return "the claim is gone"
-        persona = persona_of(label.agent_id)
-        if not _pattern(asked[label.proposition_id], persona.display_name).fullmatch(label.claim):
+        if not _pattern(claimed[label.proposition_id], persona.display_name).fullmatch(label.claim):
             return "the claim has changed"
         shown = claims.include_personas and DIMENSIONS[label.dimension].shows_persona
         if label.persona != (content_hash(persona.persona) if shown else None):

@@ -316,7 +316,7 @@ def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
             {"trace_id": item.trace_id, "span_id": item.span_id, "key": item.key, "piece": item.to_json()}
             for item in pieces
         ]
-        upsert(store, connection, _PIECES, rows, update=False)
+        upsert(connection, _PIECES, rows, update=False)
         new = _count(connection, trace_ids) - before
         if not new:
             return Kept(0, WriteResult())
@@ -349,7 +349,7 @@ def _write(store: Store, connection: Connection, trace_ids: Sequence[str], alias
     kept, relayed = without_relayed(turns.values())
     removed = _remove(connection, [known[key].message for key in (gone | relayed) - kept.keys() if key in known])
     changed = [turn.message for turn in kept.values() if turn != known.get(turn.message.id)]
-    return WriteResult(removed=removed) + write_messages_in(store, connection, changed, source=None, mirror=False)
+    return WriteResult(removed=removed) + write_messages_in(connection, changed, source=None, mirror=False)
 
 
 def _replace_written(store: Store, connection: Connection, written: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -361,7 +361,7 @@ def _replace_written(store: Store, connection: Connection, written: Mapping[str,
         for row in connection.execute(columns.where(_PIECES.c.trace_id.in_(chunk), mine)):
             before |= dict.fromkeys(row.piece["ids"], row.trace_id)
     rows = [{"trace_id": name, "span_id": "", "key": _WRITTEN, "piece": {"ids": ids}} for name, ids in written.items()]
-    upsert(store, connection, _PIECES, rows)
+    upsert(connection, _PIECES, rows)
     now = {message_id for ids in written.values() for message_id in ids}
     return {message_id: trace_id for message_id, trace_id in before.items() if message_id not in now}
 

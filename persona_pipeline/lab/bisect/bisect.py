@@ -8,11 +8,9 @@ from itertools import pairwise
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, WINDOW
-from persona_pipeline.evaluation.history import latest_runs
-from persona_pipeline.evaluation.read import read_scopes
-from persona_pipeline.evaluation.request import select_dimensions
+from persona_pipeline.evaluation.history import saved_runs
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_COVERAGE, EXIT_OK, AgentEvaluation
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.open import RECORDINGS
@@ -34,9 +32,10 @@ from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.messages.log import MESSAGES
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.personas import persona_path
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.revisions import READ, Revision, find_revision, revisions_between, revisions_of, tree_of
+from persona_pipeline.world.runs import runs_by_window
 from persona_pipeline.world.world import World
 
 
@@ -129,7 +128,9 @@ class RunHistory:
         models = frozenset(model_name(name) for name in evaluation.provenance.get("judge_models", ()))
         own = SideAgent(agent.persona, sets, self._now.names)
         scope = AgentScope(self.agent_id, window, (), persona=own.persona)
-        built = state_of(read_scopes(self.world, Snapshot(agents=[scope])), own, window, self.answers, models=models)
+        built = state_of(
+            WorldReader(self.world).scopes(Snapshot(agents=[scope])), own, window, self.answers, models=models
+        )
         if built.plan is None or built.plan.messages_hash != evaluation.provenance.get("messages_hash"):
             # Messages of that window came or went since: what was judged then cannot be asked again.
             return stored
@@ -254,7 +255,7 @@ def bisect_commits(
 ) -> tuple[Bisection, RecordedAnswers]:
     """Search the commits of a world's repository; see ``bisect``."""
     good = request.good or _first_good(world, request)
-    answers = RecordedAnswers(KnownVerdicts.of(world), live=live)
+    answers = RecordedAnswers(WorldReader(world).known, live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = CommitHistory(states, revisions_between(world.root, good, request.bad, [*READ]))
         newest = states.root(history.revisions[-1])
@@ -266,7 +267,7 @@ def bisect_evaluations(
     world: World, request: BisectRequest, live: Judge | None = None
 ) -> tuple[Bisection, RecordedAnswers]:
     """Search an agent's stored evaluations instead; see ``bisect``."""
-    answers = RecordedAnswers(KnownVerdicts.of(world), live=live)
+    answers = RecordedAnswers(WorldReader(world).known, live=live)
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = RunHistory(world, request.agent_id, states)
         if len(history) < 2:
@@ -283,7 +284,8 @@ def has_messages(world: World, commit: str) -> bool:
 
 
 def _stored(world: World, agent_id: str) -> list[AgentEvaluation]:
-    return [run.evaluation for run in latest_runs(world.store, agent_id) if not run.evaluation.synthetic]
+    saved = saved_runs(runs_by_window(world.store, agent_id))
+    return [run.evaluation for run in saved if not run.evaluation.synthetic]
 
 
 def _searched(history: History, request: BisectRequest) -> Bisection:

@@ -11,8 +11,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.read import resolve_window
-from persona_pipeline.evaluation.voice import voice_state
+from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.judging.money import model_name
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.results import Cause, CauseKind
@@ -452,7 +451,7 @@ def voice_lines(world: World, agent_id: str) -> tuple[str, ...]:
     try:
         world.sync_persona(agent_id)
         world.sync_messages()
-        state = voice_state(world, agent_id, resolve_window(world, "7d", None))
+        state = voice_state(world, agent_id, WorldReader(world).window("7d"))
     except ConfigError:
         # Without a persona, or a message, it has no voice.
         return ()

@@ -14,8 +14,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.read import resolve_window
-from persona_pipeline.evaluation.request import select_dimensions
+from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.judging.claims import (
     EVIDENCE_SCHEMA,
     checked_quote,
@@ -28,7 +27,7 @@ from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import Message, Trajectory, message_entry, windowed
 from persona_pipeline.world.personas import PERSONAS, check_agent_id, load_persona
-from persona_pipeline.world.propositions.dimensions import DIMENSIONS
+from persona_pipeline.world.propositions.dimensions import DIMENSIONS, select_dimensions
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from persona_pipeline.world.propositions.models import template_variables
 from persona_pipeline.world.world import World
@@ -169,7 +168,7 @@ def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
     """Return an agent's real messages of a window (``all``, or a length before the newest message)."""
     check_agent_id(agent_id)
     world.sync_messages()
-    messages: Sequence[Message] = world.messages(resolve_window(world, window, None), agent_id=agent_id)
+    messages: Sequence[Message] = world.messages(WorldReader(world).window(window), agent_id=agent_id)
     if not messages:
         raise ConfigError(f"{agent_id} said nothing in the window; choose another with --window, or check the id")
     shown = windowed([message_entry(message, SPEAKER) for message in messages], _FIRST_N, _LAST_N)

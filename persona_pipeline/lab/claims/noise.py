@@ -9,13 +9,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.history import SavedRun, latest_runs
-from persona_pipeline.evaluation.request import select_agents, select_dimensions
+from persona_pipeline.evaluation.history import SavedRun, saved_runs
 from persona_pipeline.judging.verdict import MOST_FAILING_QUOTES, Unscored
 from persona_pipeline.lab.claims.matrix import good, pooled_sd
 from persona_pipeline.scoring.results import PropositionResult
+from persona_pipeline.world.propositions.dimensions import select_dimensions
 from persona_pipeline.world.propositions.loading import stored_proposition_sets
 from persona_pipeline.world.propositions.models import Proposition
+from persona_pipeline.world.runs import runs_by_window
 from persona_pipeline.world.world import World
 
 # Windows from which on "always" and "from window to window" mean something.
@@ -99,8 +100,8 @@ def measure_noise(
     """
     wanted = select_dimensions(dimensions)
     found = []
-    for agent_id in select_agents(world, agents):
-        runs = latest_runs(world.store, agent_id)
+    for agent_id in world.chosen(agents):
+        runs = saved_runs(runs_by_window(world.store, agent_id))
         for dimension, stored in stored_proposition_sets(world.store, agent_id).items():
             if stored.propositions is None or dimension not in wanted:
                 continue

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.base.options import REGRESSION_DELTA
+from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
-from persona_pipeline.evaluation.read import read_questions, read_scopes
-from persona_pipeline.evaluation.request import EvaluationRequest
-from persona_pipeline.evaluation.snapshot import AgentScope
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.snapshot import AgentScope, raise_problems
 from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
@@ -133,8 +132,9 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         as_of=request.as_of,
         samples=request.samples,
     )
-    snapshot = read_questions(world, asked)
-    snapshot.raise_broken()
+    reader = WorldReader(world)
+    snapshot = reader.questions(asked)
+    raise_problems(snapshot.broken)
     agent = snapshot.agents[0]
     intact = plan_agent(snapshot, agent, asked)
     if not intact.plans:
@@ -147,7 +147,7 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     windows = {INTACT: intact}
     windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}
     theirs = [replace(agent, agent_id=name) for name in _speakers(world, agent)[: request.others]]
-    snapshot = read_scopes(world, replace(snapshot, agents=theirs))
+    snapshot = reader.scopes(replace(snapshot, agents=theirs))
     others = {}
     for scope in theirs:
         case = build_case(snapshot, intact.persona, scope, request.samples)

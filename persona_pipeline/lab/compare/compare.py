@@ -7,7 +7,7 @@ from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
-from persona_pipeline.evaluation.request import default_coverage, select_dimensions
+from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
@@ -38,6 +38,7 @@ from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.version import __version__
+from persona_pipeline.world.propositions.dimensions import select_dimensions
 from persona_pipeline.world.world import World
 
 DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
@@ -237,7 +238,7 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
     codes = {EXIT_REGRESSION} if found.fell else {EXIT_OK}
     if spent.out_of_money:
         codes.add(EXIT_BUDGET)
-    least = min(default_coverage(judge) for judge in contest.judges)
+    least = min(coverage_of(contest.world.settings)[judge.live] for judge in contest.judges)
     scored = [item for agent in found.agents.values() for item in agent.dimensions.values()]
     covered = all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in scored)
     if not covered or not any(item.scenes or item.asked_alike for item in scored):
@@ -345,7 +346,7 @@ def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple
     if options.record:
         raise ConfigError("--record keeps one answer a judgment, and two judges give two; leave it out")
     if asking.judge == RECORDED:
-        known = KnownVerdicts.of(world)
+        known = WorldReader(world).known
         return KnownJudge(known, asking.models[0]), KnownJudge(known, asking.models[1])
     # Neither may spend what the other needs.
     options = replace(options, recorded=False, max_usd=None if options.max_usd is None else options.max_usd / 2)

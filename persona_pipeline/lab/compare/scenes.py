@@ -12,8 +12,9 @@ from typing import Any
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.files import repository_of
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
-from persona_pipeline.evaluation.read import ALL_TIME, read_scopes, resolve_window
+from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
@@ -33,7 +34,6 @@ from persona_pipeline.suites.answering.base import (
     request_key,
 )
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.world.messages.looking import repository_of
 from persona_pipeline.world.models import Message, Window, seed_from
 from persona_pipeline.world.world import World
 
@@ -61,8 +61,12 @@ class Scene:
 
 
 def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
-    """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it."""
-    window: Window | None = resolve_window(world, request.window, request.as_of)
+    """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it.
+
+    Raises:
+        ConfigError: there is no message, or the window is none.
+    """
+    window: Window | None = WorldReader(world).window(request.window, request.as_of)
     said = [message.created_at for message in world.messages(agent_id=agent_id)]
     found = []
     while window is not None and len(found) < request.scenes and said and window.end >= said[0]:
@@ -78,7 +82,7 @@ def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Sce
     Without any, the sample prompts; fewer than are asked for are answered again.
     """
     newest = world.newest_message_time()
-    window = resolve_window(world, request.window, request.as_of) if newest else Window(datetime.now(UTC))
+    window = WorldReader(world).window(request.window, request.as_of) if newest else Window(datetime.now(UTC))
     talks: dict[str, list[Message]] = {}
     found = []
     for message in world.messages(window):
@@ -109,7 +113,7 @@ def suite_scenes(
 def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
     """Return what is judged of a window by one version's persona and claims."""
     scope = _scope(agent, scene)
-    case = build_case(read_scopes(world, Snapshot(agents=[scope])), agent.persona, scope, request.samples)
+    case = build_case(WorldReader(world).scopes(Snapshot(agents=[scope])), agent.persona, scope, request.samples)
     return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 
 

@@ -2,15 +2,16 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
 from pydantic import ValidationError
+from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, upsert
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice
+from persona_pipeline.scoring.voice_alarm.learning import learn_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceModel
 from persona_pipeline.world.models import Message
 
@@ -51,60 +52,40 @@ def stored_voices(store: Store, agent_ids: Collection[str]) -> dict[str, LearntV
     return found
 
 
-def current_voice(store: Store, agent_id: str, persona_hash: str, newest: datetime | None) -> LearntVoice:
+def current_voice(known: LearntVoice | None, agent_id: str, persona_hash: str, newest: datetime | None) -> LearntVoice:
     """Return what is known of the voice of an agent's present persona; if that has changed, the voice starts over from here.
 
     Args:
+        known: as it was stored.
         newest: when the newest message was sent; what was said up to then belongs to the earlier persona.
     """
-    known = stored_voice(store, agent_id)
     if known is None:
         return LearntVoice(agent_id, persona_hash, None)
     if known.persona_hash == persona_hash:
         return known
-    learnt = LearntVoice(agent_id, persona_hash, None, newest or known.since, _changed(agent_id))
-    _write(store, learnt)
-    return learnt
+    note = f"the persona of {agent_id} has changed: its voice is learnt anew from what it says from now on"
+    return LearntVoice(agent_id, persona_hash, None, newest or known.since, note)
 
 
-def _changed(agent_id: str) -> str:
-    return f"the persona of {agent_id} has changed: its voice is learnt anew from what it says from now on"
-
-
-def learn_stored_voice(
-    store: Store, agent_id: str, persona_hash: str, history: Sequence[Message], *, again: bool = False
-) -> LearntVoice:
-    """Return the agent's voice, learnt from ``history`` and stored if there is none yet, or none of this persona.
+def learnt_from(known: LearntVoice, history: Sequence[Message]) -> LearntVoice:
+    """Return a voice as it is learnt from what was said since it started over; without a model where that is too little.
 
     Args:
         history: messages of everybody, oldest first, up to where the agent is taken to have been itself.
-        again: learn anew although there is one.
     """
-    known = stored_voice(store, agent_id)
-    if known is not None and known.persona_hash == persona_hash and known.model is not None and not again:
-        return known
-    since, note = (None, "") if known is None else (known.since, "")
-    if known is not None and known.persona_hash != persona_hash:
-        # What was said under the earlier persona is another voice.
-        since = max((message.created_at for message in history), default=known.since)
-        note = _changed(agent_id)
-    usable = [message for message in history if since is None or message.created_at > since]
-    model = learn_voice(agent_id, usable, persona_hash=persona_hash)
-    if model is None:
-        own = sum(message.agent_id == agent_id for message in usable)
-        missing = f"{agent_id} has {own} messages to learn its voice from, {FEWEST_OWN} are needed"
-        note = f"{note}; {missing}" if note else missing
-    learnt = LearntVoice(agent_id, persona_hash, model, since, note)
-    _write(store, learnt)
-    return learnt
+    usable = [message for message in history if known.since is None or message.created_at > known.since]
+    return replace(known, model=learn_voice(known.agent_id, usable, persona_hash=known.persona_hash))
 
 
-def _write(store: Store, learnt: LearntVoice) -> None:
-    row = {
-        "agent_id": learnt.agent_id,
-        "persona_hash": learnt.persona_hash,
-        "since": learnt.since,
-        "model": None if learnt.model is None else learnt.model.model_dump(mode="json"),
-    }
-    with store.begin() as connection:
-        upsert(store, connection, _TABLE, [row], key=["agent_id"])
+def write_voices(connection: Connection, voices: Sequence[LearntVoice]) -> None:
+    """Keep voices, one an agent."""
+    rows = [
+        {
+            "agent_id": item.agent_id,
+            "persona_hash": item.persona_hash,
+            "since": item.since,
+            "model": None if item.model is None else item.model.model_dump(mode="json"),
+        }
+        for item in voices
+    ]
+    upsert(connection, _TABLE, rows, key=["agent_id"])

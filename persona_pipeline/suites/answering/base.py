@@ -41,6 +41,7 @@ class Grants:
         roots: the folders that files of targets must lie in.
         own: the file is the user's own and no part of the suite's repository: it may read and reach what it names.
         world: the folder of the world whose agents targets play where they do not name another.
+        prices: of models, as ``PERSONA_JUDGE_PRICES`` has them; None: the environment's.
     """
 
     environment: frozenset[str] = frozenset()

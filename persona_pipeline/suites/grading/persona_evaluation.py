@@ -7,7 +7,7 @@ from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.guard.baselines.falls import compare
-from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -76,7 +76,7 @@ def compare_output(
 ) -> BaselineComparison:
     """Return dimensions of an agent beside its baseline, judged on what the target said."""
     try:
-        baseline = find_baseline(_world_root(context), agent_id)
+        baseline = find_baseline(_world_root(context) / BASELINES, agent_id)
     except ConfigError as error:
         raise UngradedError("invalid_configuration", str(error)) from error
     if baseline is None:

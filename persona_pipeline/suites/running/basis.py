@@ -15,7 +15,8 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines.golden import baseline_path
+from persona_pipeline.base.files import digest_within, repository_of
+from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.code_judge import CodeJudge
@@ -31,7 +32,6 @@ from persona_pipeline.suites.format.programs import ProgramSource, module_source
 from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
-from persona_pipeline.world.messages.looking import digest_within, repository_of
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 
@@ -206,7 +206,7 @@ class Bases:
             paths += _spellings(self.world / PROPOSITIONS / dimension, DEFAULT)
             paths += _spellings(self.world / PROPOSITIONS / dimension, item.agent)
         if isinstance(item, PersonaDrift):
-            paths.append(baseline_path(self.world, item.agent))
+            paths.append(baseline_path(self.world / BASELINES, item.agent))
         for path in paths:
             self._add_file(basis, path)
 

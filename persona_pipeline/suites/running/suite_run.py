@@ -357,8 +357,8 @@ def suite_version(root: Path, file: SuiteFile, settings: Settings, judge: str | 
     Args:
         judge: who would judge; None: as the settings say.
     """
+    from persona_pipeline.base.files import digest_within, repository_of
     from persona_pipeline.suites.running.basis import Bases
-    from persona_pipeline.world.messages.looking import digest_within, repository_of
 
     path = file.within(root)
     try:

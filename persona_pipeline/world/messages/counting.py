@@ -88,13 +88,13 @@ def count_messages(store: Store) -> int:
         if not agent_ids:
             return counted
         with store.begin() as connection:
-            _lock(store, connection)
+            _lock(connection)
             taken = sa.delete(_CHANGES).where(_CHANGES.c.agent_id.in_(agent_ids))
             days: dict[str, set[date]] = defaultdict(set)
             for row in connection.execute(taken.returning(_CHANGES.c.agent_id, _CHANGES.c.day)):
                 days[row.agent_id].add(row.day)
             # A statement after the one that took the notes sees every message they are about.
-            _count(store, connection, days)
+            _count(connection, days)
             counted += sum(map(len, days.values()))
 
 
@@ -110,7 +110,7 @@ def check_counts(store: Store) -> dict[str, int]:
         agent_ids = sorted(connection.execute(known).scalars())
     for agent_id in agent_ids:
         with store.begin() as connection:
-            _lock(store, connection)
+            _lock(connection)
             now = {day: tally for (_, day), tally in _tallies(connection, _MESSAGES.c.agent_id == agent_id).items()}
             kept = {day: tally for (_, day), tally in _kept(connection, [agent_id]).items()}
             # What is noted and not counted yet is no difference.
@@ -120,11 +120,11 @@ def check_counts(store: Store) -> dict[str, int]:
             summed = sum(kept.values(), Tally())
             if (total.tally if total else Tally()) != summed:
                 aside = total.unjudged if total else Tally()
-                _write_totals(store, connection, {agent_id: _Total(summed, aside, _newest(connection, agent_id))})
+                _write_totals(connection, {agent_id: _Total(summed, aside, _newest(connection, agent_id))})
                 wrong = wrong or {datetime.now(UTC).date()}
             if wrong:
                 differing[agent_id] = len(wrong)
-                _count(store, connection, {agent_id: wrong})
+                _count(connection, {agent_id: wrong})
     return differing
 
 
@@ -137,7 +137,7 @@ class _Total:
     newest: datetime | None = None
 
 
-def _count(store: Store, connection: Connection, days: Mapping[str, Collection[date]]) -> None:
+def _count(connection: Connection, days: Mapping[str, Collection[date]]) -> None:
     """Count some days of some agents and bring their totals in line."""
     touched = [(agent_id, day) for agent_id in sorted(days) for day in sorted(days[agent_id])]
     spans = [
@@ -154,7 +154,7 @@ def _count(store: Store, connection: Connection, days: Mapping[str, Collection[d
     if not changed:
         return
     rows = [{"agent_id": key[0], "day": key[1], **vars(after[key])} for key in changed if key in after]
-    upsert(store, connection, _DAYS, rows)
+    upsert(connection, _DAYS, rows)
     if gone := [{"of": agent_id, "on": day} for agent_id, day in changed if (agent_id, day) not in after]:
         one = sa.delete(_DAYS).where(_DAYS.c.agent_id == sa.bindparam("of"), _DAYS.c.day == sa.bindparam("on"))
         connection.execute(one, gone)
@@ -170,7 +170,7 @@ def _count(store: Store, connection: Connection, days: Mapping[str, Collection[d
         # Who lost the newest message may have any other as the newest now.
         sure = latest is not None and (total.newest is None or latest >= total.newest)
         totals[agent_id] = replace(total, newest=latest if sure else _newest(connection, agent_id))
-    _write_totals(store, connection, totals)
+    _write_totals(connection, totals)
 
 
 def _totals(connection: Connection, agent_ids: Sequence[str]) -> dict[str, _Total]:
@@ -183,7 +183,7 @@ def _totals(connection: Connection, agent_ids: Sequence[str]) -> dict[str, _Tota
     }
 
 
-def _write_totals(store: Store, connection: Connection, totals: Mapping[str, _Total]) -> None:
+def _write_totals(connection: Connection, totals: Mapping[str, _Total]) -> None:
     rows = [
         {
             "agent_id": agent_id,
@@ -194,7 +194,7 @@ def _write_totals(store: Store, connection: Connection, totals: Mapping[str, _To
         }
         for agent_id, total in totals.items()
     ]
-    upsert(store, connection, _TOTALS, rows)
+    upsert(connection, _TOTALS, rows)
 
 
 def _judged_days(connection: Connection, days: Mapping[str, Collection[date]]) -> dict[str, set[date]]:
@@ -277,7 +277,7 @@ def _at(day: date, moment: time) -> datetime:
     return datetime.combine(day, moment, UTC)
 
 
-def _lock(store: Store, connection: Connection) -> None:
+def _lock(connection: Connection) -> None:
     """Let one process count at a time; the lock goes with the transaction. SQLite has one writer anyway."""
-    if not store.is_sqlite:
+    if connection.dialect.name != "sqlite":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))

@@ -1,18 +1,20 @@
-"""Message files (JSON lines, CSV), line by line from anywhere in them: good ones are kept, bad ones named with place and reason."""
+"""Messages of files (JSON lines, CSV; line by line from anywhere in them) and of frames: good ones are kept, bad ones named."""
 
 import codecs
 import csv
 import hashlib
 import io
 import json
+import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from persona_pipeline.base.documents.json import JsonError, storable, strict_json
+from persona_pipeline.base.documents.json import JsonError, content_hash, storable, strict_json
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
 from persona_pipeline.world.models import Message
@@ -398,3 +400,64 @@ def _run_id(text: str | None) -> str | None:
         return str(uuid.UUID(text))
     except ValueError:
         raise ValueError(f"run_id {text[:40]!r} is not a UUID; correct or remove it") from None
+
+
+_ID_CHARACTERS = 32
+
+
+def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if rows is None:
+        return
+    if isinstance(rows, Mapping):
+        for part in rows.values():
+            yield from records_of(part)
+    elif hasattr(rows, "to_pylist"):
+        yield from rows.to_pylist()
+    elif hasattr(rows, "to_dicts"):
+        yield from rows.to_dicts()
+    elif hasattr(rows, "to_dict"):
+        yield from rows.to_dict("records")
+    elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        yield from rows
+    else:
+        raise ConfigError(f"messages cannot be read from {type(rows).__name__}; give a frame or a list of records")
+
+
+def rows_of_records(rows: Any, source: str, columns: Mapping[str, str]) -> Iterator[Row]:
+    """Yield the messages of a frame or of records, each with its line, or what is wrong with it.
+
+    Args:
+        columns: what the rows call it, by field of a message, where they call it something else.
+    """
+    for line, record in enumerate(records_of(rows), 1):
+        if not isinstance(record, Mapping):
+            yield Row(line, ValueError(f"is no record but {type(record).__name__}"))
+            continue
+        if missing := [column for column in columns.values() if column not in record]:
+            known = [str(name) for name in record]
+            hint = did_you_mean(missing[0], known) or f"; it has {', '.join(known)}"
+            raise ConfigError(f"row {line} of {source} has no column {missing[0]!r}{hint}")
+        values = {name: _plain(record.get(columns.get(name, name))) for name in FIELDS}
+        found = {name: value for name, value in values.items() if value is not None}
+        if "channel" not in found and "recipient" not in found:
+            found["channel"] = source
+        if "id" not in found:
+            found["id"] = content_hash(sorted((name, str(value)) for name, value in found.items()))[:_ID_CHARACTERS]
+        try:
+            yield Row(line, parse_message(found))
+        except ValueError as error:
+            yield Row(line, error)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a message file would have it: text; None for what frames write where nothing is."""
+    if value is None or value != value or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    return str(value) if isinstance(value, int) else value

@@ -4,9 +4,11 @@ A file is read from where it was read last, as long as it begins as it did then,
 how far it goes: whoever is killed in between loses nothing and doubles nothing.
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,15 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, exclusive, upsert
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import is_fresh, look_of
 from persona_pipeline.world.messages.counting import count_messages
 from persona_pipeline.world.messages.files import MessageFile, Row, parse_message, taken
-from persona_pipeline.world.messages.looking import is_fresh, look_at, seen_as, unread_files
 from persona_pipeline.world.messages.store import (
     WriteResult,
     kept_out,
+    known_rows,
     let_in,
     message_of,
     row_of,
@@ -34,6 +38,7 @@ from persona_pipeline.world.names import Aliases
 from persona_pipeline.world.runs import touch_windows
 
 _TABLE = tables.run_messages
+_SOURCES, _COPIES = tables.message_sources, tables.message_copies
 _CHUNK = 5000
 
 
@@ -64,7 +69,7 @@ class _Sorted:
 
 
 def write_batch(
-    store: Store, connection: Connection, batch: Sequence[tuple[int, Message]], reading: Reading
+    connection: Connection, batch: Sequence[tuple[int, Message]], reading: Reading
 ) -> tuple[WriteResult, list[Problem]]:
     """Write messages with the lines they stand in; an id that is known is updated, unless it is taken by another message.
 
@@ -79,18 +84,18 @@ def write_batch(
             problems.append(Problem(taken(message.id, before[0]), reading.source, line))
     out = kept_out(connection, [message for _, message in first.values()])
     kept = [item for item in first.values() if item[1].id not in out]
-    known = _known(connection, list(first))
+    known = known_rows(connection, list(first))
     done = _sort(kept, known, reading)
     changed = done.inserted | done.updated
-    write_parents(store, connection, list(changed))
+    write_parents(connection, list(changed))
     rows = [
         {**row_of(message, reading.source), "line": line, "reading": reading.number}
         for message, line in changed.items()
     ]
-    upsert(store, connection, _TABLE, rows)
+    upsert(connection, _TABLE, rows)
     _find(connection, done.found, reading)
     copies = [{"id": message_id, "path": reading.source} for message_id in done.copies]
-    upsert(store, connection, _COPIES, copies, update=False)
+    upsert(connection, _COPIES, copies, update=False)
     updated = [(message_of(known[message.id]), message) for message in done.updated]
     touch_windows(connection, touched_moments(done.inserted, updated))
     let_in(connection, list(done.inserted))
@@ -159,16 +164,7 @@ def _find(connection: Connection, found: dict[Message, int], reading: Reading) -
         connection.execute(values, [{"found_id": item.id, "found_line": line} for item, line in found.items()])
 
 
-def _known(connection: Connection, ids: Sequence[str]) -> dict[str, sa.Row]:
-    known: dict[str, sa.Row] = {}
-    for start in range(0, len(ids), _CHUNK):
-        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
-        known |= {row.id: row for row in rows}
-    return known
-
-
 LEASE = "message files"
-_SOURCES, _COPIES = tables.message_sources, tables.message_copies
 # What one transaction writes: so many lines, or so many characters.
 BATCH_LINES, _BATCH_CHARACTERS = 5000, 8_000_000
 _MOST_PROBLEMS = 1000
@@ -271,7 +267,7 @@ def ingest_rows(
         with store.begin() as connection:
             if restore:
                 let_in(connection, [message for _, message in read])
-            done, refused = write_batch(store, connection, read, reading)
+            done, refused = write_batch(connection, read, reading)
         problems = [*wrong[0], *wrong[1], *refused]
         result.name(replace(item, path=came.shown) for item in sorted(problems, key=lambda item: item.line or 0))
         result.written += done
@@ -300,12 +296,14 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
     try:
         with MessageFile(path) as file:
             reading = replace(reading, number=_place(store, file, reading.source, path))
-            found = _problems(store, reading.source)
+            with store.connect() as connection:
+                # An open end is read again.
+                found = _loaded(_row(connection, reading.source).problems, settled=True)
             file.require_text()
             for lot in _batches(file.rows(parse_message)):
                 read, wrong, open_end = _split(lot, reading.source, aliases.owned)
                 with store.begin() as connection:
-                    done, refused = write_batch(store, connection, read, reading)
+                    done, refused = write_batch(connection, read, reading)
                     found.name(sorted([*wrong, *refused], key=lambda problem: problem.line or 0))
                     _note(connection, file, reading.source, problems=_dumped(found, open_end))
                 written += done
@@ -314,11 +312,13 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
         problems = [Problem(p.message, reading.source, p.line, p.column) for p in error.problems]
         with store.begin() as connection:
             row = {"path": reading.source, "content_hash": "", "size": 0}
-            upsert(store, connection, _SOURCES, [row], update=False)
-            kept = _dumped(_problems(store, reading.source, connection), problems)
+            upsert(connection, _SOURCES, [row], update=False)
+            kept = _dumped(_loaded(_row(connection, reading.source).problems, settled=True), problems)
             _update(connection, reading.source, seen=seen_as(path, look, fresh=fresh), problems=kept)
         return written
-    if _row(store, reading.source).unfinished:
+    with store.connect() as connection:
+        unfinished = _row(connection, reading.source).unfinished
+    if unfinished:
         written += WriteResult(removed=remove_unread(store, reading))
     # What may still be written at its end is part of how it looked.
     digest = file.digest if look.startswith(f"{file.end}-") else None
@@ -330,7 +330,8 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
 
 def _place(store: Store, file: MessageFile, name: str, path: Path) -> int:
     """Go to where a file was read to, or to its start where it does not begin as it did then; return the reading's number."""
-    row = _row(store, name)
+    with store.connect() as connection:
+        row = _row(connection, name)
     if row is None:
         with store.begin() as connection:
             stored = connection.execute(sa.select(1).where(tables.run_messages.c.source == name).limit(1)).scalar()
@@ -341,7 +342,7 @@ def _place(store: Store, file: MessageFile, name: str, path: Path) -> int:
                 "reading": 1,
                 "unfinished": stored is not None,
             }
-            upsert(store, connection, _SOURCES, [state])
+            upsert(connection, _SOURCES, [state])
         return 1
     if row.size is None:
         # An earlier release read it whole or not at all.
@@ -366,9 +367,8 @@ def _split(
     return read, [item for settled, item in problems if settled], [item for settled, item in problems if not settled]
 
 
-def _row(store: Store, name: str) -> Any:
-    with store.connect() as connection:
-        return connection.execute(sa.select(_SOURCES).where(_SOURCES.c.path == name)).one_or_none()
+def _row(connection: Connection, name: str) -> Any:
+    return connection.execute(sa.select(_SOURCES).where(_SOURCES.c.path == name)).one_or_none()
 
 
 def _note(connection: Connection, file: MessageFile, name: str, **values: Any) -> None:
@@ -377,15 +377,6 @@ def _note(connection: Connection, file: MessageFile, name: str, **values: Any) -
 
 def _update(connection: Connection, name: str, **values: Any) -> None:
     connection.execute(sa.update(_SOURCES).where(_SOURCES.c.path == name).values(**values))
-
-
-def _problems(store: Store, name: str, connection: Connection | None = None) -> SyncResult:
-    """Return what is wrong with the lines of a file that were read; an open end is not among them."""
-    query = sa.select(_SOURCES.c.problems).where(_SOURCES.c.path == name)
-    if connection is not None:
-        return _loaded(connection.execute(query).scalar(), settled=True)
-    with store.connect() as opened:
-        return _loaded(opened.execute(query).scalar(), settled=True)
 
 
 def _dumped(found: SyncResult, open_end: Iterable[Problem]) -> list[dict[str, Any]]:
@@ -402,3 +393,76 @@ def _loaded(stored: list[dict[str, Any]] | None, *, settled: bool = False) -> Sy
         elif not (settled and item.get("open")):
             result.problems.append(Problem(**{key: value for key, value in item.items() if key != "open"}))
     return result
+
+
+_FRESH = "fresh"
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Message files that are not as they were read: new or changed, and gone. ``renamed``: speakers are others by now.
+
+    Attributes:
+        looks: what the files look like from outside, in their order.
+    """
+
+    files: tuple[str, ...] = ()
+    gone: frozenset[str] = frozenset()
+    looks: tuple[str, ...] = ()
+    renamed: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.gone or self.renamed)
+
+    @property
+    def version(self) -> str:
+        """A digest: the same until something is read, or changes again."""
+        return content_hash([self.files, self.looks, sorted(self.gone), self.renamed])[:16]
+
+
+def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
+    """Return which files must be read; one is opened for it only if it looks otherwise than when it was read.
+
+    Args:
+        files: all there are, by the name the store has for them.
+    """
+    with store.connect() as connection:
+        rows = connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen))
+        seen = {row.path: row.seen for row in rows}
+    looks = {name: look_at(path) for name, path in files.items()}
+    unread = {name: look for name, look in looks.items() if not _is_read(files[name], look, seen.get(name))}
+    return Unread(tuple(unread), frozenset(seen.keys() - files), tuple(unread.values()))
+
+
+def look_at(path: Path) -> str:
+    """Return what a file looks like from outside."""
+    try:
+        return look_of(path.stat())
+    except OSError as error:
+        return f"unreadable-{error.errno}"
+
+
+def seen_as(path: Path, look: str, digest: str | None = None, *, fresh: bool) -> str:
+    """Return how a file looked when it was read, and the digest of all of it: another host's copy looks otherwise."""
+    return f"{_FRESH if fresh else look} {digest or _digest(path)}"
+
+
+def _is_read(path: Path, look: str, seen: str | None) -> bool:
+    known, _, digest = (seen or "").partition(" ")
+    if not digest or known == look:
+        return known == look
+    return digest == (_digest(path) if known == _FRESH else _known_digest(path, look))
+
+
+# A copy that looks otherwise for good is read once a process.
+@lru_cache(maxsize=4096)
+def _known_digest(path: Path, look: str) -> str:
+    return _digest(path)
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""

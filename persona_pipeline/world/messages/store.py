@@ -95,7 +95,7 @@ def remove_messages(store: Store, selected: Selected) -> int:
         for start in range(0, len(selected.ids), _CHUNK):
             these = _TABLE.c.id.in_(selected.ids[start : start + _CHUNK])
             rows = connection.execute(sa.select(_TABLE).where(these)).all()
-            upsert(store, connection, _REMOVED, [{"id": row.id, "content_hash": _row_hash(row)} for row in rows])
+            upsert(connection, _REMOVED, [{"id": row.id, "content_hash": _row_hash(row)} for row in rows])
             connection.execute(sa.delete(_TABLE).where(these))
             touch_windows(connection, [row.created_at for row in rows])
             removed += len(rows)
@@ -181,31 +181,35 @@ def write_messages(
     with store.begin() as connection:
         if restore:
             let_in(connection, messages)
-        return write_messages_in(store, connection, messages, source=source, mirror=mirror)
+        return write_messages_in(connection, messages, source=source, mirror=mirror)
 
 
 def write_messages_in(
-    store: Store, connection: Connection, messages: Sequence[Message], *, source: str | None, mirror: bool
+    connection: Connection, messages: Sequence[Message], *, source: str | None, mirror: bool
 ) -> WriteResult:
     """Like ``write_messages``, inside a transaction of the caller's."""
     out = kept_out(connection, messages)
     messages = [message for message in messages if message.id not in out]
-    known = _known(connection, [message.id for message in messages])
+    rows = known_rows(connection, [message.id for message in messages])
+    known = {key: message_of(row) for key, row in rows.items()}
     inserted = [message for message in messages if message.id not in known]
     updated = [message for message in messages if message.id in known and known[message.id] != message]
-    gone: dict[str, datetime] = {}
+    gone: list[sa.Row] = []
     if mirror:
         kept = {message.id for message in messages}
-        of_source = connection.execute(sa.select(_TABLE.c.id, _TABLE.c.created_at).where(_TABLE.c.source == source))
-        gone = {row.id: row.created_at for row in of_source if row.id not in kept}
-        ids = list(gone)
+        of_source = connection.execute(
+            sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(_TABLE.c.source == source)
+        )
+        gone = [row for row in of_source if row.id not in kept]
+        ids = [row.id for row in gone]
         for start in range(0, len(ids), _CHUNK):
             connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
     changed = inserted + updated
-    write_parents(store, connection, changed)
-    upsert(store, connection, _TABLE, [row_of(message, source) for message in changed])
+    write_parents(connection, changed)
+    upsert(connection, _TABLE, [row_of(message, source) for message in changed])
     moments = touched_moments(inserted, [(known[message.id], message) for message in updated])
-    touch_windows(connection, (*gone.values(), *moments))
+    # What was made up is in nobody's window.
+    touch_windows(connection, (*(row.created_at for row in gone if not row.synthetic), *moments))
     let_in(connection, inserted)
     return WriteResult(len(inserted), len(updated), len(messages) - len(changed), len(gone), len(out))
 
@@ -304,22 +308,23 @@ def messages_hash(messages: Iterable[Message]) -> str:
     )
 
 
-def _known(connection: Connection, ids: Sequence[str]) -> dict[str, Message]:
-    known: dict[str, Message] = {}
+def known_rows(connection: Connection, ids: Sequence[str]) -> dict[str, sa.Row]:
+    """Return the rows of messages that are there, by id."""
+    known: dict[str, sa.Row] = {}
     for start in range(0, len(ids), _CHUNK):
         rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
-        known |= {row.id: message_of(row) for row in rows}
+        known |= {row.id: row for row in rows}
     return known
 
 
-def write_parents(store: Store, connection: Connection, messages: Sequence[Message]) -> None:
+def write_parents(connection: Connection, messages: Sequence[Message]) -> None:
     """Write whom and what messages refer to: speakers, channels, runs."""
     speakers = sorted({message.agent_id for message in messages})
-    upsert(store, connection, tables.agents, [{"id": s, "display_name": s} for s in speakers], update=False)
+    upsert(connection, tables.agents, [{"id": s, "display_name": s} for s in speakers], update=False)
     channels = sorted({message.channel for message in messages if message.channel is not None})
-    upsert(store, connection, tables.channels, [{"id": channel} for channel in channels], update=False)
+    upsert(connection, tables.channels, [{"id": channel} for channel in channels], update=False)
     runs = sorted({message.run_id for message in messages if message.run_id is not None})
-    upsert(store, connection, tables.runs, [{"id": uuid.UUID(run)} for run in runs], update=False)
+    upsert(connection, tables.runs, [{"id": uuid.UUID(run)} for run in runs], update=False)
 
 
 def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message, Message]]) -> Iterator[datetime]:

@@ -1,11 +1,11 @@
 """The dimensions agents are scored on: each is declared once, and everything else reads it here."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 
 # ``module:NAME`` of further dimensions, with commas between them.
 VARIABLE = "PERSONA_DIMENSIONS"
@@ -95,11 +95,7 @@ IDEAS_QUANTITY = Dimension(
 
 
 def _further(named: str) -> list[Dimension]:
-    """Return the dimensions that ``VARIABLE`` names.
-
-    Raises:
-        ConfigError: one cannot be loaded, or is none.
-    """
+    """Return the dimensions that ``VARIABLE`` names."""
     found = []
     for item in filter(None, map(str.strip, named.split(","))):
         module, _, name = item.partition(":")
@@ -117,3 +113,21 @@ BUILT_IN = (ADHERENCE, CONSISTENCY, FLUENCY, CONVERGENCE, IDEAS_QUANTITY)
 # In the order they are reported.
 DIMENSIONS: Mapping[str, Dimension] = {item.name: item for item in (*BUILT_IN, *_further(os.environ.get(VARIABLE, "")))}
 ALL_DIMENSIONS: tuple[str, ...] = tuple(DIMENSIONS)
+
+
+def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
+    """Return the dimensions asked for, in their fixed order; None: all.
+
+    Raises:
+        ConfigError: one is unknown.
+    """
+    if dimensions is None:
+        return list(ALL_DIMENSIONS)
+    problems = [
+        Problem(f"unknown dimension {d!r}{did_you_mean(d, ALL_DIMENSIONS) or '; known: ' + ', '.join(ALL_DIMENSIONS)}")
+        for d in dimensions
+        if d not in ALL_DIMENSIONS
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return [dimension for dimension in ALL_DIMENSIONS if dimension in dimensions]

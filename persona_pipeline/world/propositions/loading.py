@@ -1,11 +1,12 @@
 """Proposition files read, an agent's merged onto the default's, and kept in the store for steps on any host."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, upsert
@@ -93,11 +94,7 @@ def load_proposition_file(path: Path) -> LoadedFile:
 
 
 def _checked(document: Document) -> LoadedFile:
-    """Return the file of a document.
-
-    Raises:
-        ConfigError: all that is wrong with it, its shape and its place, but for ids that stand twice.
-    """
+    """Return the file of a document."""
     misplaced = _misplaced(document)
     try:
         content = validate_document(PropositionFile, document)
@@ -200,14 +197,44 @@ class StoredSet:
         """Return a set as it would be stored."""
         return cls(content_hash(propositions.to_dict() if propositions else None), propositions)
 
+    @classmethod
+    def read(cls, folder: Path, dimension: str, agent_id: str) -> "StoredSet":
+        """Return an agent's set of a dimension as its files have it; one without claims is none."""
+        found = find_proposition_set(folder, dimension, agent_id)
+        return cls.of(found if found is not None and found.propositions else None)
 
-def store_proposition_set(
-    store: Store, agent_id: str, dimension: str, propositions: PropositionSet | None
-) -> StoredSet:
-    """Write an agent's set of a dimension (None: it has none) and return it."""
-    stored = StoredSet.of(propositions)
-    store_proposition_sets(store, {(agent_id, dimension): stored})
-    return stored
+
+def read_claims(
+    folder: Path, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool = False
+) -> tuple[dict[str, dict[str, StoredSet]], dict[str, tuple[Problem, ...]]]:
+    """Return the claims of agents by dimension, as far as their files are valid, and what is wrong with the others'.
+
+    Args:
+        folder: of propositions.
+        named: that an agent has no claims of one of the dimensions is wrong, too.
+    """
+    claims: dict[str, dict[str, StoredSet]] = {}
+    broken: dict[str, tuple[Problem, ...]] = {}
+    for agent_id in agent_ids:
+        problems: list[Problem] = []
+        own = claims.setdefault(agent_id, {})
+        for dimension in dimensions:
+            try:
+                own[dimension] = StoredSet.read(folder, dimension, agent_id)
+            except ConfigError as error:
+                problems += error.problems
+                continue
+            if named and own[dimension].propositions is None:
+                place = f"{PROPOSITIONS}/{dimension}"
+                problems.append(
+                    Problem(
+                        f"{agent_id} has no {dimension} propositions; write {place}/_default.yaml or "
+                        f"{place}/{agent_id}.yaml, or leave the dimension out"
+                    )
+                )
+        if problems:
+            broken[agent_id] = tuple(problems)
+    return claims, broken
 
 
 def store_proposition_sets(store: Store, sets: Mapping[tuple[str, str], StoredSet]) -> None:
@@ -217,6 +244,13 @@ def store_proposition_sets(store: Store, sets: Mapping[tuple[str, str], StoredSe
     query = sa.select(*columns).where(among(table.c.agent_id, {agent_id for agent_id, _ in sets}))
     with store.connect() as connection:
         known = {(row.agent_id, row.dimension): row.content_hash for row in connection.execute(query)}
+    if new := {key: item for key, item in sets.items() if known.get(key) != item.version}:
+        with store.begin() as connection:
+            write_sets(connection, new)
+
+
+def write_sets(connection: Connection, sets: Mapping[tuple[str, str], StoredSet]) -> None:
+    """Write agents' sets by agent and dimension."""
     rows = [
         {
             "agent_id": agent_id,
@@ -225,11 +259,8 @@ def store_proposition_sets(store: Store, sets: Mapping[tuple[str, str], StoredSe
             "content": item.propositions.to_dict() if item.propositions else None,
         }
         for (agent_id, dimension), item in sets.items()
-        if known.get((agent_id, dimension)) != item.version
     ]
-    if rows:
-        with store.begin() as connection:
-            upsert(store, connection, table, rows)
+    upsert(connection, tables.proposition_sets, rows)
 
 
 def stored_proposition_sets(store: Store, agent_id: str) -> dict[str, StoredSet]:

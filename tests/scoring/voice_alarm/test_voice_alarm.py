@@ -21,7 +21,13 @@ from persona_pipeline.scoring.voice_alarm.model import (
     highest_sums,
     voice_change,
 )
-from persona_pipeline.scoring.voice_alarm.storing import learn_stored_voice, stored_voice
+from persona_pipeline.scoring.voice_alarm.storing import (
+    LearntVoice,
+    current_voice,
+    learnt_from,
+    stored_voice,
+    write_voices,
+)
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.scoring.text.test_voice import say
@@ -181,20 +187,28 @@ def test_each_side_has_a_sum_that_never_falls_below_zero(steps: list[list[float]
     assert highest_sums(np.array([steps])).tolist() == [most]
 
 
+def keep(store: Store, voice: LearntVoice) -> None:
+    with store.begin() as connection:
+        write_voices(connection, [voice])
+
+
 def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> None:
     write_messages(store, HISTORY)
-    first = learn_stored_voice(store, "ann", "p1", HISTORY)
+    first = learnt_from(current_voice(None, "ann", "p1", None), HISTORY)
     assert first.model is not None
     assert first.note == ""
-    kept = learn_stored_voice(store, "ann", "p1", said([("ann", "lazy"), ("bob", "terse")], 50, 9))
-    assert kept.model == first.model
+    keep(store, first)
+    assert stored_voice(store, "ann") == current_voice(stored_voice(store, "ann"), "ann", "p1", None) == first
 
-    changed = learn_stored_voice(store, "ann", "p2", HISTORY)
+    changed = current_voice(first, "ann", "p2", HISTORY[-1].created_at)
     assert changed.model is None
     assert "persona of ann has changed" in changed.note
-    assert "30 are needed" in changed.note
+    assert learnt_from(changed, HISTORY).model is None
+    keep(store, changed)
     later = said([("ann", "lazy"), ("bob", "terse")], 40, 10, MONDAY + timedelta(days=60))
-    anew = learn_stored_voice(store, "ann", "p2", [*HISTORY, *later])
+    known = current_voice(stored_voice(store, "ann"), "ann", "p2", None)
+    anew = learnt_from(known, [*HISTORY, *later])
+    keep(store, anew)
     assert anew.model is not None
     assert anew.model.provenance.messages == 40
     assert stored_voice(store, "ann") == anew
@@ -217,7 +231,7 @@ def test_what_another_version_stored_is_learnt_anew(store: Store, model: VoiceMo
     with store.begin() as connection:
         connection.execute(tables.voice_models.insert().values(agent_id="ann", persona_hash="p1", model=row))
     assert stored_voice(store, "ann") is None
-    assert learn_stored_voice(store, "ann", "p1", HISTORY).model == model
+    keep(store, learnt_from(current_voice(None, "ann", "p1", None), HISTORY))
     kept = stored_voice(store, "ann")
     assert kept is not None
     assert kept.model == model

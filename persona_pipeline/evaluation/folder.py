@@ -1,27 +1,77 @@
-"""Golden baselines taken again from the recordings they name, without a call: a baseline is no more forgeable than those."""
+"""A world's folder where there is no store: read as a snapshot, and its golden baselines taken again from their recordings.
+
+Without a call: a baseline is no more forgeable than the recordings it names.
+"""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.calls import run_async
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
-from persona_pipeline.evaluation.read import proposition_set, read_folder
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import Windows, computed_moved, spread_of, summarised
+from persona_pipeline.guard.labels.files import AskedNow
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.text.agreement import world_lexicon
+from persona_pipeline.world.messages.log import MessageLog, folder_messages
 from persona_pipeline.world.models import Persona, Window
-from persona_pipeline.world.personas import load_persona
-from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.names import read_names
+from persona_pipeline.world.personas import agent_ids, load_persona
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, find_proposition_set
+from persona_pipeline.world.world import FUTURE_GRACE, utc_now
+
+
+@dataclass(frozen=True)
+class FolderReader:
+    """Reads a world's folder where there is no store: as it stands, or as a commit has it."""
+
+    root: Path
+
+    def snapshot(self, now: datetime | None = None) -> Snapshot:
+        """Return messages, names and lexicon as of a moment; None: now."""
+        names = read_names(self.root)
+        log = folder_messages(self.root, names, until=(now or utc_now()) + FUTURE_GRACE)
+        return Snapshot(
+            messages=MessageLog(tuple(message for message in log.messages if not message.synthetic)),
+            generated=MessageLog(tuple(message for message in log.messages if message.synthetic)),
+            names={agent_id: item.display_name or agent_id for agent_id, item in names.items()},
+            lexicon=world_lexicon(self.root),
+        )
+
+    def asked(self, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
+        """Return what agents are asked with now, or what is wrong with their files; those that are gone are left out.
+
+        Args:
+            judged: agents and dimensions.
+        """
+        labelled: dict[str, dict[str, None]] = {}
+        for agent_id, dimension in judged:
+            labelled.setdefault(agent_id, {})[dimension] = None
+        try:
+            there = agent_ids(self.root) if labelled else []
+        except ConfigError as error:
+            return dict.fromkeys(labelled, error)
+        found: dict[str, AskedNow | ConfigError] = {}
+        for agent_id in labelled.keys() & there:
+            try:
+                folder = self.root / PROPOSITIONS
+                claims = {name: find_proposition_set(folder, name, agent_id) for name in labelled[agent_id]}
+                found[agent_id] = AskedNow(load_persona(self.root, agent_id), claims)
+            except ConfigError as error:
+                found[agent_id] = error
+        return found
+
 
 # Numbers in golden files are rounded to four places.
 TOLERANCE = 1e-3
@@ -44,26 +94,22 @@ class Retaken:
     unknown: dict[str, list[str]] = field(default_factory=dict)
 
 
-def retake_baselines(root: Path, settings: Settings) -> list[Retaken]:
-    """Take every golden file of a world's folder again and return what differs.
-
-    Raises:
-        ConfigError: a file of the world is not valid.
-    """
-    paths = sorted((root / BASELINES).glob("*.json"))
+def retake_baselines(folder: FolderReader, settings: Settings) -> list[Retaken]:
+    """Take every golden file of a world's folder again and return what differs."""
+    paths = sorted((folder.root / BASELINES).glob("*.json"))
     if not paths:
         return []
-    snapshot, judge = read_folder(root), RecordedBackend(root / RECORDINGS, settings=settings)
-    return [_retake(snapshot, judge, path) for path in paths]
+    snapshot, judge = folder.snapshot(), RecordedBackend(folder.root / RECORDINGS, settings=settings)
+    return [_retake(folder, snapshot, judge, path) for path in paths]
 
 
-def _retake(snapshot: Snapshot, judge: RecordedBackend, path: Path) -> Retaken:
-    baseline, found, root = load_baseline(path), Retaken(path), path.parents[1]
-    persona = load_persona(root, baseline.agent_id)
+def _retake(folder: FolderReader, snapshot: Snapshot, judge: RecordedBackend, path: Path) -> Retaken:
+    baseline, found = load_baseline(path), Retaken(path)
+    persona = load_persona(folder.root, baseline.agent_id)
     for name in baseline.dimensions:
         known = baseline.provenance.get("dimensions", {}).get(name, {})
         windows = list(_windows(known.get("recordings")))
-        claims = proposition_set(root, persona.agent_id, name)
+        claims = StoredSet.read(folder.root / PROPOSITIONS, name, persona.agent_id)
         again = [_scored(snapshot, judge, persona, (name, claims), window) for window in windows]
         digests = [recordings_digest(item) if item else None for item, _ in again]
         if not windows:

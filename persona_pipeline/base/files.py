@@ -1,0 +1,88 @@
+"""Digests of files, and what a file looks like from outside."""
+
+import hashlib
+import os
+import stat as modes
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+# A change within this time of a reading may have left the file's times as they were: nanoseconds, by what the file system notes.
+_FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
+
+
+# Of what a fingerprint is taken, at most.
+MOST_BYTES = 64_000_000
+
+
+_CHUNK = 1_000_000
+
+
+# By path, how a file looked and its digest then: sensors look twice a minute from one process.
+_DIGESTS: dict[str, tuple[str, str]] = {}
+
+
+def look_of(stat: os.stat_result) -> str:
+    """Return what a file looks like from outside."""
+    return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ctime_ns}-{stat.st_ino}"
+
+
+def is_fresh(stat: os.stat_result) -> bool:
+    """Return whether a file changed so lately that another change may leave it looking the same."""
+    coarse = stat.st_ctime_ns % _SECOND == 0
+    return abs(time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns)) < (_COARSE if coarse else _FINE)
+
+
+def repository_of(folder: Path) -> Path:
+    """Return the top of the repository that a folder lies in, else the folder, links followed."""
+    folder = folder.resolve()
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
+
+
+def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | None:
+    """Return the SHA-256 of a regular file of at most 64 MB in one of these folders, links followed; None of anything else.
+
+    A file that looks as it did when it was read is not read again.
+
+    Args:
+        roots: resolved.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+    """
+    name = os.path.realpath(path)
+    if not any(Path(name).is_relative_to(root) for root in roots):
+        return None
+    return regular_digest(name, os.stat(name))  # noqa: PTH116
+
+
+def regular_digest(name: str, stat: os.stat_result) -> str | None:
+    """Return the SHA-256 of a regular file of at most 64 MB, None of anything else: a pipe, a device, what grows as it is read.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not modes.S_ISREG(stat.st_mode) or stat.st_size > MOST_BYTES:
+        return None
+    look = look_of(stat)
+    known = _DIGESTS.get(name)
+    if known is not None and known[0] == look:
+        return known[1]
+    fresh = is_fresh(stat)
+    digest, left = hashlib.sha256(), MOST_BYTES + 1
+    with open(name, "rb", buffering=0, opener=_without_waiting) as stream:
+        if not modes.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            return None
+        while left > 0 and (chunk := stream.read(min(_CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+    if left <= 0:
+        return None
+    if not fresh:
+        _DIGESTS[name] = (look, digest.hexdigest())
+    return digest.hexdigest()
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    # A pipe that took the file's place would be waited for.
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))

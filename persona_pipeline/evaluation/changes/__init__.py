@@ -1,1 +1,0 @@
-"""What changed since it was last evaluated, and must be evaluated again"""
