@@ -36,14 +36,14 @@ def test_where_reports_go(variables: dict[str, str], expected: str, monkeypatch:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     get_settings.cache_clear()
-    assert str(reports_folder(Path("world"))) == expected
+    assert str(reports_folder(Path("world"), get_settings())) == expected
 
 
 def test_a_store_nobody_knows_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERSONA_REPORTS", "nowhere://bucket")
     get_settings.cache_clear()
     with pytest.raises(ConfigError, match=r"PERSONA_REPORTS is 'nowhere://bucket'.*pip install"):
-        reports_folder(Path("world"))
+        reports_folder(Path("world"), get_settings())
 
 
 def test_reports_are_written_to_a_store(store: UPath) -> None:
