@@ -24,7 +24,7 @@ from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.agreement import world_lexicon
-from persona_pipeline.world.messages.log import MessageLog, folder_messages
+from persona_pipeline.world.messages.store import MessageLog, folder_messages
 from persona_pipeline.world.models import Persona, Window
 from persona_pipeline.world.names import read_names
 from persona_pipeline.world.personas import agent_ids, load_persona

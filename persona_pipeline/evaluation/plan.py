@@ -15,8 +15,7 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers, summarise_usage
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
-from persona_pipeline.world.messages.log import MessageLog
-from persona_pipeline.world.messages.store import messages_hash
+from persona_pipeline.world.messages.store import MessageLog, messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.propositions.loading import StoredSet

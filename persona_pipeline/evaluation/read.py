@@ -43,8 +43,13 @@ from persona_pipeline.scoring.voice_alarm.storing import (
 from persona_pipeline.world import runs
 from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.changes import Commit, commits_between
-from persona_pipeline.world.messages.log import MessageLog
-from persona_pipeline.world.messages.store import message_counts, newest_message_time, read_messages, read_talk
+from persona_pipeline.world.messages.store import (
+    MessageLog,
+    message_counts,
+    newest_message_time,
+    read_messages,
+    read_talk,
+)
 from persona_pipeline.world.models import Message, Persona, Window, parse_window
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.propositions.loading import (
