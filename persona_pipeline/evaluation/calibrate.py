@@ -20,18 +20,19 @@ from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import raise_problems
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.calibration.calibrate import Calibration, calibrate_dimension
-from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
-from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
-from persona_pipeline.guard.calibration.labelled import (
+from persona_pipeline.guard.calibration.calibrate import (
+    Calibration,
     Rated,
     Usable,
     ballots,
     by_dimension,
+    calibrate_dimension,
     inverted_claims,
     rated_by_judge,
     usable,
 )
+from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
+from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict

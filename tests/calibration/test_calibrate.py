@@ -2,8 +2,7 @@
 
 import pytest
 
-from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration, calibrate_dimension
-from persona_pipeline.guard.calibration.labelled import Rated
+from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration, Rated, calibrate_dimension
 from persona_pipeline.reporting.pages.instruments import calibration_page
 from persona_pipeline.reporting.terminal import page_text
 

@@ -121,7 +121,7 @@ def labelled_messages(world: World, agent_id: str) -> dict[str, bool]:
         ConfigError: labels, recordings, persona or propositions are not valid.
     """
     from persona_pipeline.evaluation.calibrate import judged_population, world_labels
-    from persona_pipeline.guard.calibration.labelled import Rated, ballots
+    from persona_pipeline.guard.calibration.calibrate import Rated, ballots
 
     claims = find_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
     if claims is None or claims.level != "action":

@@ -9,17 +9,17 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
 from persona_pipeline.guard.baselines.spread import judged_share
-from persona_pipeline.guard.calibration.calibrate import agreement
-from persona_pipeline.guard.calibration.labelled import (
-    Judge,
+from persona_pipeline.guard.calibration.calibrate import (
     Rated,
     Usable,
+    agreement,
     ballots,
     by_dimension,
     inverted_claims,
     rated_by_judge,
     usable,
 )
+from persona_pipeline.guard.calibration.labelled import Judge
 from persona_pipeline.guard.calibration.measures import HIGHEST, PeoplesScores
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
