@@ -77,7 +77,7 @@ SHOWN = {
     },
     "scoring": {
         "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.tokens",
-        "voice_alarm.learning", "voice_alarm.model", "voice_alarm.storing",
+        "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {
         "answering.base", "format.models", "grading.results", "importing.config", "running.history",

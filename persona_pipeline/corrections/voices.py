@@ -16,8 +16,8 @@ from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import within
 from persona_pipeline.evaluation.read import WorldReader, learn_voice_before
 from persona_pipeline.evaluation.voice import followed_text
+from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm, VoiceWatch
-from persona_pipeline.scoring.voice_alarm.storing import stored_voice
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message, Window

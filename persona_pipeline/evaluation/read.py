@@ -31,8 +31,11 @@ from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.scoring.text.agreement import world_lexicon
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, HORIZON, MOST_OTHERS, MOST_OWN
-from persona_pipeline.scoring.voice_alarm.storing import (
+from persona_pipeline.scoring.voice_alarm.learning import (
+    FEWEST_OWN,
+    HORIZON,
+    MOST_OTHERS,
+    MOST_OWN,
     LearntVoice,
     current_voice,
     learnt_from,

@@ -59,7 +59,7 @@ from persona_pipeline.guard.gate import (
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.guard.trust import calibrated
 from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.scoring.voice_alarm.storing import LearntVoice, write_voices
+from persona_pipeline.scoring.voice_alarm.learning import LearntVoice, write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
 from persona_pipeline.world.models import Message

@@ -25,7 +25,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
-from persona_pipeline.scoring.voice_alarm.storing import LearntVoice
+from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import MessageLog
 from persona_pipeline.world.models import Persona, Window

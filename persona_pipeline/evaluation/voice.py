@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.guard.report import Finding
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, LearntVoice
 from persona_pipeline.scoring.voice_alarm.model import (
     BEFORE,
     KnownChange,
@@ -20,7 +20,6 @@ from persona_pipeline.scoring.voice_alarm.model import (
     follow_voice,
     voice_change,
 )
-from persona_pipeline.scoring.voice_alarm.storing import LearntVoice
 from persona_pipeline.world.cards.files import CARDS, CardFormat
 from persona_pipeline.world.changes import FOLDERS, Commit
 from persona_pipeline.world.models import Message, Window

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from persona_pipeline.world.messages.log import MESSAGES
+from persona_pipeline.world.messages.store import MESSAGES
 from persona_pipeline.world.personas import PERSONAS
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.world import World

@@ -20,7 +20,6 @@ from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
 from persona_pipeline.world.messages.counting import count_messages, said_by_agent
 from persona_pipeline.world.messages.files import FIELDS, MessageFile, Row, parse_message, rows_of_records
-from persona_pipeline.world.messages.log import MESSAGES
 from persona_pipeline.world.messages.mirroring import (
     LEASE,
     Came,
@@ -31,7 +30,13 @@ from persona_pipeline.world.messages.mirroring import (
     mirror_files,
     unread_files,
 )
-from persona_pipeline.world.messages.store import later_messages, message_files, newest_message_time, read_messages
+from persona_pipeline.world.messages.store import (
+    MESSAGES,
+    later_messages,
+    message_files,
+    newest_message_time,
+    read_messages,
+)
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.names import (
     AgentNames,

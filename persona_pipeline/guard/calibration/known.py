@@ -10,6 +10,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.calibrate import (
+    Judge,
     Rated,
     Usable,
     agreement,
@@ -19,7 +20,6 @@ from persona_pipeline.guard.calibration.calibrate import (
     rated_by_judge,
     usable,
 )
-from persona_pipeline.guard.calibration.labelled import Judge
 from persona_pipeline.guard.calibration.measures import HIGHEST, PeoplesScores
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers

@@ -29,7 +29,7 @@ from persona_pipeline.lab.states import (
 )
 from persona_pipeline.version import __version__
 from persona_pipeline.world.changes import ask_git
-from persona_pipeline.world.messages.log import MESSAGES
+from persona_pipeline.world.messages.store import MESSAGES
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.personas import persona_path
 from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, select_dimensions

@@ -10,7 +10,15 @@ import pytest
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.scoring.voice_alarm import learning
-from persona_pipeline.scoring.voice_alarm.learning import conversations, learn_voice
+from persona_pipeline.scoring.voice_alarm.learning import (
+    LearntVoice,
+    conversations,
+    current_voice,
+    learn_voice,
+    learnt_from,
+    stored_voice,
+    write_voices,
+)
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
     KnownChange,
@@ -20,13 +28,6 @@ from persona_pipeline.scoring.voice_alarm.model import (
     hashed,
     highest_sums,
     voice_change,
-)
-from persona_pipeline.scoring.voice_alarm.storing import (
-    LearntVoice,
-    current_voice,
-    learnt_from,
-    stored_voice,
-    write_voices,
 )
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
