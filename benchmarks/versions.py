@@ -77,7 +77,7 @@ from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 ANSWER_SD, OUTLIERS = 0.7, 0.05
 Numbers = NDArray[np.float64]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.answering.base import Responses, load_responses, read_responses
     from persona_pipeline.suites.format.models import Suite
     from persona_pipeline.world.models import CorrectionSettings
-    from persona_pipeline.world.propositions.dimensions import Dimension
+    from persona_pipeline.world.propositions.models import Dimension
     from persona_pipeline.world.world import World
 
 __all__ = [
@@ -122,7 +122,7 @@ _MODULES = {
     "persona_pipeline.base.errors": ("ConfigError", "PersonaError", "Problem"),
     "persona_pipeline.guard.report": ("AgentEvaluation", "AgentReport", "Finding", "RunReport"),
     "persona_pipeline.judging.verdict": ("Evidence", "Judge", "JudgeRequest", "Unscored", "Verdict"),
-    "persona_pipeline.world.propositions.dimensions": ("Dimension",),
+    "persona_pipeline.world.propositions.models": ("Dimension",),
     "persona_pipeline.scoring.results": ("DimensionEvaluation", "PropositionResult"),
     "persona_pipeline.suites.format.models": ("Suite",),
     "persona_pipeline.suites.answering.base": ("Responses", "load_responses", "read_responses"),

@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (337, 400),
-    "lines": (68_195, 63_000),
-    "lines of the core": (32_979, 28_500),
+    "files": (333, 400),
+    "lines": (68_187, 63_000),
+    "lines of the core": (32_971, 28_500),
     "modules with one importer": (58, 60),
-    "modules that other rooms import": (122, 70),
+    "modules that other rooms import": (117, 70),
     "class names in several modules": (2, 8),
 }
 
@@ -57,7 +57,7 @@ SHOWN = {
     },
     "guard": {
         "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
-        "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.labelled",
+        "calibration.calibrate", "calibration.judge_change", "calibration.known",
         "gate", "labels.exchange", "labels.files", "labels.page.app", "labels.session", "report", "trust",
     },
     "importing": {
@@ -84,8 +84,8 @@ SHOWN = {
         "running.opening", "running.plan", "running.suite_run",
     },
     "world": {
-        "cards.files", "changes", "messages.counting", "messages.files", "messages.log",
-        "messages.mirroring", "messages.store", "models", "names", "personas", "propositions.dimensions",
+        "cards.files", "changes", "messages.counting", "messages.files",
+        "messages.mirroring", "messages.store", "models", "names", "personas",
         "propositions.loading", "propositions.models", "revisions", "runs", "settings", "speakers", "world",
     },
 }  # fmt: skip

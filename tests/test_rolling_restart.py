@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import open_store
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from tests.support.deployment import PATIENCE, Deployment
 from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until

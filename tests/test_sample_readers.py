@@ -22,7 +22,7 @@ from persona_pipeline.judging.recordings.line import Recording
 from persona_pipeline.judging.recordings.replay import RecordedBackend, load_recordings
 from persona_pipeline.judging.recordings.writing import write_recordings
 from persona_pipeline.world import World
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "sample-world.md"

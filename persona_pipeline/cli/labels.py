@@ -275,7 +275,7 @@ def import_labels(
 
 
 def _chosen(labels: "list[Label]", agents: str, dimensions: str, labeller: str | None) -> "list[Label]":
-    from persona_pipeline.world.propositions.dimensions import select_dimensions
+    from persona_pipeline.world.propositions.models import select_dimensions
 
     wanted, among = names(agents), select_dimensions(names(dimensions))
     return [

@@ -29,7 +29,7 @@ from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings, Message
-from persona_pipeline.world.propositions.dimensions import FLUENCY
+from persona_pipeline.world.propositions.models import FLUENCY
 from persona_pipeline.world.world import World
 
 DEADLINE_SECONDS = 1.0

@@ -20,14 +20,18 @@ from persona_pipeline.corrections.records import Before, GateCall, PriorAttempts
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
 from persona_pipeline.world.models import CorrectionSettings, Trajectory
 from persona_pipeline.world.personas import is_agent_id
-from persona_pipeline.world.propositions.dimensions import ADHERENCE
 from persona_pipeline.world.propositions.loading import (
     PROPOSITIONS,
     find_proposition_set,
     load_proposition_set,
     proposition_files_hash,
 )
-from persona_pipeline.world.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, PropositionSet, claim_variables
+from persona_pipeline.world.propositions.models import (
+    ACTION_LEVEL_WINDOW_DEFAULTS,
+    ADHERENCE,
+    PropositionSet,
+    claim_variables,
+)
 from persona_pipeline.world.world import World
 
 

@@ -47,7 +47,7 @@ from persona_pipeline.judging.open import RECORDED
 from persona_pipeline.scoring.voice_alarm.model import VoiceChange
 from persona_pipeline.world.messages.counting import said_by_agent
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.runs import evaluated_since, note_asked
 from persona_pipeline.world.world import World, bring_rows
 

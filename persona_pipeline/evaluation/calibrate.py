@@ -37,7 +37,7 @@ from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLab
 from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.propositions.dimensions import select_dimensions
+from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.world import World
 
 # Windows of an agent that are looked at, the newest first.

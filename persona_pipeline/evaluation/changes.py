@@ -19,8 +19,8 @@ from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.scoring.text.agreement import LEXICONS
 from persona_pipeline.world.messages.counting import Said, said_by_agent
 from persona_pipeline.world.personas import PERSONAS, is_agent_id
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import FUTURE_GRACE
 
 CONVERGENCE = "convergence"

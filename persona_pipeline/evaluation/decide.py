@@ -27,7 +27,7 @@ from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 # Whether a judge of recordings has answers to some questions.
 HasRecorded = Callable[..., bool]

@@ -17,8 +17,8 @@ from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_cov
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 HISTORY_WINDOWS = 4
 

@@ -63,8 +63,8 @@ from persona_pipeline.scoring.voice_alarm.learning import LearntVoice, write_voi
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.propositions.dimensions import select_dimensions
 from persona_pipeline.world.propositions.loading import StoredSet, write_sets
+from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.runs import AT_ONCE, record_windows, write_runs
 from persona_pipeline.world.speakers import NameMatch
 from persona_pipeline.world.world import World

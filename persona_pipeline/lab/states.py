@@ -25,8 +25,8 @@ from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.models import Persona, Window, parse_window
 from persona_pipeline.world.names import read_names
 from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.revisions import Revision, find_revision, read_blobs, revision_folder, tree_of, write_files
 from persona_pipeline.world.world import World
 

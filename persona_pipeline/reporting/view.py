@@ -18,7 +18,7 @@ from persona_pipeline.guard.baselines.models import (
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
 from persona_pipeline.reporting.text import unscored_label
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS
 
 NOBODY = "no person has labelled these judgments, so nobody knows how far it can be believed (persona-pipeline label)"
 # What is concluded, as a person reads it.

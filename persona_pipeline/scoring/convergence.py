@@ -29,8 +29,7 @@ from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_
 from persona_pipeline.scoring.text.likeness import voice_statistics
 from persona_pipeline.scoring.text.tokens import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory, message_entry, seed_from, windowed
-from persona_pipeline.world.propositions.dimensions import CONVERGENCE
-from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
+from persona_pipeline.world.propositions.models import CONVERGENCE, EVALUATION_WINDOW_DEFAULTS, PropositionSet
 
 
 def plan_convergence(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:

@@ -18,8 +18,7 @@ from persona_pipeline.scoring.text.repetition import (
     ngram_part,
 )
 from persona_pipeline.world.models import windowed
-from persona_pipeline.world.propositions.dimensions import FLUENCY
-from persona_pipeline.world.propositions.models import PropositionSet
+from persona_pipeline.world.propositions.models import FLUENCY, PropositionSet
 
 MOST_MESSAGES = 10
 

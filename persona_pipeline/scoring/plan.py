@@ -23,8 +23,14 @@ from persona_pipeline.scoring.results import (
 )
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window, message_entry, seed_from
-from persona_pipeline.world.propositions.dimensions import DIMENSIONS, Dimension
-from persona_pipeline.world.propositions.models import Proposition, PropositionSet, claim_variables, fill_template
+from persona_pipeline.world.propositions.models import (
+    DIMENSIONS,
+    Dimension,
+    Proposition,
+    PropositionSet,
+    claim_variables,
+    fill_template,
+)
 
 
 @dataclass(frozen=True)

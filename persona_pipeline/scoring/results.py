@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.world.propositions.dimensions import DIMENSIONS
+from persona_pipeline.world.propositions.models import DIMENSIONS
 
 HIGHEST = 9.0
 HARD_FACTOR = 0.8

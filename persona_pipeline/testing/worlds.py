@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from persona_pipeline.world.messages.store import MESSAGES
 from persona_pipeline.world.personas import PERSONAS
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import World
 
 FIRST_MESSAGE = datetime(2026, 3, 2, 9, tzinfo=UTC)

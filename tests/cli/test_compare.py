@@ -13,7 +13,7 @@ from persona_pipeline.cli import main
 from persona_pipeline.lab.results import CauseKind, ScoreChange, read_comparison
 from persona_pipeline.reporting.comment import main as comment
 from persona_pipeline.world.changes import ask_git
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from tests.support.messages_server import MessagesServer
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.plan import scorers
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS, _further
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, _further
 from tests.conftest import PROJECT
 
 

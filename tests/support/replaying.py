@@ -19,7 +19,7 @@ from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
 from persona_pipeline.world import World
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from tests.support.judging import layered
 
 AGENTS = ("ann", "bob", "cid")

@@ -18,9 +18,10 @@ from persona_pipeline.world.messages.files import ENDINGS, FIELDS, parse_message
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import alias_problems, read_names
 from persona_pipeline.world.personas import DRAFT, PERSONAS, load_persona, parse_persona, yaml_stems
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
 from persona_pipeline.world.propositions.loading import find_proposition_set, load_proposition_file
 from persona_pipeline.world.propositions.models import (
+    ALL_DIMENSIONS,
+    DIMENSIONS,
     TEMPLATE_VARIABLES,
     filled_variables,
     spaced_variables,

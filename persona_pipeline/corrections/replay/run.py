@@ -52,8 +52,8 @@ from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
-from persona_pipeline.world.propositions.dimensions import ADHERENCE, FLUENCY
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
+from persona_pipeline.world.propositions.models import ADHERENCE, FLUENCY
 from persona_pipeline.world.world import World
 
 # From here on people's mean score (0-9) of a message says that it is in character.

@@ -25,7 +25,7 @@ from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.runs import newest_run_row
 from persona_pipeline.world.world import World
 

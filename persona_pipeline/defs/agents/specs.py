@@ -11,7 +11,7 @@ from persona_pipeline.defs.platform.place import OWNERS, Place
 from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 
 @dataclass(frozen=True)

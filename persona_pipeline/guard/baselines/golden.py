@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import spread_of, summarised
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.personas import check_agent_id
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 BASELINES = "baselines"
 _KEYS = ("agentId", "capturedAt", "dimensions", "propositionScores", "provenance")

@@ -27,7 +27,7 @@ from persona_pipeline.guard.baselines.variance import (
     variances,
 )
 from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
-from persona_pipeline.world.propositions.dimensions import DIMENSIONS
+from persona_pipeline.world.propositions.models import DIMENSIONS
 
 DECIMALS = 4
 # No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.

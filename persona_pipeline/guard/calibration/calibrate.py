@@ -1,4 +1,4 @@
-"""From rated judgments to a calibration, as it is printed and written as JSON: arithmetic alone, no files."""
+"""People's labels beside a judge's verdicts, and the calibration they give, as it is printed and written as JSON; no files."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

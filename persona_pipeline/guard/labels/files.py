@@ -27,8 +27,13 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
 from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.models import Persona
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
-from persona_pipeline.world.propositions.models import PropositionSet, claim_variables, template_variables
+from persona_pipeline.world.propositions.models import (
+    ALL_DIMENSIONS,
+    DIMENSIONS,
+    PropositionSet,
+    claim_variables,
+    template_variables,
+)
 
 LABELLER_PATTERN = r"^[A-Za-z0-9._@-]{1,64}$"
 MOST_NOTE = 2000

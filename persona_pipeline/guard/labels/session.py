@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_labels
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.world.models import Window, seed_from
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.messages.store import MESSAGES
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.personas import persona_path
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.revisions import READ, Revision, find_revision, revisions_between, revisions_of, tree_of
 from persona_pipeline.world.runs import runs_by_window
 from persona_pipeline.world.world import World

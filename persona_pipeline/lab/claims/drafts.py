@@ -27,9 +27,8 @@ from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import Message, Trajectory, message_entry, windowed
 from persona_pipeline.world.personas import PERSONAS, check_agent_id, load_persona
-from persona_pipeline.world.propositions.dimensions import DIMENSIONS, select_dimensions
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
-from persona_pipeline.world.propositions.models import template_variables
+from persona_pipeline.world.propositions.models import DIMENSIONS, select_dimensions, template_variables
 from persona_pipeline.world.world import World
 
 KIND = "draft"

@@ -13,9 +13,8 @@ from persona_pipeline.evaluation.history import SavedRun, saved_runs
 from persona_pipeline.judging.verdict import MOST_FAILING_QUOTES, Unscored
 from persona_pipeline.lab.claims.matrix import good, pooled_sd
 from persona_pipeline.scoring.results import PropositionResult
-from persona_pipeline.world.propositions.dimensions import select_dimensions
 from persona_pipeline.world.propositions.loading import stored_proposition_sets
-from persona_pipeline.world.propositions.models import Proposition
+from persona_pipeline.world.propositions.models import Proposition, select_dimensions
 from persona_pipeline.world.runs import runs_by_window
 from persona_pipeline.world.world import World
 

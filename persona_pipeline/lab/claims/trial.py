@@ -39,8 +39,8 @@ from persona_pipeline.scoring.text.likeness import voice_statistics
 from persona_pipeline.scoring.text.repetition import excessive_repetition, ngram_part
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.personas import find_yaml
-from persona_pipeline.world.propositions.dimensions import DIMENSIONS, FLUENCY
 from persona_pipeline.world.propositions.loading import PROPOSITIONS
+from persona_pipeline.world.propositions.models import DIMENSIONS, FLUENCY
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.version import __version__
-from persona_pipeline.world.propositions.dimensions import select_dimensions
+from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.world import World
 
 DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"

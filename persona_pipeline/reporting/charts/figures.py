@@ -21,7 +21,7 @@ from persona_pipeline.reporting.statistics import (
 )
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.reporting.view import AgentRow, dimension_label
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 # The defaults above which the runtime corrections step in (spec/2).
 REPETITION_LIMIT = 0.3

@@ -1,4 +1,4 @@
-"""Learns an agent's voice from its history, and how high the sum may rise while the agent is itself."""
+"""Learns an agent's voice from its history and how high the sum may rise while the agent is itself, and keeps both in the store."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence

@@ -62,7 +62,7 @@ class PropositionClaims(Assert):
 
 def check_dimensions(names: Sequence[str], entry: ConfigEntry, label: str, reader: Reader) -> None:
     """Add a problem for every name that is no dimension."""
-    from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS
+    from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
     for index, name in enumerate(names):
         if name not in ALL_DIMENSIONS:

@@ -1,4 +1,4 @@
-"""Messages in the store: writing them idempotently, reading a window of them, and taking them out for good."""
+"""Messages in the store (written idempotently, read by window, taken out for good), and a log of them in memory."""
 
 import uuid
 from bisect import bisect_right

@@ -14,8 +14,14 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml
-from persona_pipeline.world.propositions.dimensions import ALL_DIMENSIONS, DIMENSIONS
-from persona_pipeline.world.propositions.models import Catchphrase, Proposition, PropositionFile, PropositionSet
+from persona_pipeline.world.propositions.models import (
+    ALL_DIMENSIONS,
+    DIMENSIONS,
+    Catchphrase,
+    Proposition,
+    PropositionFile,
+    PropositionSet,
+)
 
 DEFAULT = "_default"
 PROPOSITIONS = "propositions"
