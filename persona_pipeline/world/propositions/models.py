@@ -1,6 +1,4 @@
-"""Dimensions, and propositions: claims about an agent, the set they stand in, their files as they are written, and template variables
-(spec/1).
-"""
+"""Dimensions, and propositions: claims about an agent, the set they stand in, their files as written, and template variables."""
 
 import os
 import re
