@@ -72,6 +72,17 @@ verdicts are any score.
     false kills   share of tests in which noise alone catches something, where no claim catches anything (aim: at most 5 %
                   judged 3 times and without outliers)
     seen          share of real kills that are seen, by how far the claim falls from 8
+
+**belief**
+
+How often people's labels make a judge believed that never reads, and one that reads, in worlds the rule was not made from.
+
+Run: python benchmarks/simulations.py belief [--runs 1000]
+
+``cast``: 12 agents, 8 claims, 6 windows, of which some collapse. ``faults``: one agent, nine behaviours that people
+call true (9) or false (0), true in 2 to 35 % of 60 windows. ``fleet``: 30 agents, 5 claims, one window each, all good (around 8).
+Every second claim is turned round. People err by sd 1 (``faults``: one in ten answers). *Dice*, *usual* and *own usual* never
+read: they throw dice within polarity, give each claim its usual score, give each claim of each agent its own.
 """
 
 import argparse
@@ -105,6 +116,7 @@ from persona_pipeline.guard.baselines.spread import FEWEST_WINDOWS, LIMIT, cusum
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, MOST_TOGETHER
 from persona_pipeline.guard.baselines.statistics import LEVEL as SIGNIFICANCE
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
+from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belief_of, within_claims
 from persona_pipeline.guard.calibration.measures import PeoplesScores, bias, peoples_mean
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.claims.trial import Trial, TrialRequest, plan_trial, run_trial
@@ -642,7 +654,69 @@ def run_claims() -> None:
         world.store.close()
 
 
-COMMANDS = {"people": run_people, "guard": run_guard, "trend": run_trend, "fading": run_fading, "claims": run_claims}
+def believed_worlds(generator: np.random.Generator, kind: str) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the truth (agents, claims, windows), what people give, and which claims are turned round."""
+    shape = {"cast": (12, 8, 6), "faults": (1, 9, 60), "fleet": (30, 5, 1)}[kind]
+    turned = np.arange(shape[1]) % 2 == 1
+    if kind == "faults":
+        rates = np.linspace(0.02, 0.35, shape[1])[None, :, None]
+        truth = np.where(generator.random(shape) < rates, 9.0, 0.0)
+        return truth, np.where(generator.random(shape) < 0.1, 9 - truth, truth), np.zeros_like(turned)
+    truth = generator.normal(8.0 if kind == "fleet" else 6.5, 1.5, shape)
+    if kind == "cast":
+        truth += generator.normal(0, 1, shape[:2])[..., None]
+        truth -= 4 * (generator.random((shape[0], 1, shape[2])) < 0.15)
+    truth = np.where(turned[None, :, None], 9 - truth, truth).clip(0, 9)
+    return truth, _whole(truth + generator.normal(0, 1, shape)), turned
+
+
+def believed_judges(generator: np.random.Generator, truth: Numbers, turned: Numbers) -> dict[str, Numbers]:
+    """Return what judges give."""
+    down = turned[None, :, None]
+    little = generator.integers(-1, 2, truth.shape)
+    found = {
+        "dice": np.where(down, generator.integers(0, 3, truth.shape), generator.integers(7, 10, truth.shape)),
+        "usual": truth.mean((0, 2))[None, :, None] + little,
+        "own usual": truth.mean(2)[..., None] + little,
+        "lenient": np.where(down, truth / 2, 9 - (9 - truth) / 2) + generator.normal(0, 1, truth.shape),
+    }
+    noisy = {f"sd {sd}": truth + generator.normal(0, sd, truth.shape) for sd in (1.0, 2.5, 4.0)}
+    return {name: _whole(given) for name, given in {**found, **noisy}.items()}
+
+
+def run_belief() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1000)
+    runs, generator = parser.parse_args().runs, np.random.default_rng(20261123)
+    for kind in ("cast", "faults", "fleet"):
+        for labels in (50, 100):
+            believed: dict[str, int] = {}
+            for _ in range(runs):
+                truth, people, turned = believed_worlds(generator, kind)
+                chosen = generator.permutation(truth.size)[:labels]
+                agents, claims, _ = (index.tolist() for index in np.unravel_index(chosen, truth.shape))
+                for name, given in believed_judges(generator, truth, turned).items():
+                    pairs = zip(agents, claims, given.ravel()[chosen], people.ravel()[chosen], strict=True)
+                    rated = [
+                        Rated(str(n), f"a{a}", "adherence", f"c{c}", j, people=(p,))
+                        for n, (a, c, j, p) in enumerate(pairs)
+                    ]
+                    found = belief_of(
+                        labels, agreement((item.judge, item.peoples) for item in rated).rank, within_claims(rated)
+                    )
+                    believed[name] = believed.get(name, 0) + (found == "believed")
+            shown_rates = "  ".join(f"{name} {count / runs:.3f}" for name, count in believed.items())
+            print(f"{kind:>6} {labels:>3} labels   {shown_rates}", flush=True)
+
+
+COMMANDS = {
+    "people": run_people,
+    "guard": run_guard,
+    "trend": run_trend,
+    "fading": run_fading,
+    "claims": run_claims,
+    "belief": run_belief,
+}
 
 
 if __name__ == "__main__":

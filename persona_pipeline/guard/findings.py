@@ -162,6 +162,7 @@ def _chance(people: People) -> str:
     if people.rank is None or people.rank_interval is None:
         return f"{text} ({people.labels} labels)"
     low, high = people.rank_interval
+    text += " within a claim, whatever it gives each claim" if low > 0 else ""
     return f"{text} (rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels)"
 
 

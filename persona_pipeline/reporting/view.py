@@ -344,8 +344,11 @@ def _belief(people: People) -> str:
         return f"no better than chance ({people.labels} labels): it gives everything alike, and its falls only warn"
     low, high = people.rank_interval
     rank = f"rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels"
+    if people.belief == "unknown":
+        return f"not known how far it can be believed: too few labels are of the same claim ({rank})"
     if people.belief == "chance":
-        return f"no better than chance ({rank}): its falls only warn"
+        within = " within a claim, whatever it gives each claim" if low > 0 else ""
+        return f"no better than chance{within} ({rank}): its falls only warn"
     return f"can be believed ({rank})"
 
 

@@ -1,5 +1,8 @@
 """From what judge and labellers say to what is printed of it."""
 
+import random
+from collections.abc import Callable
+
 import pytest
 
 from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionCalibration, Rated, calibrate_dimension
@@ -38,6 +41,50 @@ def test_a_judge_that_gives_everything_alike_is_no_better_than_chance() -> None:
     found = calibrated(items)
     assert (found.belief, found.agreement.rank.value) == ("chance", None)
     assert "no better than chance" in page_text(calibration_page(Calibration(dimensions=[found])))
+
+
+def dice(turned: bool, people: float, chance: random.Random) -> float:
+    return chance.choice((0, 1, 2) if turned else (7, 8, 9))
+
+
+def usual(turned: bool, people: float, chance: random.Random) -> float:
+    return (1.0 if turned else 8.0) + chance.choice((-1, 0, 1))
+
+
+def noisy(turned: bool, people: float, chance: random.Random) -> float:
+    return min(max(round(people + chance.gauss(0, 2.5)), 0), 9)
+
+
+def lenient(turned: bool, people: float, chance: random.Random) -> float:
+    true = people if turned else 9 - (9 - people) / 2
+    return min(max(round(true + chance.gauss(0, 1)), 0), 9)
+
+
+@pytest.mark.parametrize(
+    ("judge", "least", "most"),
+    [(dice, 0, 3), (usual, 0, 3), (noisy, 45, 50), (lenient, 45, 50)],
+)
+@pytest.mark.parametrize("claims", [5, 20])
+def test_a_judge_that_never_reads_is_not_believed_and_a_poor_one_that_reads_is(
+    judge: Callable[[bool, float, random.Random], float], least: int, most: int, claims: int
+) -> None:
+    """Fifty worlds of 60 labels; claims that are turned round are low for people and judge alike."""
+    chance, believed = random.Random(20261123), 0
+    for _ in range(50):
+        items = []
+        for number in range(60):
+            claim = number % claims
+            turned = claim % 2 == 1
+            people = min(max(round(chance.gauss(2.0 if turned else 7.0, 2.3)), 0), 9)
+            given = judge(turned, people, chance)
+            items.append(Rated(str(number), "ann", "adherence", str(claim), given, turned, people=(float(people),)))
+        believed += calibrated(items).belief == "believed"
+    assert least <= believed <= most
+
+
+def test_labels_that_are_all_of_other_claims_tell_nothing() -> None:
+    items = [Rated(str(n), "ann", "adherence", str(n), float(n % 10), people=(float(n % 10),)) for n in range(60)]
+    assert calibrated(items).belief == "unknown"
 
 
 def test_what_does_not_apply_is_counted_apart() -> None:

@@ -1,8 +1,10 @@
 """People's labels beside a judge's verdicts, and the calibration they give, as it is printed and written as JSON; no files."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import mul
 from statistics import fmean
 from typing import Literal
 
@@ -163,6 +165,43 @@ def _by_judge(verdicts: Iterable[Verdict]) -> dict[Judge, list[Verdict]]:
 
 Belief = Literal["believed", "chance", "unknown"]
 
+# Standard errors by which a judge must rank judgments of one claim as people do: one-sided .012.
+_SURELY = 2.25
+# Labels beside others of the same claim that are enough to tell; the share of them that an agent's own claims must keep.
+_FEWEST_WITHIN, _MOST_OF = 20, 0.7
+
+
+def within_claims(rated: Iterable[Rated]) -> float | None:
+    """Return how alike judge and people rank judgments of the same claim, in standard errors of chance; None: too few labels.
+
+    A judge that gives each claim its usual score agrees with people over all claims, and not here. What it gave is permuted within
+    a claim, of each agent by itself where that keeps most of the labels: Mantel's test (JASA 58, 1963).
+    """
+    own: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    everybodys: dict[str, list[tuple[float, float]]] = {}
+    for item in rated:
+        if item.judge is not None and (people := item.peoples) is not None:
+            own.setdefault((item.agent_id, item.proposition_id), []).append((item.judge, people))
+            everybodys.setdefault(item.proposition_id, []).append((item.judge, people))
+    free = [sum(len(pairs) - 1 for pairs in groups.values()) for groups in (own, everybodys)]
+    if free[1] < _FEWEST_WITHIN:
+        return None
+    groups = own if free[0] >= _MOST_OF * free[1] else everybodys
+    strata = [tuple(zip(*pairs, strict=True)) for pairs in groups.values() if len(pairs) > 1]
+    total = variance = 0.0
+    for first, second in strata:
+        a, b = [x - fmean(first) for x in first], [x - fmean(second) for x in second]
+        total += sum(map(mul, a, b))
+        variance += sum(x * x for x in a) * sum(x * x for x in b) / (len(a) - 1)
+    return total / math.sqrt(variance) if variance > 1e-12 else 0.0
+
+
+def belief_of(labelled: int, rank: Measure, within: float | None) -> Belief:
+    """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels."""
+    if labelled < FEWEST_LABELS or within is None:
+        return "unknown"
+    return "believed" if rank.is_above_zero and within > _SURELY else "chance"
+
 
 class Agreement(BaseModel, extra="forbid", frozen=True):
     """How a judge agrees with somebody. All is of the judgments that both scored.
@@ -211,6 +250,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
         judge_mean, people_mean: mean of the judge's scores, and what people would give the same judgments; claims turned so that
             more is better. ``people_mean`` has no value below 50 labels.
         models: agreement of the judge with other models' labels; calibrates nothing.
+        within: see ``within_claims``.
     """
 
     dimension: str
@@ -226,6 +266,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     judge_mean: float | None = None
     people_mean: Measure = Field(default_factory=Measure)
     models: dict[str, Agreement] = Field(default_factory=dict)
+    within: float | None = None
 
     @property
     def missing(self) -> int:
@@ -235,9 +276,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     @property
     def belief(self) -> Belief:
         """Whether the judge can be believed here: ``believed``, no better than ``chance``, or ``unknown`` (too few labels)."""
-        if self.missing:
-            return "unknown"
-        return "believed" if self.agreement.rank.is_above_zero else "chance"
+        return belief_of(self.labelled, self.agreement.rank, self.within)
 
 
 class Calibration(BaseModel, extra="forbid", frozen=True):
@@ -306,6 +345,7 @@ def calibrate_dimension(
         ceiling_rank=ceiling_rank,
         ceiling_kappa=ceiling_kappa,
         claims=_claims(labelled),
+        within=within_claims(labelled),
         judge_mean=fmean(oriented) if oriented else None,
         people_mean=peoples_mean(oriented, wanted) if len(both) >= FEWEST_LABELS else Measure(n=len(both)),
         models={

@@ -15,10 +15,12 @@ from persona_pipeline.guard.calibration.calibrate import (
     Usable,
     agreement,
     ballots,
+    belief_of,
     by_dimension,
     inverted_claims,
     rated_by_judge,
     usable,
+    within_claims,
 )
 from persona_pipeline.guard.calibration.measures import HIGHEST, PeoplesScores
 from persona_pipeline.guard.labels.files import AskedOf, Label
@@ -84,7 +86,7 @@ def _learnt(rated: Sequence[Rated]) -> _Learnt:
     count, low, high = len(scored), rank.low, rank.high
     enough = count >= FEWEST_LABELS
     told = People(
-        belief="unknown" if not enough else "believed" if rank.is_above_zero else "chance",
+        belief=belief_of(count, rank, within_claims(rated)),
         labels=count,
         missing=max(0, FEWEST_LABELS - count),
         rank=rank.value,
