@@ -27,7 +27,7 @@ from tests.support.postgres import fresh_database, postgres_server
 
 PROJECT = Path(__file__).parents[1]
 BEFORE_THE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
-SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines")
+SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines", "calibration")
 POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
 
 # A shell lets programs ignore SIGINT that it starts in the background, and Dagster's take SIGTERM for it: none could be stopped.

@@ -144,9 +144,13 @@ def unused(
     samples: Samples = 1,
 ) -> None:
     """List the recorded verdicts that a replay of this window does not ask for: stale, of another window, or slipped in."""
+    from persona_pipeline.guard.calibration.reading import READINGS, load_readings
+
     world, options = _asked(agents, dimensions, window, as_of, samples)
     backend = _replayed(world, options)
-    left = [item for item in backend.unused() if item.kind == "proposition"]
+    # What the reading test asked is no window's.
+    tested = {key for reading in load_readings(world.root / READINGS) for key in reading.keys}
+    left = [item for item in backend.unused() if item.kind == "proposition" and item.key not in tested]
     for item in left:
         typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
     known = len(backend.recordings) + len(backend.failures)

@@ -1,5 +1,5 @@
-"""The judgments that a world knows: which of them people can make too, how far judges can be believed by them, and which are made
-again by the judge of now, to see whether the judge has changed.
+"""What shows whether a judge can be believed: which judgments people can make too, how far it agrees with them, whether it changed
+when the same is judged again, and whether it reads what it judges.
 
 Not to be confused with the layer of canaries in ``judging``, which catches a judge that obeys what it reads.
 """
@@ -7,8 +7,9 @@ Not to be confused with the layer of canaries in ``judging``, which catches a ju
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, islice, zip_longest
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import rfc3339
@@ -33,11 +34,27 @@ from persona_pipeline.guard.calibration.calibrate import (
 )
 from persona_pipeline.guard.calibration.judge_change import ANCHORS, Anchor, JudgeChange, JudgeName, judge_change
 from persona_pipeline.guard.calibration.known import KnownVerdicts, labels_hash
+from persona_pipeline.guard.calibration.reading import (
+    DIMENSION,
+    FEWEST_TRANSCRIPTS,
+    MOST_TRANSCRIPTS,
+    JudgedTranscript,
+    ReadingTest,
+    transcript_scores,
+)
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
-from persona_pipeline.world.models import Window
-from persona_pipeline.world.propositions.models import select_dimensions
+from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
+from persona_pipeline.world.messages.store import read_messages, speaker_counts
+from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, Window
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, own_claims
+from persona_pipeline.world.propositions.models import (
+    Proposition,
+    PropositionSet,
+    select_dimensions,
+    template_variables,
+)
 from persona_pipeline.world.world import World
 
 # Windows of an agent that are looked at, the newest first.
@@ -276,3 +293,117 @@ def _name(verdicts: Sequence[Verdict]) -> JudgeName:
     named = Counter((verdict.model or "", verdict.prompt_version or "") for verdict in verdicts)
     model, prompt = named.most_common(1)[0][0]
     return JudgeName(model=model, prompt_version=prompt)
+
+
+# Messages of a transcript.
+LENGTH = 5
+MOST_AGENTS = 4
+MOST_CLAIMS, FEWEST_OWN_CLAIMS = 5, 2
+# Shares of the judgments that must be made.
+_COVERAGE = 0.9
+
+
+@dataclass(frozen=True)
+class ReadingPlan:
+    """What is asked to find out whether a judge reads.
+
+    Attributes:
+        requests: of each transcript in turn.
+        transcripts: whose name each is shown under, whether it is that agent's own, and how many requests it has.
+        inverted: claims that are good when false, by agent.
+        why_not: why nothing can be asked; "" where it can.
+    """
+
+    requests: Sequence[JudgeRequest] = ()
+    transcripts: Sequence[tuple[str, bool, int]] = ()
+    inverted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    why_not: str = ""
+
+
+def plan_reading(world: World) -> ReadingPlan:
+    """Return what is asked: of up to 4 agents up to 20 transcripts of 5 messages of their own and as many of others, the newest.
+
+    Nothing is asked yet. The others are agents, or where there are none whoever else speaks.
+
+    Raises:
+        ConfigError: files of the world are not valid.
+    """
+    world.sync()
+    fewest, ids = FEWEST_TRANSCRIPTS * LENGTH, set(world.agent_ids())
+    counts = {name: count for name, count in speaker_counts(world.store).items() if count >= fewest}
+    speaking = sorted(counts, key=lambda name: (-counts[name], name))
+    sets = {name: claims for name in speaking if name in ids and (claims := _telling_claims(world, name))}
+    if not sets:
+        return ReadingPlan(why_not=f"no agent with {DIMENSION} claims has {fewest} messages")
+    agents = [name for name in speaking if name in ids]
+    voices = (agents if len(agents) > 1 else speaking)[: MOST_AGENTS + 1]
+    if len(voices) < 2:
+        return ReadingPlan(why_not=f"{voices[0]} speaks alone: it takes a second voice with {fewest} messages")
+    said = {name: _transcripts(world, name) for name in voices}
+    found: list[tuple[str, bool, Sequence[JudgeRequest]]] = []
+    for agent_id in [name for name in voices if name in sets][:MOST_AGENTS]:
+        # In turn, so that no rival stands for all.
+        turns = zip_longest(*(own for name, own in said.items() if name != agent_id))
+        others = [item for item in chain.from_iterable(turns) if item][: len(said[agent_id])]
+        for own, shown in ((True, said[agent_id]), (False, others)):
+            found += [(agent_id, own, _shown_as(world.persona(agent_id), sets[agent_id], item)) for item in shown]
+    return ReadingPlan(
+        [request for *_, requests in found for request in requests],
+        [(agent_id, own, len(requests)) for agent_id, own, requests in found],
+        {name: frozenset(item.id for item in own.propositions if item.inverted) for name, own in sets.items()},
+    )
+
+
+def run_reading(plan: ReadingPlan, judge: Judge, *, now: datetime | None = None) -> ReadingTest:
+    """Ask the judge, and return what it gave to whose messages.
+
+    Raises:
+        ConfigError: less than nine tenths of the judgments were made.
+    """
+    verdicts = run_async(judge.judge(list(plan.requests)))
+    made = [verdict for verdict in verdicts if not verdict.has_failed]
+    if not made or len(made) < _COVERAGE * len(verdicts):
+        failed = next(verdict for verdict in verdicts if verdict.has_failed)
+        raise ConfigError(
+            f"{len(made)} of {len(verdicts)} judgments were made, too few to tell whether the judge reads; {failed.detail}"
+        )
+    by = Counter(JudgeName(model=item.model or "", prompt_version=item.prompt_version or "") for item in made)
+    judged_by, answers, transcripts = by.most_common(1)[0][0], iter(zip(plan.requests, verdicts, strict=True)), []
+    for agent_id, own, count in plan.transcripts:
+        scored = (
+            (request.key, verdict.score, request.proposition_id in plan.inverted[agent_id])
+            for request, verdict in islice(answers, count)
+            if verdict.score is not None
+        )
+        transcripts.append(JudgedTranscript(agent_id=agent_id, own=own, **transcript_scores(scored)))
+    return ReadingTest(judge=judged_by, transcripts=transcripts, ran_at=rfc3339(now or datetime.now(UTC)))
+
+
+def _transcripts(world: World, agent_id: str) -> list[list[Message]]:
+    """Return the newest messages of a speaker, so many in a row each, oldest first."""
+    newest = read_messages(world.store, Window(world.horizon), agent_id=agent_id, limit=MOST_TRANSCRIPTS * LENGTH)
+    return [newest[at : at + LENGTH] for at in range(len(newest) % LENGTH, len(newest), LENGTH)]
+
+
+def _telling_claims(world: World, agent_id: str) -> PropositionSet | None:
+    """Return the claims by which an agent is told from others: its own file's, those of all where that has too few."""
+    stored = StoredSet.read(world.root / PROPOSITIONS, DIMENSION, agent_id).propositions
+    if stored is None:
+        return None
+    own = own_claims(world.root / PROPOSITIONS, DIMENSION, agent_id)
+
+    def order(item: Proposition) -> tuple[bool, float]:
+        return item.id not in own, -item.weight
+
+    # What a claim says of a channel or a recipient is not so of messages shown elsewhere.
+    fitting = [item for item in stored.propositions if set(template_variables(item.claim)) <= {"agent_name"}]
+    enough = len(own) >= FEWEST_OWN_CLAIMS
+    chosen = sorted((item for item in fitting if item.id in own or not enough), key=order)[:MOST_CLAIMS]
+    return replace(stored, propositions=tuple(chosen)) if chosen else None
+
+
+def _shown_as(persona: Persona, claims: PropositionSet, messages: Sequence[Message]) -> Sequence[JudgeRequest]:
+    # Where and to whom it was said would tell whose it is.
+    entries = tuple(Entry(persona.display_name, message.text, message.id) for message in messages)
+    context = JudgingContext(Trajectory(entries), {"agent_name": persona.display_name})
+    return plan_judgments(claims, [context], agent_id=persona.agent_id, persona=persona.persona).requests

@@ -24,12 +24,14 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
+from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.scoring.voice_alarm.learning import (
     FEWEST_OWN,
@@ -200,7 +202,19 @@ class WorldReader:
         labels = peoples_labels(
             people, FolderReader(world.root).asked((item.agent_id, item.dimension) for item in people), self.known
         )
-        return Trust(labels, load_judge_changes(world.rules_root / CHANGES), unable_judges(world.store))
+        return Trust(
+            labels, load_judge_changes(world.rules_root / CHANGES), unable_judges(world.store), self._readings()
+        )
+
+    def _readings(self) -> list[ReadingTest]:
+        """Return what was found of judges that were tested, and what recordings say now of the same: both must hold."""
+        world, found = self.world, load_readings(self.world.rules_root / READINGS)
+        agents = {item.agent_id for reading in found for item in reading.transcripts}
+        paths = [world.root / RECORDINGS / Recording("", agent_id=name, dimension=DIMENSION).file for name in agents]
+        rows = [
+            row for path in paths if path.exists() for row in load_recording_file(path, world.settings.signing_secret)
+        ]
+        return [*found, *(reading.as_recorded(rows) for reading in found if rows)]
 
     def window(self, length: str, as_of: datetime | None = None, since: datetime | None = None) -> Window:
         """Return the window that ends at ``as_of`` (default: the newest message in the store that is not in the future).

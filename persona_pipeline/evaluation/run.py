@@ -57,7 +57,7 @@ from persona_pipeline.guard.gate import (
     run_coverage,
 )
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.guard.trust import calibrated
+from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice, write_voices
 from persona_pipeline.version import __version__
@@ -358,6 +358,7 @@ def _run_of(
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
     report.findings += name_findings(snapshot.speakers)
+    report.findings += untested_judges((item.evaluation for item in reports.values()), snapshot.trust)
     spent = [expense for result in decided.earlier for expense in result.report.expenses]
     report.expenses += [expense.model_copy(update={"mechanism": "history"}) for expense in spent]
     report.expenses += generated.expenses

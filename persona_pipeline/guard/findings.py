@@ -99,6 +99,17 @@ def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) 
                 agent_id=agent_id,
             )
         )
+    found += [
+        Finding(
+            kind="judge_health",
+            message=f"{agent_id}: {text}; its scores cannot be believed",
+            remedy="set PERSONA_JUDGE_MODEL to a stronger model, or see whether the claims hold of everybody, "
+            "and ask persona-pipeline doctor --reading again",
+            command="persona-pipeline doctor --reading",
+            agent_id=agent_id,
+        )
+        for text in comparison.unread
+    ]
     items = [(item, item.judge_shift) for item in comparison.dimensions.values() if item.judge_shift]
     blocked = [(item, shift) for item, shift in items if item.status == "other_judge"]
     changed = [(item, shift) for item, shift in items if shift.points is not None]

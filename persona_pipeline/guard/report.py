@@ -157,6 +157,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("accepted", EXIT_OK, warns=True),
         FindingKind("trend", EXIT_REGRESSION, warns=True),
         FindingKind("injection", EXIT_COVERAGE, warns=True),
+        FindingKind("reading", EXIT_COVERAGE, warns=True),
         FindingKind("names", EXIT_COVERAGE, warns=True),
         FindingKind("clone", EXIT_REGRESSION, "voices", warns=True),
         FindingKind("voices", EXIT_REGRESSION, warns=True),

@@ -1,6 +1,6 @@
 """What is known of the judges behind a comparison: whether they can judge, how people see it, and how two of them differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,10 @@ from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.judge_change import JudgeChange, JudgeName
 from persona_pipeline.guard.calibration.known import PeoplesLabels
 from persona_pipeline.guard.calibration.measures import HIGHEST
+from persona_pipeline.guard.calibration.reading import ReadingTest
 from persona_pipeline.guard.findings import drop_sentence, fall_sentence, quotes_of
 from persona_pipeline.guard.gate import GateRules
-from persona_pipeline.guard.report import AgentEvaluation
+from persona_pipeline.guard.report import AgentEvaluation, Finding
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class Trust:
     Attributes:
         changes: of each pair of judges that were compared, what was found.
         unable: model and prompt version of those that were found unable to judge.
+        readings: what was found of those that were tested for reading what they judge.
     """
 
     labels: PeoplesLabels = field(default_factory=PeoplesLabels)
     changes: Sequence[JudgeChange] = ()
     unable: frozenset[tuple[str, str]] = frozenset()
+    readings: Sequence[ReadingTest] = ()
 
     def shift(self, before: JudgeName, now: JudgeName, dimension: str) -> JudgeShift:
         """Return how two judges differ on a dimension; without anchors where they were never compared."""
@@ -80,10 +83,11 @@ def told(
     evaluation: AgentEvaluation, comparison: BaselineComparison, trust: Trust, rules: GateRules
 ) -> BaselineComparison:
     """Return the comparison with what people say; what fell by a judge that cannot be believed is doubted, and no regression."""
-    known = evaluation.provenance
-    asked = [(model, prompt) for model in known.get("judge_models", ()) for prompt in known.get("prompt_versions", ())]
+    known, asked = evaluation.provenance, _asked(evaluation)
     comparison.unable = sorted({model for model, prompt in asked if (model, prompt) in trust.unable})
-    unable = bool(comparison.unable) or quotes_of(evaluation).is_doubtful
+    unread = (item for item in trust.readings if item.reads is False and _names(item.judge) in asked)
+    comparison.unread = list(dict.fromkeys(map(str, unread)))
+    unable = bool(comparison.unable or comparison.unread) or quotes_of(evaluation).is_doubtful
     for name, item in comparison.dimensions.items():
         if name not in evaluation.dimensions:
             continue
@@ -92,6 +96,23 @@ def told(
         if unable or (item.people and item.people.belief == "chance"):
             _doubt(evaluation.agent_id, item, rules)
     return comparison
+
+
+def untested_judges(evaluations: Iterable[AgentEvaluation], trust: Trust) -> list[Finding]:
+    """Return a finding where nobody knows whether a judge reads what it judges."""
+    known = {_names(item.judge) for item in trust.readings}
+    asked = {pair for item in evaluations for pair in _asked(item)}
+    missing = sorted({model for model, _ in asked - known})
+    if not missing:
+        return []
+    return [
+        Finding(
+            kind="reading",
+            message=f"nobody knows whether {' and '.join(missing)} reads what it judges, or goes by the claims alone",
+            remedy="`persona-pipeline doctor --reading` finds out, and says before what it costs",
+            command="persona-pipeline doctor --reading",
+        )
+    ]
 
 
 def set_apart(
@@ -163,6 +184,16 @@ def _shifts(evaluation: AgentEvaluation, baseline: Baseline, trust: Trust) -> di
         if name in evaluation.dimensions and before and now and before != now:
             found[name] = trust.shift(before, now, name)
     return found
+
+
+def _asked(evaluation: AgentEvaluation) -> list[tuple[str, str]]:
+    """Return model and prompt version of all who judged."""
+    known = evaluation.provenance
+    return [(model, prompt) for model in known.get("judge_models", ()) for prompt in known.get("prompt_versions", ())]
+
+
+def _names(judge: JudgeName) -> tuple[str, str]:
+    return judge.model, judge.prompt_version
 
 
 def _judge(provenance: Mapping[str, Any]) -> JudgeName | None:

@@ -172,6 +172,23 @@ def test_a_noisy_judge_makes_no_kill_and_no_twin(sample_root: Path, sample_world
     assert (matrix.twins, [row.kills for row in matrix.claims]) == ([], [[]] * 20)
 
 
+@pytest.mark.parametrize(
+    ("caught", "reads_nothing"),
+    [({}, True), ({"boilerplate": 7, "borrowed": 7, "as dwight": 7, "as jim": 7}, False), ({"boilerplate": 0}, False)],
+    ids=["nothing", "a little everywhere", "one fault by every claim"],
+)
+def test_a_judge_that_reads_nothing_is_no_reason_to_delete_claims(
+    caught: dict[str, int | None], reads_nothing: bool, sample_root: Path, sample_world: World
+) -> None:
+    write_claims(sample_root, {"adherence": {f"claim-{n}": {} for n in range(6)}})
+    matrix = judged(plan_trial(sample_world, REQUEST), {f"claim-{n}": caught for n in range(6)})
+    text = page_text(matrix_page(matrix))
+    assert matrix.reads_nothing is reads_nothing
+    assert ("this judge reads nothing of these claims" in text) is reads_nothing
+    assert ("blind spot" in text) is not reads_nothing
+    assert ("catches nothing" in text) is (not reads_nothing and caught["boilerplate"] != 0)
+
+
 def test_a_kill_that_stands_alone_is_judged_again(sample_root: Path, sample_world: World) -> None:
     """Two of three verdicts are bad luck; both that are asked for then are not."""
     write_claims(sample_root, {"adherence": {"unlucky": {}, "fine": {}}})

@@ -18,7 +18,7 @@ from persona_pipeline.cli.world import doctor as command
 from persona_pipeline.cli.world.doctor import diagnose, doctor
 from persona_pipeline.judging.cache import unable_judges
 from persona_pipeline.judging.claims import PROMPT_VERSION
-from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
+from persona_pipeline.judging.model.probe import PLAIN_CLAIMS, ProbeFinding, ProbeLevel
 from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
 
 RETIRING = {"lifecycle": "deprecated", "retires_at": "2026-11-25T00:00:00Z"}
@@ -163,10 +163,10 @@ def constant(server: MessagesServer, score: int, quote: str = "") -> Callable[[C
 @pytest.mark.parametrize(
     ("score", "quote", "said"),
     [
-        (7, "", "one that is plainly false gets 7 of 9"),
-        (0, "", "a claim that is plainly true gets 0 of 9"),
-        (5, "", "true gets 5 of 9, one that is plainly false gets 5 of 9"),
-        (9, "I never said that", "2 of its 2 quotes are not in the transcript"),
+        (7, "", "'Robin warmly praises a colleague for a cake', which is plainly false, gets 7 of 9"),
+        (0, "", "'Robin says that the fern has been watered', which is plainly true, gets 0 of 9"),
+        (5, "", "'Robin neither apologises nor thanks anybody', which is plainly true, gets 5 of 9"),
+        (9, "I never said that", "4 of its 4 quotes are not in the transcript"),
     ],
     ids=["always seven", "always nothing", "always the middle", "made-up quotes"],
 )
@@ -187,6 +187,22 @@ def test_a_judge_whose_answers_are_worth_nothing(
     assert CliRunner().invoke(app, ["--no-dagster"]).exit_code == 0
     with closing(open_store(default_url(Settings(root=sample_root)))) as store:
         assert unable_judges(store) == frozenset()
+
+
+def test_a_judge_that_goes_by_the_tone_of_a_claim_is_found_out(sample_root: Path, server: MessagesServer) -> None:
+    unfriendly = re.compile(r"lost|refuses|neither|nor ")
+
+    def by_tone(call: Call) -> Reply:
+        data = verdicts(call.body)
+        claims = dict(enumerate(PLAIN_CLAIMS, start=1))
+        for item in data["verdicts"]:
+            item["score"] = 1 if unfriendly.search(claims[int(item["proposition_id"].split("_")[-1])]) else 8
+        return message(json.dumps(data))
+
+    server.handler = by_tone
+    found = look(sample_root)["judging"]
+    assert (found.level, found.cannot_judge) == (ProbeLevel.ERROR, True)
+    assert "neither apologises" in found.said and "warmly praises" in found.said and "watered" not in found.said
 
 
 def test_a_judge_that_hangs(sample_root: Path, server: MessagesServer) -> None:

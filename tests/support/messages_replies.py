@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from persona_pipeline.judging.model.probe import FALSE_CLAIM, TRUE_CLAIM
+from persona_pipeline.judging.model.probe import PLAIN_CLAIMS
 from tests.support.messages_api import answer_body
 
 
@@ -117,8 +117,8 @@ def verdicts(request: Mapping[str, Any], score: Callable[[str], int] | None = No
 
 def _honest(claim: str, transcript: str, score: Callable[[str], int]) -> int:
     """Whether a word is used can be looked up, and every stand-in does; each knows what doctor asks, too."""
-    if claim in (TRUE_CLAIM, FALSE_CLAIM):
-        return 9 if claim == TRUE_CLAIM else 0
+    if claim in PLAIN_CLAIMS:
+        return 9 * PLAIN_CLAIMS[claim]
     word = re.search(r'word "(\w+)"', claim)
     return score(claim) if word is None else 9 * (word[1] in transcript)
 

@@ -60,6 +60,9 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     Args:
         require_signed: golden files that cannot be taken again from recordings are problems.
     """
+    from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
+    from persona_pipeline.guard.calibration.reading import READINGS, load_readings
+
     checked = check_paths(
         path
         for name in (PERSONAS, CARDS, "propositions", "messages", "recordings", "labels", "baselines", "suites")
@@ -69,6 +72,9 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     for folder, check in ((NUDGES, Nudges.load), (LEXICONS, world_lexicon)):
         if (root / folder).is_dir():
             checked.run(lambda check=check: check(root))
+    for path, load in ((root / CHANGES, load_judge_changes), (root / READINGS, load_readings)):
+        if path.is_file():
+            checked.run(lambda path=path, load=load: load(path))
     if (root / WORLD_FILE).is_file():
         checked.run(lambda: _check_settings(root))
     checked.problems += [*_links(root), *_tracked(root), *missing_agent_problems(root)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import environment
+from persona_pipeline.cli.options import MaxUsd, environment, open_world
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
@@ -36,16 +36,37 @@ def doctor(
     calls: Annotated[bool, typer.Option(help="Ask the live judge for a test verdict; costs less than a cent.")] = True,
     dagster: Annotated[bool, typer.Option(help="Ask the Dagster instance.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    reading: Annotated[
+        bool,
+        typer.Option(
+            "--reading",
+            help="Also find out whether the judge reads: agents' messages against others' under their names.",
+        ),
+    ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="With --reading: write what the judge says to recordings/.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="With --reading: print what it would take, and do nothing.")
+    ] = False,
+    max_usd: MaxUsd = None,
 ) -> None:
     """Check world, database, recordings, key, endpoint, model, structured output, whether the judge can judge, caching and Dagster.
 
-    Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge: no baseline is taken with it.
+    What --reading finds is kept in calibration/reading.json. Without a key it is asked of the recordings.
+
+    Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge, or does not read: it decides nothing.
     """
     from persona_pipeline.judging.model.probe import ProbeLevel
     from persona_pipeline.reporting.pages.instruments import doctor_page
     from persona_pipeline.reporting.render import print_page
 
-    findings = diagnose(environment(), calls=calls, dagster=dagster)
+    if (record or estimate) and not reading:
+        raise ConfigError("--record and --estimate are of --reading; add it")
+    findings = [] if estimate else diagnose(environment(), calls=calls, dagster=dagster)
+    if reading:
+        found = _reading(max_usd=max_usd, record=record, estimate=estimate)
+        findings += [found] if found else []
     if as_json:
         typer.echo(json.dumps([vars(finding) for finding in findings], indent=2, ensure_ascii=False))
     else:
@@ -212,6 +233,38 @@ def _remember(probed: "Probed", settings: "Settings") -> None:
         note_ability(store, probed.models, PROMPT_VERSION, able=probed.able)
     finally:
         store.close()
+
+
+def _reading(*, max_usd: float | None, record: bool, estimate: bool) -> "ProbeFinding | None":
+    """Find out whether the judge reads, its price said first; None: only that was asked for."""
+    from persona_pipeline.evaluation.calibrate import plan_reading, run_reading
+    from persona_pipeline.guard.calibration.reading import READINGS, save_reading
+    from persona_pipeline.judging.estimate import estimate as estimated
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
+    from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
+    from persona_pipeline.judging.providers.base import ModelOptions
+
+    world = open_world()
+    plan = plan_reading(world)
+    if plan.why_not:
+        said = f"whether the judge reads what it judges cannot be told: {plan.why_not}"
+        return ProbeFinding("reading", ProbeLevel.NOTE, said, "ask again when there is more to show it")
+    options = ModelOptions.from_settings(world.settings)
+    if options.has_credentials():
+        typer.echo(str(estimated(plan.requests, options=options)), err=True)
+        judge = open_judge(options.provider.name, world, JudgeOptions(max_usd, record=record, recorded=False))
+    else:
+        judge = open_judge(RECORDED, world)
+        typer.echo(f"{len(plan.requests)} judgments, taken from recordings: no key for the live judge", err=True)
+    if estimate:
+        return None
+    found = run_reading(plan, judge)
+    path = save_reading(world.root / READINGS, found)
+    typer.echo(f"written: {path}", err=True)
+    if found.reads:
+        return ProbeFinding("reading", ProbeLevel.OK, str(found))
+    remedy = "choose a stronger model with PERSONA_JUDGE_MODEL, or see whether the claims hold of everybody"
+    return ProbeFinding("reading", ProbeLevel.ERROR, str(found), remedy, cannot_judge=True)
 
 
 def _home() -> Path:

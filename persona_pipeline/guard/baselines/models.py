@@ -170,7 +170,7 @@ class BaselineComparison(BaseModel, extra="forbid"):
     Attributes:
         families: what p-values were corrected for, in words; "" where nothing was tested.
         p_value: the agent's smallest, corrected within the agent only; what other runs need beyond 20 watched agents.
-        unable: judges of these scores that were found unable to judge.
+        unable: judges of these scores that were found unable to judge; ``unread``: that do not read what they judge, in words.
     """
 
     agent_id: str
@@ -179,6 +179,7 @@ class BaselineComparison(BaseModel, extra="forbid"):
     families: str = ""
     p_value: float | None = None
     unable: list[str] = Field(default_factory=list)
+    unread: list[str] = Field(default_factory=list)
 
     @property
     def regressions(self) -> list[Regression]:

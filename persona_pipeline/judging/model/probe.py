@@ -1,7 +1,8 @@
-"""Asking an endpoint what it can do: its model, structured output, caching, and whether it can judge. Three small calls at most."""
+"""Asking an endpoint what it can do: its model, structured output, caching, and whether it can judge. A few small calls."""
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -19,9 +20,13 @@ _LIMITS_PATIENCE = 1.0
 _LATE, _ROOM = 4, 3
 _RETIRES_SOON = timedelta(days=60)
 _LINE = "The quarterly report is on your desk, and I watered the fern while I was there."
-# Of a transcript that says nothing but that line: the first is true beyond doubt, the second false.
+# Of a transcript that says nothing but that line: which claims are true beyond doubt, and which are false. Whoever goes by whether
+# a claim sounds friendly gets half of them wrong.
 TRUE_CLAIM = "Robin says that the fern has been watered"
 FALSE_CLAIM = "Robin says that the quarterly report is lost and refuses to write another"
+TRUE_THOUGH_UNFRIENDLY = "Robin neither apologises nor thanks anybody"
+FALSE_THOUGH_FRIENDLY = "Robin warmly praises a colleague for a cake"
+PLAIN_CLAIMS = {TRUE_CLAIM: True, FALSE_CLAIM: False, TRUE_THOUGH_UNFRIENDLY: True, FALSE_THOUGH_FRIENDLY: False}
 _TRUE_FROM, _FALSE_TO = 7, 2
 # Answers that came, and are none.
 _WORTHLESS = (Unscored.INVALID_OUTPUT, Unscored.TRUNCATED, Unscored.UNSUPPORTED)
@@ -81,10 +86,10 @@ async def probe(options: ModelOptions) -> Probed:
     known = traits is not UNKNOWN_MODEL
     # Nobody knows what another model caches, and a long transcript may not fit.
     shown = _transcript(traits.cache_minimum if known else 200)
-    verdicts = await judge.judge([_request("true", TRUE_CLAIM, shown), _request("false", FALSE_CLAIM, shown)])
+    verdicts = await judge.judge([_request(f"{n}", claim, shown) for n, claim in enumerate(PLAIN_CLAIMS, start=1)])
     if any(verdict.unscored is Unscored.TIMEOUT for verdict in verdicts):
-        return Probed([model, await _slow(options, _request("true", TRUE_CLAIM, shown))])
-    structured, judging = _structured(verdicts[0], backend), _judging(*verdicts)
+        return Probed([model, await _slow(options, _request("1", TRUE_CLAIM, shown))])
+    structured, judging = _structured(verdicts[0], backend), _judging(verdicts)
     findings = [model, structured]
     if structured.level is not ProbeLevel.ERROR and judging is not None:
         findings.append(judging)
@@ -107,20 +112,21 @@ def _error(name: str, said: str, remedy: str, *, cannot_judge: bool = False) -> 
     return ProbeFinding(name, ProbeLevel.ERROR, said, remedy, cannot_judge)
 
 
-def _judging(true: Verdict, false: Verdict) -> ProbeFinding | None:
-    """Return whether the judge got two plain claims right and quoted what is there; None: a call failed, which says nothing."""
-    if any(_failed(verdict) for verdict in (true, false)):
+def _judging(verdicts: Sequence[Verdict]) -> ProbeFinding | None:
+    """Return whether the judge got plain claims right and quoted what is there; None: a call failed, which says nothing."""
+    if any(_failed(verdict) for verdict in verdicts):
         return None
-    quotes = [quote for verdict in (true, false) for quote in verdict.evidence]
-    wrong = []
-    if true.score is None or true.score < _TRUE_FROM:
-        wrong.append(f"a claim that is plainly true gets {_answer(true)}")
-    if false.score is None or false.score > _FALSE_TO:
-        wrong.append(f"one that is plainly false gets {_answer(false)}")
+    quotes = [quote for verdict in verdicts for quote in verdict.evidence]
+    wrong = [
+        f"{claim!r}, which is plainly {'true' if is_true else 'false'}, gets {_answer(verdict)}"
+        for (claim, is_true), verdict in zip(PLAIN_CLAIMS.items(), verdicts, strict=True)
+        if verdict.score is None or (verdict.score < _TRUE_FROM if is_true else verdict.score > _FALSE_TO)
+    ]
     if made_up := sum(not quote.verified for quote in quotes):
         wrong.append(f"{made_up} of its {len(quotes)} quotes are not in the transcript")
     if not wrong:
-        return _ok("judging", f"gets a plain claim right ({true.score}) and a false one too ({false.score})")
+        scores = ", ".join(f"{verdict.score}" for verdict in verdicts)
+        return _ok("judging", f"gets {len(verdicts)} plain claims right, true and false in turn ({scores})")
     return _error("judging", f"cannot judge: {', '.join(wrong)}", _STRONGER, cannot_judge=True)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from statistics import NormalDist, correlation, fmean
+from statistics import NormalDist, correlation, fmean, stdev
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +22,8 @@ _TWIN_CORRELATION = 0.9
 # Points: what differs by less is the same to any guard.
 _SAME = 1.0
 _FEWEST_WINDOWS = 4
+# Claims by which a judge is said to read nothing, and how many standard errors all of them fall that it reads.
+_FEWEST_CLAIMS, _SURELY = 4, 2.0
 
 
 class _Model(BaseModel):
@@ -180,6 +182,22 @@ class KillMatrix(_Model):
         ]
 
     @property
+    def reads_nothing(self) -> bool:
+        """Whether the judge seems to go by the claims alone: no claim catches anything, and all together they do not surely fall.
+
+        A claim's mean fall over faults and others' words is one value; so few claims that catch nothing can be claims' fault.
+        """
+        rows = [row for row in self.claims if row.testable]
+        falls = [
+            fmean(known)
+            for row in rows
+            if (known := [c.fall for c in (*row.faults.values(), *row.others.values()) if c.fall is not None])
+        ]
+        if len(falls) < _FEWEST_CLAIMS or any(c.killed for r in rows for c in (*r.faults.values(), *r.others.values())):
+            return False
+        return fmean(falls) <= _SURELY * stdev(falls) / math.sqrt(len(falls))
+
+    @property
     def silent(self) -> dict[str, list[str]]:
         """Faults under which a claim no longer applies, and so leaves the score instead of lowering it, by claim."""
         found = {
@@ -219,6 +237,7 @@ class KillMatrix(_Model):
                 "low": self.low,
                 "everybody": self.everybody,
                 "silent": self.silent,
+                "reads_nothing": self.reads_nothing,
                 "untested": self.untested,
                 "twins": [item.model_dump() for item in self.twins],
             },

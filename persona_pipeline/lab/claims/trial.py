@@ -10,7 +10,6 @@ from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING
 
-from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.settings import Settings
@@ -38,8 +37,7 @@ from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon,
 from persona_pipeline.scoring.text.likeness import voice_statistics
 from persona_pipeline.scoring.text.repetition import excessive_repetition, ngram_part
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
-from persona_pipeline.world.personas import find_yaml
-from persona_pipeline.world.propositions.loading import PROPOSITIONS
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, own_claims
 from persona_pipeline.world.propositions.models import DIMENSIONS, FLUENCY
 from persona_pipeline.world.world import World
 
@@ -178,9 +176,7 @@ def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
         if DIMENSIONS[dimension].by_action and stored is not None and stored.include_personas:
             found[dimension] = frozenset(plan.claims_of(dimension))
             continue
-        path = find_yaml(world.root / PROPOSITIONS / dimension, plan.scope.agent_id)
-        entries = load_document(path).data.get("propositions") or () if path else ()
-        found[dimension] = frozenset(entry["id"] for entry in entries)
+        found[dimension] = own_claims(world.root / PROPOSITIONS, dimension, plan.scope.agent_id)
     return found
 
 

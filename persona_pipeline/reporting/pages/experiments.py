@@ -160,10 +160,17 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
     for fault in matrix.faults:
         if fault.why_not:
             yield "not planted", f"{fault.name}: {fault.why_not}"
-        if fault.name in matrix.blind_spots:
+        if fault.name in matrix.blind_spots and not matrix.reads_nothing:
             seen = [name for name, reading in fault.signals.items() if reading.caught]
             free = f"seen without a judge by {', '.join(seen)}" if seen else "nothing sees it"
             yield "blind spot", f"no claim catches {fault.name}; {free}. {fault.what}"
+    if matrix.reads_nothing:
+        asked = f"whatever was done to the messages, {len(matrix.claims)} claims stand where they stood"
+        yield (
+            "reads nothing",
+            f"this judge reads nothing of these claims: {asked}; ask persona-pipeline doctor --reading first",
+        )
+        return
     for name in matrix.dead:
         faults = f"none of {len(rows[name].faults)} faults"
         yield "catches nothing", f"{name} stands at {_claim_score(rows[name].intact)} and falls under {faults}"

@@ -210,6 +210,14 @@ class StoredSet:
         return cls.of(found if found is not None and found.propositions else None)
 
 
+def own_claims(folder: Path, dimension: str, agent_id: str) -> frozenset[str]:
+    """Return the ids of the claims that stand in an agent's own file of a dimension."""
+    path = find_yaml(folder / dimension, agent_id)
+    return (
+        frozenset(entry["id"] for entry in load_document(path).data.get("propositions") or ()) if path else frozenset()
+    )
+
+
 def read_claims(
     folder: Path, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool = False
 ) -> tuple[dict[str, dict[str, StoredSet]], dict[str, tuple[Problem, ...]]]:
