@@ -27,11 +27,11 @@ FEWEST_TRANSCRIPTS, MOST_TRANSCRIPTS = 10, 20
 SURELY = 2.6
 
 
-class _Frozen(BaseModel):
+class _Kept(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class JudgedTranscript(_Frozen):
+class JudgedTranscript(_Kept):
     """One transcript shown under an agent's name, judged by the agent's claims.
 
     Attributes:
@@ -60,7 +60,7 @@ class Sides(NamedTuple):
     error: float
 
 
-class ReadingTest(_Frozen):
+class ReadingTest(_Kept):
     """What a judge gave to agents' own messages and to others'.
 
     Attributes:
@@ -130,7 +130,7 @@ class ReadingTest(_Frozen):
         return f"{model} {'reads' if self.reads else 'does not read'} what it judges ({told})"
 
 
-class _ReadingFile(_Frozen):
+class _ReadingFile(_Kept):
     readings: list[ReadingTest]
 
 
