@@ -231,7 +231,7 @@ def _asked(
     if estimate:
         typer.echo(cost_of(question, world.settings))
         raise typer.Exit
-    opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
+    opened = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
         typer.echo(cost_of(question, world.settings), err=True)
     return draft_backend(opened)

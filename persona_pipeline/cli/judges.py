@@ -104,7 +104,7 @@ def canary(
     if estimate:
         return
     # Asked itself, whatever is recorded: recordings hold what the earlier judge said.
-    judge = open_judge(live_judge_name(), world, JudgeOptions(max_usd, recorded=False))
+    judge = open_judge(live_judge_name(world), world, JudgeOptions(max_usd, recorded=False))
     compared = [run_canary(item, judge) for item in canaries]
     for item in compared:
         print_page(judge_change_page(item.change))
@@ -177,7 +177,7 @@ def rejudge(
     from persona_pipeline.judging.recordings.replay import rejudge as judge_again
 
     world, options = _asked(agents, dimensions, window, as_of, samples)
-    live = open_judge(live_judge_name(), world, JudgeOptions(max_usd, fresh=True, recorded=False))
+    live = open_judge(live_judge_name(world), world, JudgeOptions(max_usd, fresh=True, recorded=False))
     recorded = _replayed(world, options)
     day = datetime.now(UTC).toordinal() if seed is None else seed
     found = asyncio.run(judge_again(recorded.claims, OpenedJudge(recorded), live, size=size, seed=day))

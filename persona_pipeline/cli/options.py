@@ -163,9 +163,9 @@ def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | N
     return judge or (world.settings if world else environment()).judge
 
 
-def live_judge_name(judge: str | None = None) -> str:
-    """Return the judge that is meant where only a live one will do: the setting's, else Anthropic."""
-    named = judge_name(judge)
+def live_judge_name(world: "World", judge: str | None = None) -> str:
+    """Return the judge that is meant where only a live one will do: the world's, else Anthropic."""
+    named = judge_name(judge, world=world)
     return "anthropic" if judge is None and named == "recorded" else named
 
 

@@ -257,7 +257,7 @@ def bisect(
 def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
     from persona_pipeline.judging.open import JudgeOptions, open_judge
 
-    return open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd))
+    return open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd))
 
 
 def _hint(agent: str, missing: "list[JudgeRequest]", settings: "Settings") -> None:

@@ -77,7 +77,6 @@ def run_target(
         allow_code=place.orchestration.suite_allow_code,
         targets=(target,),
         world_root=lambda: world.root,
-        state=world.settings.state,
         settings=world.settings,
         keyed=True,
     )

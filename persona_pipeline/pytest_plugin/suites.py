@@ -30,9 +30,8 @@ class SuiteFile(pytest.File):
     @cached_property
     def targets(self) -> Any:
         """Who may answer: what the nearest targets file names."""
-        return open_targets(
-            self.path, None, get_settings(), network=bool(self.config.getoption("--persona-allow-targets"))
-        )
+        settings = get_settings().model_copy(update={"root": evaluations_of(self.config).root})
+        return open_targets(self.path, None, settings, network=bool(self.config.getoption("--persona-allow-targets")))
 
     def collect(self) -> Iterator["SuiteItem"]:
         """Yield an item for every test and target.
@@ -78,7 +77,7 @@ class SuiteItem(pytest.Item):
             targets=(self.target,) if self.target else (),
             workers=1,
             world_root=lambda: evaluations.world.root,
-            state=get_settings().state,
+            settings=evaluations.world.settings,
         )
         try:
             run = run_suite(

@@ -123,7 +123,7 @@ def run(
         cache=cache,
         keep_workspaces=keep_workspaces,
         world_root=lambda: settings.world_root,
-        state=settings.state,
+        settings=settings,
         keyed=bool(outputs) or save or as_json,
         written=tuple(outputs),
     )

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
 from persona_pipeline.suites.asserts.agent_judge import AgentJudge
 from persona_pipeline.suites.asserts.pairwise import Pairwise
@@ -40,8 +40,7 @@ class RunOptions:
         timeout: seconds one attempt may take, answer and grading together.
         max_retries: further tries after a failure that can pass.
         cache: answer from earlier answers; None: as the suite says.
-        state: where answers and workspaces are kept; None: ``.persona`` at the top of the suite's repository.
-        settings: say where scores go as events; None: the environment's.
+        settings: say where answers and workspaces are kept, and where scores go as events; None: the environment's.
         keep_workspaces: also those of tests that pass.
         world_root: gives the world's folder; asked only by persona asserts.
         keyed: results carry the digest of what they rest on, so that a later run can go on from them; None: where they are heard
@@ -61,7 +60,6 @@ class RunOptions:
     timeout: float = DEFAULT_TIMEOUT
     max_retries: int = 2
     cache: bool | None = None
-    state: Path | None = None
     settings: Settings | None = None
     keep_workspaces: bool = False
     world_root: Callable[[], Path] | None = None
@@ -69,6 +67,11 @@ class RunOptions:
     written: tuple[Path, ...] = ()
     earlier: Sequence[TestResult] = ()
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
+
+    @property
+    def state(self) -> Path | None:
+        """Where answers and workspaces are kept; None: ``.persona`` at the top of the suite's repository."""
+        return (self.settings or from_environment(Settings)).state
 
     @property
     def may_leave_none(self) -> bool:
