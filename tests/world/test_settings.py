@@ -192,6 +192,23 @@ def test_a_command_that_needs_a_live_judge_asks_the_worlds(
     assert (opened, done.returncode) == (["openai"], 2), done.stderr
 
 
+@pytest.mark.parametrize("command", [("unused",), ("rejudge", "--size", "1")], ids=" ".join)
+def test_recordings_are_replayed_as_the_world_is_evaluated(
+    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    write(sample_root, window="3d", samples=2)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    asked: list[EvaluationRequest] = []
+
+    def run_evaluation(world: World, _: object, request: EvaluationRequest) -> None:
+        asked.append(world.settled(request))
+
+    monkeypatch.setattr("persona_pipeline.evaluation.run.run_evaluation", run_evaluation)
+    cli("recordings", *command)
+    cli("recordings", *command, "--window", "5d")
+    assert [(item.window, item.samples) for item in asked] == [("3d", 2), ("5d", 2)]
+
+
 def test_the_gate_of_a_world_asks_its_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     root = write_small_world(tmp_path / "world")

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -134,7 +134,7 @@ def run(
         if rows is not None:
             RowWriter(rows, append=resume).close()
         nothing = [SuiteResult(suite.name, str(suite.path), [], reason=str(error)) for suite in loaded]
-        _report(replace(joined(loaded, nothing), reason=str(error)), nothing[:1], as_json, outputs)
+        _report(joined(loaded, nothing), nothing[:1], as_json, outputs)
         raise typer.Exit(nothing[0].exit_code) from None
     recorded = load_responses(responses) if responses is not None else None
     if recorded is not None and len(suites) > 1:
@@ -163,12 +163,10 @@ def run(
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.base.database.engine import default_url, open_store
-        from persona_pipeline.base.settings import get_settings
-        from persona_pipeline.suites.running.history import save_suite_result
 
-        store = open_store(default_url(get_settings()))
-        for result in results:
-            save_suite_result(store, result)
+        with closing(open_store(default_url(settings))) as store:
+            for result in results:
+                save_suite_result(store, result)
     raise typer.Exit(whole.exit_code)
 
 
