@@ -34,7 +34,7 @@ from persona_pipeline.suites.running.opening import (
     open_suite,
     suite_files,
 )
-from persona_pipeline.suites.running.suite_run import suite_version
+from persona_pipeline.suites.running.suite_run import look_at_suite
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def build_source(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
     @place.bound
     def suite_source(world: WorldResource) -> dg.ObserveResult:
         opened = world.open()
-        version = suite_version(opened.root, file, opened.settings)
+        version, _ = look_at_suite(opened.root, file, opened.settings)
         return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
 
     return suite_source
@@ -365,21 +365,20 @@ def build_suite_observations(place: Place, loaded: Sequence[SuiteFile]) -> dg.Se
     ) -> dg.SensorResult | dg.SkipReason:
         """Compare the suites with what was last recorded. The targets of a suite that is not valid stay."""
         opened, instance = world.open(), context.instance
-        root = opened.root
-        files = suite_files(root)
+        files = suite_files(opened.root)
         note = reload_note(files, loaded)
         if note:
             context.log.warning(note)
-        current = {file: suite_version(root, file, opened.settings) for file in files}
-        changed = [file for file in files if observed_version(instance, source_key(place, file))[0] != current[file]]
-        requests = [request for file in files for request in _partition_requests(place, context, file, world)]
+        seen = {file: look_at_suite(opened.root, file, opened.settings) for file in files}
+        changed = [file for file in files if observed_version(instance, source_key(place, file))[0] != seen[file][0]]
+        requests = [request for file in files for request in _partition_requests(place, context, file, seen[file][1])]
         if not (changed or requests):
             return dg.SkipReason(f"{len(files)} suites, nothing changed{f'; {note}' if note else ''}")
         return dg.SensorResult(
             skip_reason=f"{len(changed)} versions recorded{f'; {note}' if note else ''}",
             dynamic_partitions_requests=requests,
             asset_events=[
-                dg.AssetObservation(source_key(place, file), tags={DATA_VERSION: current[file]}) for file in changed
+                dg.AssetObservation(source_key(place, file), tags={DATA_VERSION: seen[file][0]}) for file in changed
             ],
         )
 
@@ -431,16 +430,13 @@ def acted_upon(cursor: str | None) -> tuple[int, dict[str, str]]:
 
 
 def _partition_requests(
-    place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, world: WorldResource
+    place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, opened: OpenedSuite | ConfigError
 ) -> list[PartitionRequest]:
-    try:
-        opened = world.open()
-        named = open_suite(opened.root, file, opened.settings).target_names
-    except ConfigError as error:
-        context.log.warning(str(error))
+    if isinstance(opened, ConfigError):
+        context.log.warning(str(opened))
         return []
     known = context.instance.get_dynamic_partitions(partitions_name(place, file))
-    return partition_requests(target_partitions(place, file), named, known)
+    return partition_requests(target_partitions(place, file), opened.target_names, known)
 
 
 def _request(file: SuiteFile, look: int) -> dg.RunRequest:

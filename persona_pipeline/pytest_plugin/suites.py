@@ -15,7 +15,7 @@ from persona_pipeline.pytest_plugin.failures import Failed, Unscored, suite_text
 from persona_pipeline.suites.format.models import Test
 from persona_pipeline.suites.grading.results import SuiteVerdict
 from persona_pipeline.suites.running.opening import open_targets
-from persona_pipeline.suites.running.plan import RunOptions, targets_of
+from persona_pipeline.suites.running.plan import RunOptions, answered_tests
 from persona_pipeline.suites.running.suite_run import run_suite
 
 
@@ -40,16 +40,10 @@ class SuiteFile(pytest.File):
             CollectError: the suite is not valid.
         """
         try:
-            found = [
-                (test, name)
-                for test in self.suite.tests
-                for name in targets_of(self.suite, test, RunOptions(), self.targets, None)
-            ]
+            found = answered_tests(self.suite, RunOptions(), self.targets)
         except pp.ConfigError as error:
             raise self.CollectError(str(error)) from None
-        several = len({name for _, name in found}) > 1
-        for test, target in found:
-            name = f"{test.id}@{target}" if several else test.id
+        for name, test, target in found:
             yield SuiteItem.from_parent(self, name=name, test=test, target=target)
 
 

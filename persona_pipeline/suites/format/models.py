@@ -92,6 +92,16 @@ class AssertFields(StrictFields):
         """Whether this one runs code of the suite."""
         return self.runs_code
 
+    @property
+    def needs_workspace(self) -> bool:
+        """Whether this one looks into the test's workspace."""
+        return False
+
+    @property
+    def asked(self) -> str | None:
+        """The target that this one asks; None: none."""
+        return None
+
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         """Return the keys as the fields want them; called before validation, on a copy.
@@ -300,6 +310,12 @@ class Suite:
     def shared_workspace(self) -> WorkspaceFields | None:
         """The workspace whose ``before_all`` and ``after_all`` frame the run: the first test's, which the suite's is part of."""
         return (self.tests[0].workspace if self.tests else None) or self.workspace
+
+    @property
+    def framing(self) -> dict[str, HookFields]:
+        """The scripts that frame the run, by name."""
+        hooks = self.shared_workspace.hooks if self.shared_workspace else {}
+        return {name: hook for name, hook in hooks.items() if name in ("before_all", "after_all")}
 
     def model_dump(self) -> dict[str, Any]:
         """Return the normalised form as plain data."""
