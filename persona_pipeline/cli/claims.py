@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     AsOf,
     Fresh,
@@ -18,7 +19,6 @@ from persona_pipeline.cli.options import (
     environment,
     judge_name,
     live_judge_name,
-    moment,
     names,
     open_world,
     require_known,
@@ -238,7 +238,7 @@ def _asked(
 
 
 def _tell(drafted: "Drafted", what: str) -> None:
-    from persona_pipeline.reporting.text import cost_line, one_line
+    from persona_pipeline.reporting.text import cost_line, one_line, plural
     from persona_pipeline.scoring.results import UsageSummary
 
     for warning in drafted.warnings:
@@ -251,9 +251,7 @@ def _tell(drafted: "Drafted", what: str) -> None:
     if drafted.path is None:
         typer.echo("nothing was written", err=True)
         raise typer.Exit(4 if drafted.failure.startswith("budget") else 3)
-    typer.echo(
-        f"{drafted.kept} {what}{'s' if drafted.kept != 1 else ''} written, to be read by a person: {drafted.path}"
-    )
+    typer.echo(f"{plural(drafted.kept, what)} written, to be read by a person: {drafted.path}")
 
 
 @personas.command("import")

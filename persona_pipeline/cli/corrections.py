@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -20,7 +21,6 @@ from persona_pipeline.cli.options import (
     TokenEnv,
     WindowLength,
     judge_name,
-    moment,
     names,
     open_world,
     require_known,

@@ -4,7 +4,6 @@ import inspect
 import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,6 @@ from persona_pipeline.base.options import (
     bounds_of,
     kind_of,
     option_fields,
-    parse_time,
     told,
 )
 
@@ -111,20 +109,6 @@ def names(text: str) -> list[str] | None:
     if not found:
         raise ConfigError("a list of names is empty; write 'all' or names with commas between them")
     return found
-
-
-def moment(text: str | None, option: str = "--as-of") -> datetime | None:
-    """Return the time of an option.
-
-    Raises:
-        ConfigError: it is no RFC 3339 time with an offset.
-    """
-    if text is None:
-        return None
-    try:
-        return parse_time(text, name=option)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def environment() -> "Settings":

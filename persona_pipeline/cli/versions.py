@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -23,7 +24,6 @@ from persona_pipeline.cli.options import (
     environment,
     judge_name,
     live_judge_name,
-    moment,
     names,
     open_world,
     require_known,

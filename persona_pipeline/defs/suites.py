@@ -40,8 +40,7 @@ from persona_pipeline.world.world import World
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 
-MOST_ROWS, MOST_LINES, MOST_LINE = 200, 5, 300
-_WORST_FIRST = ("error", "fail", "borderline", "pass")
+MOST_ROWS = 200
 ALLOW_CODE = "set PERSONA_SUITE_ALLOW_CODE=1 if you trust the programs of this suite"
 
 
@@ -55,7 +54,7 @@ class SuiteCheck:
 
     def result(self, run: "SuiteResult") -> dg.AssetCheckResult:
         """Return the check's result."""
-        wrong = [one_line(line, MOST_LINE) for line in self.find(run)]
+        wrong = [one_line(line, metadata.MOST_TEXT) for line in self.find(run)]
         shown = metadata.table([{"what": line} for line in wrong[:MOST_ROWS]], ("what",))
         return metadata.check_result(self.name, wrong, {"found": len(wrong), "what_is_wrong": shown})
 
@@ -110,7 +109,7 @@ def suite_outcome(run: "SuiteResult") -> AssetOutcome:
 def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     """Return score and counts to plot, the tests as a table (the worst first, at most 200), and what was spent."""
     counts = run.summary
-    tests = sorted(run.tests, key=lambda test: _WORST_FIRST.index(test.verdict.value))
+    tests = sorted(run.tests, key=lambda test: test.verdict.rank)
     rows = [_row(test) for test in tests[:MOST_ROWS]]
     found: metadata.Metadata = {
         "verdict": run.verdict.value,
@@ -184,7 +183,7 @@ def _row(test: "TestResult") -> dict[str, Any]:
         "verdict": test.verdict.value,
         "score": "–" if test.score is None else f"{test.score:.2f}",
         "asserts": f"{scored} of {expected}",
-        "what is missing": one_line(reason_of(test), MOST_LINE),
+        "what is missing": one_line(reason_of(test), metadata.MOST_TEXT),
     }
 
 
@@ -315,7 +314,7 @@ def build_run_eval_suites(place: Place) -> dg.JobDefinition:
         if problems:
             raise bad_input(ConfigError(problems))
         if lines:
-            text = "\n".join([f"{opened.suite.name} failed", *metadata.listed(lines, MOST_LINES), *remedies])
+            text = "\n".join([f"{opened.suite.name} failed", *metadata.listed(lines, metadata.MOST_LINES), *remedies])
             raise dg.Failure(text, allow_retries=False)
         yield dg.Output(None)
 

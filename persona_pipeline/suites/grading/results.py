@@ -25,6 +25,11 @@ class SuiteVerdict(StrEnum):
     FAIL = "fail"
     ERROR = "error"
 
+    @property
+    def rank(self) -> int:
+        """Its place where the worst stands first: what could not be judged, then what failed."""
+        return [*SuiteVerdict][::-1].index(self)
+
 
 def reaches(score: float, threshold: float) -> bool:
     """Return whether a score is at least a threshold, within the tolerance."""
@@ -407,9 +412,8 @@ class SuiteResult:
     @property
     def verdict(self) -> SuiteVerdict:
         """The worst verdict of its tests: error, then fail, borderline, pass; error when there are none."""
-        found = {test.verdict for test in self.tests}
-        order = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
-        return next((verdict for verdict in order if verdict in found), SuiteVerdict.ERROR)
+        verdicts = (test.verdict for test in self.tests)
+        return min(verdicts, key=lambda verdict: verdict.rank, default=SuiteVerdict.ERROR)
 
     @property
     def score(self) -> float | None:
