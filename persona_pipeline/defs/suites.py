@@ -108,8 +108,10 @@ def suite_outcome(run: "SuiteResult") -> AssetOutcome:
 
 def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     """Return score and counts to plot, the tests as a table (the worst first, at most 200), and what was spent."""
+    from persona_pipeline.suites.grading.results import WORST_FIRST
+
     counts = run.summary
-    tests = sorted(run.tests, key=lambda test: test.verdict.rank)
+    tests = sorted(run.tests, key=lambda test: WORST_FIRST.index(test.verdict))
     rows = [_row(test) for test in tests[:MOST_ROWS]]
     found: metadata.Metadata = {
         "verdict": run.verdict.value,

@@ -136,6 +136,17 @@ def test_what_the_judge_was_not_shown_and_later_words_make_nothing_stale(
     assert len(world_labels(sample_world).current) == len(labels)
 
 
+def test_windows_are_as_long_as_the_world_says(small_world: World, server: MessagesServer) -> None:
+    (small_world.root / "persona.yaml").write_text("window: 1d\n", encoding="utf-8")
+    judge = open_judge("anthropic", small_world, JudgeOptions(record=True))
+    run_evaluation(small_world, judge, EvaluationRequest())
+    # A fresh copy of a world with recordings has the same population.
+    fresh = World.open(small_world.root, f"sqlite:///{small_world.root / 'fresh.db'}")
+    fresh.sync()
+    assert len(judged_population(fresh)) > 0
+    fresh.store.close()
+
+
 def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
     assert world_labels(small_world).current == []
     assert stale_labels([], {}, is_judged=lambda key: False) == []

@@ -25,10 +25,8 @@ class SuiteVerdict(StrEnum):
     FAIL = "fail"
     ERROR = "error"
 
-    @property
-    def rank(self) -> int:
-        """Its place where the worst stands first: what could not be judged, then what failed."""
-        return [*SuiteVerdict][::-1].index(self)
+
+WORST_FIRST = [*SuiteVerdict][::-1]
 
 
 def reaches(score: float, threshold: float) -> bool:
@@ -412,8 +410,7 @@ class SuiteResult:
     @property
     def verdict(self) -> SuiteVerdict:
         """The worst verdict of its tests: error, then fail, borderline, pass; error when there are none."""
-        verdicts = (test.verdict for test in self.tests)
-        return min(verdicts, key=lambda verdict: verdict.rank, default=SuiteVerdict.ERROR)
+        return min((test.verdict for test in self.tests), key=WORST_FIRST.index, default=SuiteVerdict.ERROR)
 
     @property
     def score(self) -> float | None:
