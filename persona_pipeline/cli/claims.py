@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,12 +15,13 @@ from persona_pipeline.cli.options import (
     MaxUsd,
     MockJudge,
     Record,
-    WindowLength,
+    asks,
     environment,
     judge_name,
     live_judge_name,
     names,
     open_world,
+    request_of,
     require_known,
 )
 
@@ -68,7 +69,9 @@ def show(
 
 
 @app.command()
+@asks("window")
 def test(
+    context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
     dimension: Dimension = "all",
     faults: Annotated[
@@ -77,7 +80,6 @@ def test(
             help="'all', or with commas between them: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
         ),
     ] = "all",
-    window: WindowLength = "7d",
     as_of: AsOf = None,
     judge: JudgeName = None,
     mock_judge: MockJudge = False,
@@ -96,6 +98,7 @@ def test(
     fresh: Fresh = False,
     format: Format = "table",
     output: Output = None,
+    **asked: Any,
 ) -> None:
     """Break a character on purpose and print which claim catches which fault.
 
@@ -109,22 +112,24 @@ def test(
     from persona_pipeline.reporting.render import write_page
 
     check_format(format)
+    world = open_world()
     request = TrialRequest(
         agent_id=agent,
         dimensions=names(dimension),
         faults=names(faults),
-        window=window,
+        window=world.settled(request_of(context, asked)).window,
         as_of=moment(as_of),
         samples=samples,
         others=others,
         seed=seed,
     )
-    world = open_world()
     trial = plan_trial(world, request)
     if estimate:
         typer.echo(trial.estimate(world.settings))
         return
-    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
+    opened = open_judge(
+        judge_name(judge, mock_judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
+    )
     if opened.live:
         typer.echo(trial.estimate(world.settings), err=True)
     matrix = run_trial(trial, opened)

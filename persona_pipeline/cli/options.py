@@ -50,7 +50,8 @@ def taking(command: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
     signature = inspect.signature(command)
     first, *own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
     made = [first.replace(name=name, annotation=kind, default=default) for name, (kind, default) in options.items()]
-    vars(command)["__signature__"] = signature.replace(parameters=[first, *made, *own])
+    ordered = sorted([*made, *own], key=lambda item: item.default is not item.empty)
+    vars(command)["__signature__"] = signature.replace(parameters=[first, *ordered])
     return command
 
 
@@ -118,6 +119,13 @@ def environment() -> "Settings":
     return get_settings()
 
 
+def world_settings() -> "Settings":
+    """Return what the environment sets and, where it sets nothing, what ``persona.yaml`` of its world says."""
+    from persona_pipeline.world.settings import load_world_file, merged
+
+    return merged(environment(), load_world_file(environment().world_root))
+
+
 def open_world(root: Path | None = None, *, sync: bool = False) -> "World":
     """Return the world; ``sync``: its files are brought into the store first, and what is wrong with them is said."""
     from persona_pipeline.world.world import World
@@ -144,7 +152,7 @@ def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | N
         raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
     if mock_judge:
         return "recorded"
-    return judge or (world.settings if world else environment()).judge
+    return judge or (world.settings if world else world_settings()).judge
 
 
 def live_judge_name(world: "World", judge: str | None = None) -> str:

@@ -192,6 +192,53 @@ def test_a_command_that_needs_a_live_judge_asks_the_worlds(
     assert (opened, done.returncode) == (["openai"], 2), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "seam"),
+    [
+        (("suite", "run", "a.eval.yaml"), "suites.running.opening.open_judge"),
+        (("propositions", "test", "michael"), "judging.open.open_judge"),
+        (("compare", "HEAD..HEAD"), "lab.compare.compare.AskedVersions"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_command_that_may_ask_a_judge_asks_the_worlds(
+    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], seam: str
+) -> None:
+    write(sample_root, judge={"provider": "openai", "model": "gpt-5-mini"})
+    suite = "tests: [{id: t, input: '?', assert: [{type: contains, value: tea}]}]\n"
+    monkeypatch.chdir(sample_root)
+    Path("a.eval.yaml").write_text(suite, encoding="utf-8")
+    Path("targets.yaml").write_text("targets: [{name: default, provider: replay, path: a.json}]\n", encoding="utf-8")
+    asked: list[str] = []
+
+    def opened(name: str, *_: object, **__: object) -> None:
+        asked.append(name)
+        raise ConfigError("nobody is asked")
+
+    monkeypatch.setattr(f"persona_pipeline.{seam}", opened)
+    done = cli(*command)
+    assert (asked, done.returncode) == (["openai"], 2), done.stderr
+
+
+def test_claims_are_tested_and_falls_looked_for_on_the_worlds_windows(
+    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(sample_root, window="3d", regression_delta=0.5, proposition_delta=1.5)
+    asked: list[Any] = []
+
+    def taken(_: World, request: Any, *__: object) -> None:
+        asked.append(request)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr("persona_pipeline.lab.claims.trial.plan_trial", taken)
+    monkeypatch.setattr("persona_pipeline.lab.bisect.bisect.bisect", taken)
+    for more in ((), ("--window", "5d")):
+        cli("propositions", "test", "michael", *more)
+        cli("bisect", "michael", *more)
+    assert [item.window for item in asked] == ["3d", "3d", "5d", "5d"]
+    assert {(item.regression_delta, item.proposition_delta) for item in asked[1::2]} == {(0.5, 1.5)}
+
+
 @pytest.mark.parametrize("command", [("unused",), ("rejudge", "--size", "1")], ids=" ".join)
 def test_recordings_are_replayed_as_the_world_is_evaluated(
     sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]

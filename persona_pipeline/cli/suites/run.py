@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import JudgeName, judge_name
+from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
     AllowPath,
@@ -96,7 +96,6 @@ def run(
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
     was run, 4 budget.
     """
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.suites.answering.base import load_responses
     from persona_pipeline.suites.grading.results import SuiteResult
     from persona_pipeline.suites.running.history import RowWriter, save_suite_result
@@ -110,7 +109,7 @@ def run(
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
     if resume and rows is None:
         raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
-    settings = get_settings()
+    settings = world_settings()
     options = RunOptions(
         allow_code=allow_code,
         test_ids=tuple(test_id or ()),
