@@ -1,6 +1,6 @@
 """A loaded suite in its normalised form: one spelling whatever the file used, and the kinds of values it is made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -90,7 +90,7 @@ class AssertFields(StrictFields):
     @property
     def needs_code(self) -> bool:
         """Whether this one runs code of the suite."""
-        return self.runs_code
+        return self.runs_code or self.program is not None or any(part.needs_code for part in self.parts)
 
     @property
     def needs_workspace(self) -> bool:
@@ -101,6 +101,16 @@ class AssertFields(StrictFields):
     def asked(self) -> str | None:
         """The target that this one asks; None: none."""
         return None
+
+    @property
+    def program(self) -> tuple[Sequence[str], str | None] | None:
+        """The suite's program that this one runs, and in which folder (None: the suite's); None: none."""
+        return None
+
+    @property
+    def parts(self) -> "Sequence[AssertFields]":
+        """The asserts it is made of."""
+        return ()
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
