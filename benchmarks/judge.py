@@ -372,7 +372,7 @@ class Stage:
 
     def judged(self, request: EvaluationRequest, **options: Any) -> tuple[Range, float, float]:
         """Return the estimate's range, its most, and what the run then took."""
-        said = estimate_run(self.world, request, fresh=bool(options.get("fresh")))
+        said = estimate_run(self.world, request, asking=JudgeOptions(**options))
         assert said.usd
         assert said.worst_usd is not None
         return said.usd, said.worst_usd, self.run(request, **options)

@@ -457,14 +457,14 @@ ENDLESS = "/proc/self/pagemap"
 )
 def test_a_fingerprint_is_taken_of_files_of_the_repository_only(desk: Desk, target: str) -> None:
     from persona_pipeline.suites.running.opening import suite_files
-    from persona_pipeline.suites.running.suite_run import suite_version
+    from persona_pipeline.suites.running.suite_run import look_at_suite
 
     write(desk.root, {"targets.yaml": f"targets: [{{name: default, {target}}}]\n"})
     (desk.root / "link").symlink_to(ENDLESS)
     os.mkfifo(desk.root / "pipe")
     desk.suite("criteria: c")
     (file,) = suite_files(desk.root)
-    first, again = (suite_version(desk.root, file, get_settings()) for _ in range(2))
+    first, again = (look_at_suite(desk.root, file, get_settings())[0] for _ in range(2))
     assert first == again
 
 

@@ -156,7 +156,8 @@ def estimate(world: World, *, judge: str | None = None, **asked: Unpack[Asking])
 
 def _evaluated(world: World, judge: Judge | str | None, request: EvaluationRequest) -> Evaluation:
     # Where a commit decides, nothing stored is believed.
-    with nullcontext(world) if request.against is None else fresh_world(world.root, request.against) as judged:
+    fresh = request.against and fresh_world(world.root, request.against, settings=world.environment)
+    with fresh or nullcontext(world) as judged:
         if judge is None or isinstance(judge, str):
             opened = _open_judge(judge or judged.settings.judge, judged, JudgeOptions.of(request))
         elif wrong := [name for name in OF_JUDGE if getattr(request, name)]:
@@ -192,4 +193,4 @@ def open_gate(
         ConfigError: a persona file is not valid, or there is no key for the live judge.
     """
     world.sync()
-    return ActionGate(world, backend or gate_backend(), deadline=deadline, settings=settings)
+    return ActionGate(world, backend or gate_backend(world.settings), deadline=deadline, settings=settings)

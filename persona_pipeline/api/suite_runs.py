@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from typing_extensions import Unpack
 
 from persona_pipeline.api.evaluating import check_keywords
-from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.results import SuiteResult, TestResult
@@ -112,7 +112,7 @@ def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Su
     Raises:
         ConfigError: the suite is not valid: every problem at its file, line and column.
     """
-    return opening.load_suite(path, opening.suite_roots(Path(path), get_settings(), allow_path))
+    return _load(path, get_settings(), allow_path)
 
 
 def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
@@ -126,12 +126,13 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
         ConfigError: the suite is not valid, a filter matches nothing, or nobody answers.
     """
     check_keywords(how, Running)
-    loaded = suite if isinstance(suite, Suite) else load_suite(suite)
-    world, judge, settings = how.get("world"), how.get("judge"), get_settings()
+    world, judge = how.get("world"), how.get("judge")
+    settings = world.settings if world else get_settings()
+    loaded = suite if isinstance(suite, Suite) else _load(suite, settings)
     if judge is None or isinstance(judge, str):
         shared = opening.open_judge(
             judge or settings.judge,
-            world.settings if world else settings,
+            settings,
             record=how.get("record", False),
             max_usd=how.get("max_usd"),
             world=world,
@@ -144,10 +145,10 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
     with closing(shared):
         result = _run_suite(
             loaded,
-            targets=None if responses is not None else _targets(loaded, how),
+            targets=None if responses is not None else _targets(loaded, how, settings),
             responses=responses,
             judge=shared,
-            options=_options(how),
+            options=_options(how, settings),
             on_result=how.get("on_result"),
         )
     return SuiteRun(**{item.name: getattr(result, item.name) for item in fields(SuiteResult)})
@@ -158,7 +159,11 @@ async def run_suite_async(suite: Suite | Path | str, **how: Unpack[Running]) -> 
     return await asyncio.to_thread(run_suite, suite, **how)
 
 
-def _targets(suite: Suite, how: Running) -> Any:
+def _load(path: Path | str, settings: Settings, allow_path: Iterable[Path | str] = ()) -> Suite:
+    return opening.load_suite(path, opening.suite_roots(Path(path), settings, allow_path))
+
+
+def _targets(suite: Suite, how: Running, settings: Settings) -> Any:
     given = how.get("targets")
     if given is not None and not isinstance(given, Path | str):
         return given
@@ -166,15 +171,14 @@ def _targets(suite: Suite, how: Running) -> Any:
     return opening.open_targets(
         suite.path,
         path,
-        get_settings(),
+        settings,
         environment=how.get("allow_env"),
         network=how.get("allow_targets", False),
         folders=suite.roots or (),
     )
 
 
-def _options(how: Running) -> RunOptions:
-    world = how.get("world")
+def _options(how: Running, settings: Settings) -> RunOptions:
     kept = ("allow_code", "workers", "timeout", "max_retries", "cache")
     plain: Any = {name: value for name, value in how.items() if name in kept}
     return RunOptions(
@@ -182,8 +186,8 @@ def _options(how: Running) -> RunOptions:
         test_ids=_several(how.get("test_ids", ())),
         tags=_several(how.get("tags", ())),
         targets=_several(how.get("target", ())),
-        world_root=lambda: world.root if world else get_settings().world_root,
-        state=get_settings().state,
+        world_root=lambda: settings.world_root,
+        settings=settings,
     )
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 ARRIVED = "persona_pipeline.arrived"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 GATE_PATH = "/v1/gate"
 # A refused request is a text that its agent sends all the same.
 _BYPASSES = {

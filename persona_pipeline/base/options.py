@@ -257,6 +257,18 @@ def given(asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def moment(text: str | None, name: str = "--as-of") -> datetime | None:
+    """Return the time of an option, None where it is not given.
+
+    Raises:
+        ConfigError: it is no RFC 3339 time with an offset.
+    """
+    try:
+        return None if text is None else parse_time(text, name=name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
 def parse_time(text: str, *, name: str = "time") -> datetime:
     """Return an RFC 3339 time in UTC.
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_CONFIG, ConfigError
 
-EXIT_CONFIG = 2
 EXIT_MACHINE = 3
 
 

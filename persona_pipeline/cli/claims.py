@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     AsOf,
     Fresh,
@@ -14,13 +15,13 @@ from persona_pipeline.cli.options import (
     MaxUsd,
     MockJudge,
     Record,
-    WindowLength,
+    asks,
     environment,
     judge_name,
     live_judge_name,
-    moment,
     names,
     open_world,
+    request_of,
     require_known,
 )
 
@@ -68,7 +69,9 @@ def show(
 
 
 @app.command()
+@asks("window")
 def test(
+    context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
     dimension: Dimension = "all",
     faults: Annotated[
@@ -77,7 +80,6 @@ def test(
             help="'all', or with commas between them: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
         ),
     ] = "all",
-    window: WindowLength = "7d",
     as_of: AsOf = None,
     judge: JudgeName = None,
     mock_judge: MockJudge = False,
@@ -96,6 +98,7 @@ def test(
     fresh: Fresh = False,
     format: Format = "table",
     output: Output = None,
+    **asked: Any,
 ) -> None:
     """Break a character on purpose and print which claim catches which fault.
 
@@ -109,22 +112,24 @@ def test(
     from persona_pipeline.reporting.render import write_page
 
     check_format(format)
+    world = open_world()
     request = TrialRequest(
         agent_id=agent,
         dimensions=names(dimension),
         faults=names(faults),
-        window=window,
+        window=world.settled(request_of(context, asked)).window,
         as_of=moment(as_of),
         samples=samples,
         others=others,
         seed=seed,
     )
-    world = open_world()
     trial = plan_trial(world, request)
     if estimate:
         typer.echo(trial.estimate(world.settings))
         return
-    opened = open_judge(judge_name(judge, mock_judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
+    opened = open_judge(
+        judge_name(judge, mock_judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
+    )
     if opened.live:
         typer.echo(trial.estimate(world.settings), err=True)
     matrix = run_trial(trial, opened)
@@ -231,14 +236,14 @@ def _asked(
     if estimate:
         typer.echo(cost_of(question, world.settings))
         raise typer.Exit
-    opened = open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record))
+    opened = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
         typer.echo(cost_of(question, world.settings), err=True)
     return draft_backend(opened)
 
 
 def _tell(drafted: "Drafted", what: str) -> None:
-    from persona_pipeline.reporting.text import cost_line, one_line
+    from persona_pipeline.reporting.text import cost_line, one_line, plural
     from persona_pipeline.scoring.results import UsageSummary
 
     for warning in drafted.warnings:
@@ -251,9 +256,7 @@ def _tell(drafted: "Drafted", what: str) -> None:
     if drafted.path is None:
         typer.echo("nothing was written", err=True)
         raise typer.Exit(4 if drafted.failure.startswith("budget") else 3)
-    typer.echo(
-        f"{drafted.kept} {what}{'s' if drafted.kept != 1 else ''} written, to be read by a person: {drafted.path}"
-    )
+    typer.echo(f"{plural(drafted.kept, what)} written, to be read by a person: {drafted.path}")
 
 
 @personas.command("import")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -20,7 +21,6 @@ from persona_pipeline.cli.options import (
     TokenEnv,
     WindowLength,
     judge_name,
-    moment,
     names,
     open_world,
     require_known,
@@ -194,10 +194,9 @@ def statistics(
 
 
 def _synced_world() -> "World":
-
     world = open_world()
-    for agent_id in world.agent_ids():
-        world.sync_persona(agent_id)
+    if broken := world.sync_personas(world.agent_ids())[1]:
+        raise ConfigError(list(dict.fromkeys(problem for problems in broken.values() for problem in problems)))
     return world
 
 
@@ -209,7 +208,7 @@ def _backend(judge: str | None, world: "World") -> "Backend":
     from persona_pipeline.corrections.gate import gate_backend
     from persona_pipeline.judging.providers.base import ModelOptions
 
-    return gate_backend(options=ModelOptions.from_settings(world.settings, judge))
+    return gate_backend(world.settings, ModelOptions.from_settings(world.settings, judge))
 
 
 def _print_settings(settings: dict[str, object], source: str | None, as_json: bool) -> None:
@@ -296,7 +295,9 @@ def replay(
     if estimate:
         typer.echo(estimate_replay(world, request, judge, fresh=fresh))
         return
-    backend = open_judge(judge_name(judge), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh))
+    backend = open_judge(
+        judge_name(judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
+    )
     found = run_replay(world, request, backend)
     write_page(replay_page(found), found.model_dump(mode="json"), format, output)
     for agent_id, values in _proposed(found).items():

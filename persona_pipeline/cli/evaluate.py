@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import OF_JUDGE
+from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.cli.options import (
     Agents,
     MockJudge,
     asks,
     judge_name,
-    moment,
     names,
     open_world,
     option,

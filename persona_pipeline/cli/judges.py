@@ -2,23 +2,19 @@
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import (
-    Agents,
-    AsOf,
-    Dimensions,
     MaxUsd,
-    Samples,
-    WindowLength,
+    asks,
     environment,
     live_judge_name,
-    moment,
     names,
     open_world,
+    request_of,
     require_known,
 )
 
@@ -104,7 +100,7 @@ def canary(
     if estimate:
         return
     # Asked itself, whatever is recorded: recordings hold what the earlier judge said.
-    judge = open_judge(live_judge_name(), world, JudgeOptions(max_usd, recorded=False))
+    judge = open_judge(live_judge_name(world), world, JudgeOptions(max_usd, recorded=False))
     compared = [run_canary(item, judge) for item in canaries]
     for item in compared:
         print_page(judge_change_page(item.change))
@@ -135,19 +131,17 @@ def sign() -> None:
         typer.echo(str(path))
 
 
+_OF_A_REPLAY = ("agents", "dimensions", "window", "as_of", "samples")
+
+
 @app.command()
-def unused(
-    agents: Agents = "all",
-    dimensions: Dimensions = "all",
-    window: WindowLength = "7d",
-    as_of: AsOf = None,
-    samples: Samples = 1,
-) -> None:
+@asks(*_OF_A_REPLAY)
+def unused(context: typer.Context, **asked: Any) -> None:
     """List the recorded verdicts that a replay of this window does not ask for: stale, of another window, or slipped in."""
     from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 
-    world, options = _asked(agents, dimensions, window, as_of, samples)
-    backend = _replayed(world, options)
+    world = open_world()
+    backend = _replayed(world, request_of(context, asked))
     # What the reading test asked is no window's.
     tested = {key for reading in load_readings(world.root / READINGS) for key in reading.keys}
     left = [item for item in backend.unused() if item.kind == "proposition" and item.key not in tested]
@@ -158,18 +152,16 @@ def unused(
 
 
 @app.command()
+@asks(*_OF_A_REPLAY)
 def rejudge(
+    context: typer.Context,
     size: Annotated[int, typer.Option("--size", min=1, help="Recordings to judge again, drawn at random.")] = 20,
     seed: Annotated[int | None, typer.Option(help="Of the draw; by default another one every day.")] = None,
     most: Annotated[
         float, typer.Option(min=0, max=1, help="Share (0-1) of the sample that may disagree by 3 points or more.")
     ] = 0.1,
     max_usd: MaxUsd = None,
-    agents: Agents = "all",
-    dimensions: Dimensions = "all",
-    window: WindowLength = "7d",
-    as_of: AsOf = None,
-    samples: Samples = 1,
+    **asked: Any,
 ) -> None:
     """Judge a random sample of the recordings again with the live judge, and report where it disagrees.
 
@@ -180,9 +172,9 @@ def rejudge(
     from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
     from persona_pipeline.judging.recordings.replay import rejudge as judge_again
 
-    world, options = _asked(agents, dimensions, window, as_of, samples)
-    live = open_judge(live_judge_name(), world, JudgeOptions(max_usd, fresh=True, recorded=False))
-    recorded = _replayed(world, options)
+    world = open_world()
+    live = open_judge(live_judge_name(world), world, JudgeOptions(max_usd, fresh=True, recorded=False))
+    recorded = _replayed(world, request_of(context, asked))
     day = datetime.now(UTC).toordinal() if seed is None else seed
     found = asyncio.run(judge_again(recorded.claims, OpenedJudge(recorded), live, size=size, seed=day))
     for row in found.disagreements:
@@ -201,22 +193,11 @@ def rejudge(
     raise typer.Exit(int(found.disagreement > most))
 
 
-def _asked(
-    agents: str, dimensions: str, window: str, as_of: str | None, samples: int
-) -> "tuple[World, EvaluationRequest]":
-    from persona_pipeline.base.options import EvaluationRequest
-
-    options = EvaluationRequest(
-        agents=names(agents), dimensions=names(dimensions), window=window, as_of=moment(as_of), samples=samples
-    )
-    return open_world(), options
-
-
-def _replayed(world: "World", options: "EvaluationRequest") -> "RecordedBackend":
+def _replayed(world: "World", request: "EvaluationRequest") -> "RecordedBackend":
     from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import OpenedJudge
     from persona_pipeline.judging.recordings.replay import RecordedBackend
 
     recorded = RecordedBackend(world.root / "recordings", settings=world.settings)
-    run_evaluation(world, OpenedJudge(recorded), options)
+    run_evaluation(world, OpenedJudge(recorded), request)
     return recorded

@@ -4,7 +4,6 @@ import inspect
 import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,6 @@ from persona_pipeline.base.options import (
     bounds_of,
     kind_of,
     option_fields,
-    parse_time,
     told,
 )
 
@@ -52,7 +50,8 @@ def taking(command: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
     signature = inspect.signature(command)
     first, *own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
     made = [first.replace(name=name, annotation=kind, default=default) for name, (kind, default) in options.items()]
-    vars(command)["__signature__"] = signature.replace(parameters=[first, *made, *own])
+    ordered = sorted([*made, *own], key=lambda item: item.default is not item.empty)
+    vars(command)["__signature__"] = signature.replace(parameters=[first, *ordered])
     return command
 
 
@@ -113,25 +112,18 @@ def names(text: str) -> list[str] | None:
     return found
 
 
-def moment(text: str | None, option: str = "--as-of") -> datetime | None:
-    """Return the time of an option.
-
-    Raises:
-        ConfigError: it is no RFC 3339 time with an offset.
-    """
-    if text is None:
-        return None
-    try:
-        return parse_time(text, name=option)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
 def environment() -> "Settings":
     """Return what the environment sets."""
     from persona_pipeline.base.settings import get_settings
 
     return get_settings()
+
+
+def world_settings() -> "Settings":
+    """Return what the environment sets and, where it sets nothing, what ``persona.yaml`` of its world says."""
+    from persona_pipeline.world.settings import load_world_file, merged
+
+    return merged(environment(), load_world_file(environment().world_root))
 
 
 def open_world(root: Path | None = None, *, sync: bool = False) -> "World":
@@ -160,12 +152,12 @@ def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | N
         raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
     if mock_judge:
         return "recorded"
-    return judge or (world.settings if world else environment()).judge
+    return judge or (world.settings if world else world_settings()).judge
 
 
-def live_judge_name(judge: str | None = None) -> str:
-    """Return the judge that is meant where only a live one will do: the setting's, else Anthropic."""
-    named = judge_name(judge)
+def live_judge_name(world: "World", judge: str | None = None) -> str:
+    """Return the judge that is meant where only a live one will do: the world's, else Anthropic."""
+    named = judge_name(judge, world=world)
     return "anthropic" if judge is None and named == "recorded" else named
 
 

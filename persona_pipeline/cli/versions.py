@@ -4,11 +4,12 @@ import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
     AsOf,
@@ -20,12 +21,13 @@ from persona_pipeline.cli.options import (
     Record,
     Samples,
     WindowLength,
+    asks,
     environment,
     judge_name,
     live_judge_name,
-    moment,
     names,
     open_world,
+    request_of,
     require_known,
 )
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
@@ -199,7 +201,9 @@ def _print(found: "VersionComparison", format: str, output: Path | None) -> None
         sys.stdout.write(data + "\n" if format == "json" else render_page(comparison_page(found), format))
 
 
+@asks("window", "regression_delta", "proposition_delta")
 def bisect(
+    context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.", show_default=False)],
     good: Annotated[
         str | None,
@@ -210,7 +214,6 @@ def bisect(
     bad: Annotated[str, typer.Option(help="A commit where it is not.")] = "HEAD",
     dimension: Annotated[str | None, typer.Option(help="Only this dimension.", show_default=False)] = None,
     claim: Annotated[str | None, typer.Option(help="Only this claim of --dimension.", show_default=False)] = None,
-    window: WindowLength = "7d",
     by: Annotated[
         str,
         typer.Option(
@@ -221,6 +224,7 @@ def bisect(
     judge: JudgeName = None,
     max_usd: MaxUsd = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    **asked: Any,
 ) -> None:
     """Name the commit, and the persona line, claim, messages or judge in it, that made an agent's scores fall.
 
@@ -244,7 +248,10 @@ def bisect(
     if live and max_usd is None:
         raise ConfigError("--live needs a budget; add --max-usd")
     world = open_world()
-    request = BisectRequest(agent, good, bad, dimension, claim, window)
+    said = world.settled(request_of(context, asked))
+    request = BisectRequest(
+        agent, good, bad, dimension, claim, said.window, said.regression_delta, said.proposition_delta
+    )
     found, missing = search(world, request, by, _live(world, judge, max_usd) if live else None)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
@@ -257,7 +264,7 @@ def bisect(
 def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
     from persona_pipeline.judging.open import JudgeOptions, open_judge
 
-    return open_judge(live_judge_name(judge), world, JudgeOptions(max_usd=max_usd))
+    return open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd))
 
 
 def _hint(agent: str, missing: "list[JudgeRequest]", settings: "Settings") -> None:

@@ -147,7 +147,6 @@ class ActionGate:
         settings: CorrectionSettings | None = None,
         observer: Observer | None = None,
         breaker_threshold: int = 5,
-        breaker_cooldown: float = 30.0,
         most_at_once: int = MOST_AT_ONCE,
         bypasses: Bypasses | None = None,
     ) -> None:
@@ -156,8 +155,7 @@ class ActionGate:
         self.deadline: float = deadline
         self._observer = observer
         self.bypasses: Bypasses = bypasses or Bypasses(world.store)
-        breaking = {"threshold": breaker_threshold, "cooldown": breaker_cooldown}
-        self._judge = ActionJudge(world, backend, settings, most_at_once, breaking)
+        self._judge = ActionJudge(world, backend, settings, most_at_once, {"threshold": breaker_threshold})
         self._writes = DaemonPool(2, "gate-write")
         # What it takes is loaded now, and not while a text waits.
         emitter(world.settings)

@@ -188,17 +188,13 @@ def feedback_text(review: Review, threshold: float) -> str:
         f"{threshold:.1f}.",
         "What is wrong with it:",
     ]
-    for item in _weightiest(review, threshold):
+    for item in review.failing(threshold)[:_MOST_FEEDBACK_CLAIMS]:
         kind = "It should not be so that" if item.proposition.inverted else "It should be so that"
         lines.append(f"- {kind}: {item.claim.rstrip('.')}. {item.reasoning}")
         if item.proposition.recommendations_for_improvement:
             lines.append(f"  Instead: {item.proposition.recommendations_for_improvement}")
     lines.append("Write the message again so that this is put right, and send it again.")
     return "\n".join(lines)
-
-
-def _weightiest(review: Review, threshold: float) -> Sequence[ReviewedClaim]:
-    return review.failing(threshold)[:_MOST_FEEDBACK_CLAIMS]
 
 
 def _shown(score: float | None) -> str:

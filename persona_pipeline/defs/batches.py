@@ -11,6 +11,7 @@ from pydantic import Field
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.failures import known_failures
@@ -33,19 +34,16 @@ class BatchConfig(dg.Config):
     dimensions: list[str] = Field(default=[], description="Dimensions to judge; empty: all.")
 
 
-def planned_questions(
-    world: World, options: ModelOptions, evaluation: EvaluationSettings, config: BatchConfig
-) -> list[Question]:
-    """Return what an evaluation with these settings would ask.
+def planned_questions(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
+    """Return what an evaluation would ask.
 
     Raises:
         ConfigError: an unknown agent or dimension, or files that are not valid.
     """
     from persona_pipeline.judging.estimate import claim_questions
 
-    plans = planned(world, evaluation.request(world, config.agents or None, config.dimensions or None))
-    requests = [asked for plan in plans for asked in plan.requests]
-    return claim_questions(requests, options, evaluation.asked(world).grouping or world.settings.judge_grouping)
+    requests = [asked for plan in planned(world, request) for asked in plan.requests]
+    return claim_questions(requests, options, request.grouping or world.settings.judge_grouping)
 
 
 def require_affordable(world: World, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
@@ -141,10 +139,10 @@ def build_batches(place: Place) -> dg.Definitions:
         with known_failures(), api_failures():
             opened = world.open()
             options = ModelOptions.from_settings(opened.settings)
-            questions = planned_questions(opened, options, evaluation, config)
-            limit = evaluation.asked(opened).max_usd
-            if limit or opened.settings.daily_usd:
-                require_affordable(opened, options, questions, limit)
+            request = evaluation.request(opened, config.agents or None, config.dimensions or None)
+            questions = planned_questions(opened, options, request)
+            if request.max_usd or opened.settings.daily_usd:
+                require_affordable(opened, options, questions, request.max_usd)
             done = message_batches.submit_batch(opened.store, options, questions)
         if done.uncertain:
             context.log.warning(

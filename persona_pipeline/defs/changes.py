@@ -51,8 +51,6 @@ from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.runs import evaluated_since, note_asked
 from persona_pipeline.world.world import World, bring_rows
 
-Events = Mapping[str, Mapping[str, int]]
-
 
 def observation(specs: Specs, change: SourceChange) -> dg.AssetObservation:
     key = specs.sources.by_name[change.source].key

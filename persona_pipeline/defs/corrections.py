@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.options import moment
 from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, GateStatistics
 from persona_pipeline.defs import metadata
@@ -14,7 +15,7 @@ from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource, moment_of
+from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.world.models import Window, parse_window
@@ -48,8 +49,7 @@ class CorrectionsConfig(dg.Config):
         """
         if self.window == ALL_TIME:
             return None
-        end = moment_of(self.as_of, "as_of") or datetime.now(UTC)
-        return Window(end=end, start=end - parse_window(self.window))
+        return Window.ending(moment(self.as_of or None, "as_of") or datetime.now(UTC), parse_window(self.window))
 
 
 def corrections_outcome(found: CorrectionStatistics) -> AssetOutcome:

@@ -34,14 +34,13 @@ from persona_pipeline.suites.running.opening import (
     open_suite,
     suite_files,
 )
-from persona_pipeline.suites.running.suite_run import suite_version
+from persona_pipeline.suites.running.suite_run import look_at_suite
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 
-MOST_ROWS, MOST_LINES, MOST_LINE = 200, 5, 300
-_WORST_FIRST = ("error", "fail", "borderline", "pass")
+MOST_ROWS = 200
 ALLOW_CODE = "set PERSONA_SUITE_ALLOW_CODE=1 if you trust the programs of this suite"
 
 
@@ -55,7 +54,7 @@ class SuiteCheck:
 
     def result(self, run: "SuiteResult") -> dg.AssetCheckResult:
         """Return the check's result."""
-        wrong = [one_line(line, MOST_LINE) for line in self.find(run)]
+        wrong = [one_line(line, metadata.MOST_TEXT) for line in self.find(run)]
         shown = metadata.table([{"what": line} for line in wrong[:MOST_ROWS]], ("what",))
         return metadata.check_result(self.name, wrong, {"found": len(wrong), "what_is_wrong": shown})
 
@@ -77,7 +76,6 @@ def run_target(
         allow_code=place.orchestration.suite_allow_code,
         targets=(target,),
         world_root=lambda: world.root,
-        state=world.settings.state,
         settings=world.settings,
         keyed=True,
     )
@@ -110,8 +108,10 @@ def suite_outcome(run: "SuiteResult") -> AssetOutcome:
 
 def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     """Return score and counts to plot, the tests as a table (the worst first, at most 200), and what was spent."""
+    from persona_pipeline.suites.grading.results import WORST_FIRST
+
     counts = run.summary
-    tests = sorted(run.tests, key=lambda test: _WORST_FIRST.index(test.verdict.value))
+    tests = sorted(run.tests, key=lambda test: WORST_FIRST.index(test.verdict))
     rows = [_row(test) for test in tests[:MOST_ROWS]]
     found: metadata.Metadata = {
         "verdict": run.verdict.value,
@@ -185,7 +185,7 @@ def _row(test: "TestResult") -> dict[str, Any]:
         "verdict": test.verdict.value,
         "score": "–" if test.score is None else f"{test.score:.2f}",
         "asserts": f"{scored} of {expected}",
-        "what is missing": one_line(reason_of(test), MOST_LINE),
+        "what is missing": one_line(reason_of(test), metadata.MOST_TEXT),
     }
 
 
@@ -229,7 +229,7 @@ def build_source(place: Place, file: SuiteFile) -> dg.AssetsDefinition:
     @place.bound
     def suite_source(world: WorldResource) -> dg.ObserveResult:
         opened = world.open()
-        version = suite_version(opened.root, file, opened.settings)
+        version, _ = look_at_suite(opened.root, file, opened.settings)
         return dg.ObserveResult(asset_key=spec.key, data_version=dg.DataVersion(version))
 
     return suite_source
@@ -316,7 +316,7 @@ def build_run_eval_suites(place: Place) -> dg.JobDefinition:
         if problems:
             raise bad_input(ConfigError(problems))
         if lines:
-            text = "\n".join([f"{opened.suite.name} failed", *metadata.listed(lines, MOST_LINES), *remedies])
+            text = "\n".join([f"{opened.suite.name} failed", *metadata.listed(lines, metadata.MOST_LINES), *remedies])
             raise dg.Failure(text, allow_retries=False)
         yield dg.Output(None)
 
@@ -366,21 +366,20 @@ def build_suite_observations(place: Place, loaded: Sequence[SuiteFile]) -> dg.Se
     ) -> dg.SensorResult | dg.SkipReason:
         """Compare the suites with what was last recorded. The targets of a suite that is not valid stay."""
         opened, instance = world.open(), context.instance
-        root = opened.root
-        files = suite_files(root)
+        files = suite_files(opened.root)
         note = reload_note(files, loaded)
         if note:
             context.log.warning(note)
-        current = {file: suite_version(root, file, opened.settings) for file in files}
-        changed = [file for file in files if observed_version(instance, source_key(place, file))[0] != current[file]]
-        requests = [request for file in files for request in _partition_requests(place, context, file, world)]
+        seen = {file: look_at_suite(opened.root, file, opened.settings) for file in files}
+        changed = [file for file in files if observed_version(instance, source_key(place, file))[0] != seen[file][0]]
+        requests = [request for file in files for request in _partition_requests(place, context, file, seen[file][1])]
         if not (changed or requests):
             return dg.SkipReason(f"{len(files)} suites, nothing changed{f'; {note}' if note else ''}")
         return dg.SensorResult(
             skip_reason=f"{len(changed)} versions recorded{f'; {note}' if note else ''}",
             dynamic_partitions_requests=requests,
             asset_events=[
-                dg.AssetObservation(source_key(place, file), tags={DATA_VERSION: current[file]}) for file in changed
+                dg.AssetObservation(source_key(place, file), tags={DATA_VERSION: seen[file][0]}) for file in changed
             ],
         )
 
@@ -432,16 +431,13 @@ def acted_upon(cursor: str | None) -> tuple[int, dict[str, str]]:
 
 
 def _partition_requests(
-    place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, world: WorldResource
+    place: Place, context: dg.SensorEvaluationContext, file: SuiteFile, opened: OpenedSuite | ConfigError
 ) -> list[PartitionRequest]:
-    try:
-        opened = world.open()
-        named = open_suite(opened.root, file, opened.settings).target_names
-    except ConfigError as error:
-        context.log.warning(str(error))
+    if isinstance(opened, ConfigError):
+        context.log.warning(str(opened))
         return []
     known = context.instance.get_dynamic_partitions(partitions_name(place, file))
-    return partition_requests(target_partitions(place, file), named, known)
+    return partition_requests(target_partitions(place, file), opened.target_names, known)
 
 
 def _request(file: SuiteFile, look: int) -> dg.RunRequest:

@@ -78,8 +78,8 @@ def judged_population(
     Raises:
         ConfigError: files of these agents or recordings are not valid, or there is no message.
     """
-    reader, request = WorldReader(world), EvaluationRequest(agents=agents, dimensions=dimensions)
-    now = reader.questions(request)
+    reader = WorldReader(world)
+    now = reader.questions(world.settled(EvaluationRequest(agents=agents, dimensions=dimensions)))
     raise_problems(now.broken)
     past = [
         replace(scope, window=window, past=True)

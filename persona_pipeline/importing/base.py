@@ -68,7 +68,7 @@ def turn_of(value: Any) -> ChatTurn:
     if isinstance(content, list) and any(not _is_text(part) for part in content):
         extras["content"] = content
     text = text_of(content)
-    skipped = _SILENT.get(role, "") or ("" if text.strip() else _without_text(value, content))
+    skipped = _SILENT.get(role, "") or ("" if text.strip() else _without_text(value))
     return ChatTurn(role, text, name or None, skipped, extras)
 
 
@@ -93,7 +93,7 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") in _TEXTS)
 
 
-def _without_text(value: Mapping[str, Any], content: Any) -> str:
+def _without_text(value: Mapping[str, Any]) -> str:
     return "tool call without words" if value.get("tool_calls") or value.get("function_call") else "turn without text"
 
 

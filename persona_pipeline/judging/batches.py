@@ -152,10 +152,16 @@ def _update(store: Store, record_id: uuid.UUID, status: str, **values: Any) -> N
         connection.execute(own.values(status=status, **values))
 
 
+def _summaries(connection: Connection) -> list[Mapping[str, Any]]:
+    """Return how collected batches ended, the oldest first, without what they asked."""
+    query = sa.select(judge_batches.c.summary).where(judge_batches.c.status == COLLECTED)
+    return [summary or {} for summary in connection.execute(query.order_by(judge_batches.c.created_at)).scalars()]
+
+
 def cache_hits(store: Store) -> float | None:
     """Return the share (0-1) of marked tokens that batches read from the API's cache so far; None: there was none."""
     with store.connect() as connection:
-        summaries = [record.summary or {} for record in _records(connection, COLLECTED)]
+        summaries = _summaries(connection)
     hits, misses = (sum(item.get(f"cache_{what}_tokens") or 0 for item in summaries) for what in ("read", "creation"))
     return hits / (hits + misses) if hits + misses else None
 
@@ -424,8 +430,8 @@ class CollectedBackend:
             # Of several batches the newest counts.
             missing = {
                 key: Answer(unscored=Unscored(reason), detail=f"{detail}; submit it again")
-                for record in _records(connection, COLLECTED)
-                for key, (reason, detail) in ((record.summary or {}).get("unscored") or {}).items()
+                for summary in _summaries(connection)
+                for key, (reason, detail) in (summary.get("unscored") or {}).items()
             }
             late = Answer(unscored=Unscored.TIMEOUT, detail="its batch has not been collected yet")
             missing |= dict.fromkeys(_under_way(connection), late)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from persona_pipeline.base.database.engine import MOST_NAMED, Store, upsert
+from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.base.documents.json import canonical_json, content_hash
 from persona_pipeline.judging.verdict import Answer, Question, Usage
@@ -149,8 +149,8 @@ class KeptAnswers:
 def _rows(source: Store | Connection, keys: Sequence[str], *columns: sa.ColumnElement[Any]) -> Iterator[sa.Row[Any]]:
     query = sa.select(_C.key, *columns)
     with source.connect() if isinstance(source, Store) else nullcontext(source) as connection:
-        for start in range(0, len(keys), MOST_NAMED):
-            yield from connection.execute(query.where(_C.key.in_(keys[start : start + MOST_NAMED]))).all()
+        for some in chunks(keys):
+            yield from connection.execute(query.where(_C.key.in_(some))).all()
 
 
 def _packed(data: Any) -> dict[str, str]:

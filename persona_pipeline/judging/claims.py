@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.json import content_hash, encodable
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.world.models import Entry, Trajectory, seed_from
@@ -224,7 +224,7 @@ def reads_as_injection(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> bool:
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = encodable(text)
     if hides(text):
         return True
     return any(matches(form) for form in dict.fromkeys(forms(text)))

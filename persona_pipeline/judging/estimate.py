@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judgments
 from persona_pipeline.judging.batches import cache_hits
@@ -263,9 +263,7 @@ def _counted(questions: Sequence[Question], style: RequestStyle, options: ModelO
     if not options.has_credentials():
         return None, "there is no key to ask the API with"
     try:
-        # In a thread: the caller may stand in an event loop.
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            return pool.submit(asyncio.run, _count(questions, style, options)).result(), ""
+        return run_async(_count(questions, style, options)), ""
     except Exception as error:
         status = getattr(error, "status_code", None)
         why = (

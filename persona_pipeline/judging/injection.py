@@ -52,7 +52,7 @@ def folded(text: str) -> str:
     """Return a text by which to compare: compatible forms, lower case, no accents, nothing that cannot be seen."""
     if text.isascii():
         return text.lower()
-    flat = unicodedata.normalize("NFKD", _HIDDEN.sub("", text).translate(_squared()))
+    flat = unicodedata.normalize("NFKD", _HIDDEN.sub("", text).translate(_SQUARED))
     return "".join(letter for letter in flat if not unicodedata.combining(letter)).casefold()
 
 
@@ -139,10 +139,6 @@ def _octets(run: str) -> list[str]:
 def _is_readable(text: str) -> bool:
     seen = sum(letter.isalnum() or letter.isspace() or letter in ".,:;!?'\"-=+/()" for letter in text)
     return len(text) >= _SHORTEST_READABLE and seen >= 0.9 * len(text)
-
-
-def _squared() -> dict[int, str]:
-    return _SQUARED
 
 
 _SQUARED = {start + index: chr(97 + index) for start in (0x1F130, 0x1F150, 0x1F170) for index in range(26)}

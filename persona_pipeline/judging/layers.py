@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import regex
 
 from persona_pipeline.judging.claims import (
-    PROMPT_VERSION,
     no_entries,
     proposition_question,
     questions_of,
@@ -86,10 +85,6 @@ class OpenedJudge:
         """The model that is asked; None: nobody is."""
         options: Any = getattr(self.backend, "options", None)
         return options and options.model
-
-    @property
-    def prompt_version(self) -> str:
-        return PROMPT_VERSION
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -9,14 +9,13 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.layers import Claims, OpenedJudge, replayed_by
 from persona_pipeline.judging.progress import IN_A_LOG, ON_A_TERMINAL, Progress
-from persona_pipeline.judging.providers.base import RECORDED, find_provider
+from persona_pipeline.judging.providers.base import RECORDED, ModelOptions, find_provider
 from persona_pipeline.judging.recordings.replay import RecordedBackend, RecordedFirst
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Layer
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.model.asking import ModelBackend
-    from persona_pipeline.judging.providers.base import ModelOptions
     from persona_pipeline.world.world import World
 
 __all__ = [
@@ -74,7 +73,7 @@ def open_judge(
     options: JudgeOptions | None = None,
     *,
     settings: Settings | None = None,
-    calling: "ModelOptions | None" = None,
+    calling: ModelOptions | None = None,
 ) -> OpenedJudge:
     """Return the judge of a name. A live one is asked only what recordings and the store do not answer.
 
@@ -103,14 +102,12 @@ def open_judge(
     if options.record:
         coverage = settings.min_coverage_live if options.min_coverage is None else options.min_coverage
         layers.append(RecordingWriter(folder, coverage, settings.signing_secret))
-    from persona_pipeline.judging.providers.base import ModelOptions
-
     calling = calling or ModelOptions.from_settings(settings, name)
     claims = Claims(calling.max_tokens, options.grouping or calling.grouping)
     return OpenedJudge(_model(calling, world, options, settings), (*layers, claims))
 
 
-def _model(calling: "ModelOptions", world: "World | None", options: JudgeOptions, settings: Settings) -> "ModelBackend":
+def _model(calling: ModelOptions, world: "World | None", options: JudgeOptions, settings: Settings) -> "ModelBackend":
     from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.judging.cache import JudgmentCache
     from persona_pipeline.judging.model.asking import ModelBackend
@@ -130,7 +127,7 @@ def _model(calling: "ModelOptions", world: "World | None", options: JudgeOptions
     )
 
 
-def _import_for_good(calling: "ModelOptions") -> None:
+def _import_for_good(calling: ModelOptions) -> None:
     """Import what every call needs, and keep it from the garbage collector, whose walk over it stops all calls for 0.3 s."""
     import gc
 

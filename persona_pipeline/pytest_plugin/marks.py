@@ -13,6 +13,7 @@ import persona_pipeline as pp
 from persona_pipeline.api.evaluating import check_keywords
 from persona_pipeline.base.errors import EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
 from persona_pipeline.base.options import OF_JUDGE, EvaluationRequest, given
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.guard.baselines.falls import is_covered
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.pytest_plugin import RECORDED
@@ -54,13 +55,17 @@ class Evaluations:
     @cached_property
     def world(self) -> pp.World:
         """The world, opened when it is first needed."""
+        return pp.load_world(self.root)
+
+    @property
+    def root(self) -> Path:
+        """The world's folder."""
         given, configured = self._config.getoption("--persona-root"), self._ini("persona_root")
         if given:
-            return pp.load_world(Path(self._config.invocation_params.dir) / given)
+            return Path(self._config.invocation_params.dir) / given
         if configured:
-            folder = self._config.inipath.parent if self._config.inipath else self._config.rootpath
-            return pp.load_world(folder / configured)
-        return pp.load_world(None)
+            return (self._config.inipath.parent if self._config.inipath else self._config.rootpath) / configured
+        return get_settings().world_root
 
     @cached_property
     def judge(self) -> pp.Judge:

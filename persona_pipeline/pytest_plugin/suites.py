@@ -15,7 +15,7 @@ from persona_pipeline.pytest_plugin.failures import Failed, Unscored, suite_text
 from persona_pipeline.suites.format.models import Test
 from persona_pipeline.suites.grading.results import SuiteVerdict
 from persona_pipeline.suites.running.opening import open_targets
-from persona_pipeline.suites.running.plan import RunOptions, targets_of
+from persona_pipeline.suites.running.plan import RunOptions, answered_tests
 from persona_pipeline.suites.running.suite_run import run_suite
 
 
@@ -30,9 +30,8 @@ class SuiteFile(pytest.File):
     @cached_property
     def targets(self) -> Any:
         """Who may answer: what the nearest targets file names."""
-        return open_targets(
-            self.path, None, get_settings(), network=bool(self.config.getoption("--persona-allow-targets"))
-        )
+        settings = get_settings().model_copy(update={"root": evaluations_of(self.config).root})
+        return open_targets(self.path, None, settings, network=bool(self.config.getoption("--persona-allow-targets")))
 
     def collect(self) -> Iterator["SuiteItem"]:
         """Yield an item for every test and target.
@@ -41,16 +40,10 @@ class SuiteFile(pytest.File):
             CollectError: the suite is not valid.
         """
         try:
-            found = [
-                (test, name)
-                for test in self.suite.tests
-                for name in targets_of(self.suite, test, RunOptions(), self.targets, None)
-            ]
+            found = answered_tests(self.suite, RunOptions(), self.targets)
         except pp.ConfigError as error:
             raise self.CollectError(str(error)) from None
-        several = len({name for _, name in found}) > 1
-        for test, target in found:
-            name = f"{test.id}@{target}" if several else test.id
+        for name, test, target in found:
             yield SuiteItem.from_parent(self, name=name, test=test, target=target)
 
 
@@ -78,7 +71,7 @@ class SuiteItem(pytest.Item):
             targets=(self.target,) if self.target else (),
             workers=1,
             world_root=lambda: evaluations.world.root,
-            state=get_settings().state,
+            settings=evaluations.world.settings,
         )
         try:
             run = run_suite(

@@ -16,7 +16,7 @@ from persona_pipeline.guard.baselines.models import (
     Sight,
 )
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
-from persona_pipeline.reporting.text import unscored_label
+from persona_pipeline.reporting.text import plural, unscored_label
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS
 
@@ -282,7 +282,7 @@ class ReportView:
         total, judged = len(self.rows), len(self.rows) - count[AgentStatus.NOTHING]
         silent = f"{count[AgentStatus.NOTHING]} {'has' if count[AgentStatus.NOTHING] == 1 else 'have'} nothing to judge"
         if len(self.new) == total:
-            said = f"No baseline yet: {total} agent{'s' if total > 1 else ''} scored, nothing to compare with"
+            said = f"No baseline yet: {plural(total, 'agent')} scored, nothing to compare with"
         elif not judged:
             said = "Nobody has anything to judge"
         elif count[AgentStatus.HELD] == total:

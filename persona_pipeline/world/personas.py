@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.world.models import CorrectionSettings, Persona
+from persona_pipeline.world.models import CorrectionSettings, NotBlank, Persona
 
 # Ends the name of a file that is proposed and not in force: <agent>.draft.yaml.
 DRAFT = ".draft"
@@ -60,8 +60,8 @@ class PersonaFile(BaseModel):
     model_config = ConfigDict(extra="forbid", title="Persona")
 
     agent_id: str | None = Field(None, description="The agent's id; must be the file's name.")
-    display_name: str = Field(description="The name others see.")
-    persona: str = Field(description="Who the agent is: what its system prompt is built from.")
+    display_name: NotBlank = Field(description="The name others see.")
+    persona: NotBlank = Field(description="Who the agent is: what its system prompt is built from.")
     aliases: list[str] = Field(
         default_factory=list,
         description="Other names the agent's messages come under, such as a handle or an earlier id; case does not matter.",
@@ -69,13 +69,6 @@ class PersonaFile(BaseModel):
     corrections: CorrectionSettings = Field(
         default_factory=CorrectionSettings, description="Runtime corrections; all off by default."
     )
-
-    @field_validator("display_name", "persona")
-    @classmethod
-    def _not_blank(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("must not be empty")
-        return value
 
     @field_validator("aliases")
     @classmethod

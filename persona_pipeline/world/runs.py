@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import MOST_NAMED, Store, among, upsert
+from persona_pipeline.base.database.engine import Store, among, chunks, upsert
 from persona_pipeline.world.models import Window
 
 _WINDOWS = tables.message_windows
@@ -137,8 +137,8 @@ def write_runs(connection: Connection, runs: Sequence[RunRows]) -> None:
     scores = {row["id"]: row for item in runs for row in item.scores}
     written = sa.select(_SCORES.c.id).where(_SCORES.c.evaluation_run_id.in_([item.run["id"] for item in runs]))
     gone = [key for key in connection.execute(written).scalars() if key not in scores]
-    for start in range(0, len(gone), MOST_NAMED):
-        connection.execute(sa.delete(_SCORES).where(_SCORES.c.id.in_(gone[start : start + MOST_NAMED])))
+    for some in chunks(gone):
+        connection.execute(sa.delete(_SCORES).where(_SCORES.c.id.in_(some)))
     upsert(connection, _SCORES, list(scores.values()))
     windows = [(item.run["agent_id"], item.window, item.read_at) for item in runs if item.window is not None]
     record_windows(connection, windows)

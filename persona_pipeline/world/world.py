@@ -102,7 +102,7 @@ class World:
     @cached_property
     def settings(self) -> Settings:
         """Its settings: as they were given, else the environment's, else those of ``persona.yaml``, else the defaults."""
-        return merged(self.environment or get_settings(), self.written)
+        return merged(self.environment or get_settings(), self.written).model_copy(update={"root": self.root})
 
     @property
     def rules_root(self) -> Path:

@@ -64,6 +64,17 @@ def test_no_key_is_a_note_and_nothing_is_called(sample_root: Path) -> None:
     assert "model" not in found
 
 
+def test_the_judge_of_the_worlds_file_is_the_one_that_is_looked_at(sample_root: Path) -> None:
+    (sample_root / "persona.yaml").write_text("judge: {provider: openai, model: gpt-5-mini}\n", encoding="utf-8")
+    assert "OPENAI_API_KEY" in look(sample_root)["key"].remedy
+    (sample_root / "persona.yaml").write_text("judge: {provider: nobody}\n", encoding="utf-8")
+    assert "'nobody'" in look(sample_root)["judge"].said
+    (sample_root / "persona.yaml").write_text("judge: {provider: openai}\nwindows: 3d\n", encoding="utf-8")
+    found = look(sample_root)
+    assert found["settings"].level is ProbeLevel.ERROR
+    assert "ANTHROPIC_API_KEY" in found["key"].remedy, "the rest is looked at all the same"
+
+
 def test_a_folder_without_personas_is_no_world(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert found["world"].level is ProbeLevel.ERROR

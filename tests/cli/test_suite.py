@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
 from tests.suites.support import write
@@ -72,6 +73,17 @@ def test_run_prints_json_and_a_summary(folder: Path, suite: Suite) -> None:
     ]
     first = data["tests"][0]["results"][0]
     assert first.keys() >= {"name", "type", "score", "weight", "verdict", "hits", "misses", "reasoning"}
+
+
+def test_what_is_saved_leaves_no_connection_open(folder: Path, suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERSONA_DATABASE_URL", f"sqlite:///{folder / 'store.db'}")
+    get_settings.cache_clear()
+    closed: list[Store] = []
+    monkeypatch.setattr(Store, "close", lambda store: closed.append(store))
+    assert suite("run", "s.eval.yaml", "--responses", "good.json", "--save").returncode == 0
+    (store,) = closed
+    monkeypatch.undo()
+    store.close()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from math import comb
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,7 +14,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections import ActionGate, Interventions, correction_statistics
 from persona_pipeline.corrections.configuration import read_config, write_config
-from persona_pipeline.corrections.replay.run import Known, ReplayRequest, read_marks, replay
+from persona_pipeline.corrections.replay.run import Known, ReplayRequest, labelled_messages, read_marks, replay
 from persona_pipeline.corrections.replay.thresholds import (
     CorrectionKind,
     CorrectionReplay,
@@ -101,6 +102,31 @@ def test_a_replay_asks_and_finds_what_was_asked_and_found_at_run_time(world: Wor
         item = found[correction]
         (now,) = (touched for touched in item.touched if touched.threshold == item.threshold)
         assert round(now.all * item.measured) == sum(nudged[correction]) > 0
+
+
+class Opened(TextBackend):
+    """Keeps its connections open while it is entered."""
+
+    entered = 0
+
+    async def __aenter__(self) -> "Opened":
+        self.entered += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.asked = len(self.questions)
+
+
+def test_connections_stay_open_for_a_whole_replay_and_labels_are_read_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived(world, TextBackend())
+    looked = mock.Mock(wraps=labelled_messages)
+    monkeypatch.setattr("persona_pipeline.corrections.replay.run.labelled_messages", looked)
+    backend = Opened()
+    replay(world, ReplayRequest(["ann", "bob"], [GATE]), OpenedJudge(backend))
+    assert (backend.entered, backend.asked) == (2, len(backend.questions))
+    assert looked.call_count == 1
 
 
 def test_a_replay_says_what_the_gate_cost_as_it_ran(world: World) -> None:

@@ -9,7 +9,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.suites import reload_note
 from persona_pipeline.suites.running.opening import SuiteFile
-from persona_pipeline.suites.running.suite_run import suite_version
+from persona_pipeline.suites.running.suite_run import look_at_suite
 from tests.defs.suites_support import DESK, TARGETS, Suites
 from tests.support.worlds import replace_in, write_yaml
 
@@ -104,7 +104,9 @@ class TestAutomation:
         assert "new: new; gone: gone" in note and "reload the code location" in note
 
     def test_a_missing_file_has_a_version(self, world: Suites) -> None:
-        assert suite_version(world.root, SuiteFile(("gone",), "gone.eval.yaml"), get_settings()).startswith("invalid-")
+        assert look_at_suite(world.root, SuiteFile(("gone",), "gone.eval.yaml"), get_settings())[0].startswith(
+            "invalid-"
+        )
 
     def test_only_what_starts_nothing_runs_without_being_asked(self) -> None:
         assert defs.resolve_sensor_def("suite_observations").default_status is dg.DefaultSensorStatus.RUNNING

@@ -136,6 +136,17 @@ def test_what_the_judge_was_not_shown_and_later_words_make_nothing_stale(
     assert len(world_labels(sample_world).current) == len(labels)
 
 
+def test_windows_are_as_long_as_the_world_says(small_world: World, server: MessagesServer) -> None:
+    (small_world.root / "persona.yaml").write_text("window: 1d\n", encoding="utf-8")
+    judge = open_judge("anthropic", small_world, JudgeOptions(record=True))
+    run_evaluation(small_world, judge, EvaluationRequest())
+    # A fresh copy of a world with recordings has the same population.
+    fresh = World.open(small_world.root, f"sqlite:///{small_world.root / 'fresh.db'}")
+    fresh.sync()
+    assert len(judged_population(fresh)) > 0
+    fresh.store.close()
+
+
 def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
     assert world_labels(small_world).current == []
     assert stale_labels([], {}, is_judged=lambda key: False) == []
@@ -144,13 +155,13 @@ def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
 def test_labels_of_single_messages_say_which_are_good(small_world: World, server: MessagesServer) -> None:
     file = small_world.root / "propositions" / "adherence" / "_default.yaml"
     file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"level": "action"}), encoding="utf-8")
-    assert labelled_messages(small_world, "ann") == {}
+    assert labelled_messages(small_world, ["ann"]) == {}
     run_evaluation(small_world, open_judge("anthropic", small_world, JudgeOptions()), EvaluationRequest(agents=["ann"]))
     judged = judged_population(small_world, ["ann"], ["adherence"])
     said = [item.request.trajectory.entries[-1].message_id for item in judged]
     labels = [label_of(item.request, score, labeller="ada") for item, score in zip(judged, (8, 2, None), strict=False)]
     labels.append(label_of(judged[1].request, 9, labeller="bea"))
     write_labels(small_world.root / "labels", labels)
-    assert labelled_messages(small_world, "ann") == {said[0]: True, said[1]: True}
+    assert labelled_messages(small_world, ["ann"]) == {said[0]: True, said[1]: True}
     write_labels(small_world.root / "labels", [label_of(judged[1].request, 5, labeller="bea")])
-    assert labelled_messages(small_world, "ann") == {said[0]: True, said[1]: False}
+    assert labelled_messages(small_world, ["ann"]) == {said[0]: True, said[1]: False}

@@ -13,7 +13,7 @@ from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from tests.pytest_plugin.plugin import PLUGIN
 from tests.support.judging import layered
-from tests.support.messages_server import MessagesServer
+from tests.support.messages_server import MessagesServer, message
 
 pytest_plugins = ["pytester"]
 
@@ -242,6 +242,25 @@ def test_a_suite_reaches_no_server_and_runs_no_program_without_leave(
     assert server.requests == []
     done.stdout.fnmatch_lines(["*--allow-targets*"])
     done.stdout.fnmatch_lines(["*--allow-code*"])
+
+
+def test_targets_play_the_agents_of_the_world_that_is_given(
+    project: pytest.Pytester, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+    server.handler = lambda call: played.append(json.dumps(call.body)) or message("tea")
+    WorldBuilder(project.path / "other").persona("ann", "Ann is merry.").open().store.close()
+    monkeypatch.setenv("PERSONA_ROOT", str(project.path / "other"))
+    (project.path / "suites" / "targets.yaml").write_text(
+        "targets: [{name: default, provider: persona, agent: ann, model: claude-haiku-5-5}]", encoding="utf-8"
+    )
+    allowed = ("suites/a.eval.yaml", "--persona-allow-targets")
+    for options, persona in (((), "Ann is dry."), (("--persona-root", "other"), "Ann is merry.")):
+        get_settings.cache_clear()
+        assert run(project, *allowed, *options).parseoutcomes() == {"passed": 1, "failed": 1}
+        assert [persona in body for body in played] == [True, True], played
+        played.clear()
+        monkeypatch.setenv("PERSONA_ROOT", str(project.path / "world"))
 
 
 def test_a_run_without_agents_imports_nothing_of_them(pytester: pytest.Pytester) -> None:

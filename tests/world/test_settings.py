@@ -5,17 +5,23 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import dagster as dg
 import pytest
 import yaml
+from pydantic import SecretStr
 
 import persona_pipeline as pp
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.settings import Settings, get_settings
+from persona_pipeline.cli.corrections import _backend
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.suites.grading.results import SuiteResult
+from persona_pipeline.testing import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
+from persona_pipeline.world import World
 from persona_pipeline.world.settings import load_world_file
 from tests.support.command_line import Cli, in_process
 from tests.support.pull_requests import git
@@ -159,3 +165,156 @@ def test_doctor_says_where_every_value_comes_from(sample_root: Path, cli: Cli, m
     said = cli("doctor", "--no-calls", "--no-dagster").stdout
     for told in ("samples 3 (persona.yaml)", "undecided_delta 3.0 (PERSONA_UNDECIDED_DELTA)", "window 7d (default)"):
         assert told in re.sub(r"\s+", " ", said)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("canary",),
+        ("recordings", "rejudge"),
+        ("personas", "draft", "michael", "--from-messages"),
+        ("bisect", "michael", "--live", "--max-usd", "1"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_needs_a_live_judge_asks_the_worlds(
+    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    write(sample_root, judge={"provider": "openai", "model": "gpt-5-mini"})
+    opened: list[str] = []
+
+    def open_judge(name: str, *_: object) -> None:
+        opened.append(name)
+        raise ConfigError("nobody is asked")
+
+    monkeypatch.setattr("persona_pipeline.judging.open.open_judge", open_judge)
+    done = cli(*command)
+    assert (opened, done.returncode) == (["openai"], 2), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "seam"),
+    [
+        (("suite", "run", "a.eval.yaml"), "suites.running.opening.open_judge"),
+        (("propositions", "test", "michael"), "judging.open.open_judge"),
+        (("compare", "HEAD..HEAD"), "lab.compare.compare.AskedVersions"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_command_that_may_ask_a_judge_asks_the_worlds(
+    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], seam: str
+) -> None:
+    write(sample_root, judge={"provider": "openai", "model": "gpt-5-mini"})
+    suite = "tests: [{id: t, input: '?', assert: [{type: contains, value: tea}]}]\n"
+    monkeypatch.chdir(sample_root)
+    Path("a.eval.yaml").write_text(suite, encoding="utf-8")
+    Path("targets.yaml").write_text("targets: [{name: default, provider: replay, path: a.json}]\n", encoding="utf-8")
+    asked: list[str] = []
+
+    def opened(name: str, *_: object, **__: object) -> None:
+        asked.append(name)
+        raise ConfigError("nobody is asked")
+
+    monkeypatch.setattr(f"persona_pipeline.{seam}", opened)
+    done = cli(*command)
+    assert (asked, done.returncode) == (["openai"], 2), done.stderr
+
+
+def test_claims_are_tested_and_falls_looked_for_on_the_worlds_windows(
+    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(sample_root, window="3d", regression_delta=0.5, proposition_delta=1.5)
+    asked: list[Any] = []
+
+    def taken(_: World, request: Any, *__: object) -> None:
+        asked.append(request)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr("persona_pipeline.lab.claims.trial.plan_trial", taken)
+    monkeypatch.setattr("persona_pipeline.lab.bisect.bisect.bisect", taken)
+    for more in ((), ("--window", "5d")):
+        cli("propositions", "test", "michael", *more)
+        cli("bisect", "michael", *more)
+    assert [item.window for item in asked] == ["3d", "3d", "5d", "5d"]
+    assert {(item.regression_delta, item.proposition_delta) for item in asked[1::2]} == {(0.5, 1.5)}
+
+
+@pytest.mark.parametrize("command", [("unused",), ("rejudge", "--size", "1")], ids=" ".join)
+def test_recordings_are_replayed_as_the_world_is_evaluated(
+    sample_root: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    write(sample_root, window="3d", samples=2)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    asked: list[EvaluationRequest] = []
+
+    def run_evaluation(world: World, _: object, request: EvaluationRequest) -> None:
+        asked.append(world.settled(request))
+
+    monkeypatch.setattr("persona_pipeline.evaluation.run.run_evaluation", run_evaluation)
+    cli("recordings", *command)
+    cli("recordings", *command, "--window", "5d")
+    assert [(item.window, item.samples) for item in asked] == [("3d", 2), ("5d", 2)]
+
+
+def test_the_gate_of_a_world_asks_its_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    root = write_small_world(tmp_path / "world")
+    write(root, judge={"provider": "openai", "model": "gpt-5-mini"})
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "persona_pipeline.corrections.gate.open_judge",
+        lambda name, world, options, *, settings, calling: asked.append((calling.name, settings.root)) or mock.Mock(),
+    )
+    world = pp.load_world(root)
+    pp.open_gate(world)
+    _backend(None, world)
+    assert asked == [("openai:gpt-5-mini", root)] * 2
+
+
+def test_a_run_against_a_commit_keeps_the_settings_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_small_world(tmp_path / "world")
+    git(root, "init", "--quiet")
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "--message", "base")
+    judged: list[World] = []
+
+    def run_evaluation(world: World, *_: object) -> None:
+        judged.append(world)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr("persona_pipeline.api.evaluating.run_evaluation", run_evaluation)
+    world = World.open(root, settings=Settings(judge_model="gpt-5-mini", recordings_secret=SecretStr("s")))
+    with pytest.raises(ConfigError, match="seen"):
+        pp.evaluate(world, judge=ScriptedJudge(lambda request: 5), against="HEAD")
+    (seen,) = judged
+    assert (seen.settings.judge_model, seen.settings.signing_secret) == ("gpt-5-mini", b"s")
+
+
+def test_a_suite_run_for_a_world_goes_by_the_worlds_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the environment has another world, the judge, the agent that is played and what is kept are the given one's."""
+    other, root = write_small_world(tmp_path / "other"), write_small_world(tmp_path / "world")
+    monkeypatch.setenv("PERSONA_ROOT", str(other))
+    get_settings.cache_clear()
+    agent = pp.load_world(root).agent_ids()[0]
+    card = root / "personas" / f"{agent}.yaml"
+    card.write_text(card.read_text(encoding="utf-8") + "\n# of the world that is given\n", encoding="utf-8")
+    (other / "personas" / f"{agent}.yaml").unlink()
+    write(root, judge={"provider": "openai", "model": "gpt-5-mini"})
+    suite = tmp_path / "suites" / "a.eval.yaml"
+    suite.parent.mkdir()
+    suite.write_text("tests: [{id: t, input: '?', assert: [{type: contains, value: tea}]}]\n", encoding="utf-8")
+    (suite.parent / "targets.yaml").write_text(
+        f"targets: [{{name: default, provider: persona, agent: {agent}, model: claude-haiku-5-5}}]\n", encoding="utf-8"
+    )
+    ran: list[tuple[str | None, Path | None, Any]] = []
+
+    def run(suite: Any, *, targets: Any, judge: Any, options: Any, **_: object) -> SuiteResult:
+        targets.open("default")
+        ran.append((targets.grants.world, options.settings.state, judge.identity[0]))
+        return SuiteResult(suite.name, str(suite.path), [])
+
+    monkeypatch.setattr("persona_pipeline.api.suite_runs._run_suite", run)
+    pp.run_suite(suite, world=World.open(root, settings=Settings(state=tmp_path / "state")))
+    assert ran == [(root, tmp_path / "state", "openai:gpt-5-mini")]

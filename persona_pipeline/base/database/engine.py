@@ -141,6 +141,11 @@ class Store:
         with self.engine.connect() as connection:
             yield connection
 
+    def ping(self) -> None:
+        """Ask the database for nothing; raises what it raises where it does not answer."""
+        with self.connect() as connection:
+            connection.execute(sa.select(1))
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -232,6 +237,11 @@ def _sqlite_engine(url: URL) -> Engine:
 
 # Bound parameters of one statement: SQLite takes 32,766, older builds 999.
 MOST_NAMED = 500
+
+
+def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield values in parts that one statement can name."""
+    return (values[start : start + MOST_NAMED] for start in range(0, len(values), MOST_NAMED))
 
 
 def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnElement[bool]:

@@ -205,7 +205,17 @@ def rfc3339(moment: datetime, *, exact: bool = False) -> str:
 
 def storable(text: str) -> str:
     """Return the text with NUL and lone surrogates, which no database takes, as U+FFFD."""
-    return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return encodable(text.replace("\x00", "\ufffd"))
+
+
+def encodable(text: str) -> str:
+    """Return the text with lone surrogates, which no UTF-8 holds, as U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def visible(text: str) -> str:
+    """Return the text on one line, runs of white space and what cannot be printed as one space."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -92,13 +92,13 @@ class Document:
         return Problem(message, self.path, line, column)
 
 
-def load_document(path: Path | str, *, limits: Limits = DEFAULT_LIMITS, shown_as: str | None = None) -> Document:
+def load_document(path: Path | str, *, limits: Limits = DEFAULT_LIMITS) -> Document:
     """Read and parse one YAML file.
 
     Raises:
         ConfigError: the file is missing, unreadable, too large, not UTF-8 or not one valid YAML 1.2 document.
     """
-    shown = shown_as or str(path)
+    shown = str(path)
     try:
         with Path(path).open("rb") as stream:
             raw = stream.read(limits.size + 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import JudgeName, judge_name
+from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
     AllowPath,
@@ -184,13 +184,12 @@ def _judged(
     record: bool,
     max_usd: float | None,
 ) -> "PairwiseResult":
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.suites.running.history import judge_pairs
     from persona_pipeline.suites.running.opening import find_suites, open_judge
     from persona_pipeline.suites.running.suite_run import prefixes
 
     suites = [load(path, allow_path) for path in find_suites(places)]
-    with closing(open_judge(judge, get_settings(), record=record, max_usd=max_usd)) as shared:
+    with closing(open_judge(judge, world_settings(), record=record, max_usd=max_usd)) as shared:
         return judge_pairs(shared.get(), a, b, dict(zip(prefixes(suites), suites, strict=True)))
 
 

@@ -3,14 +3,14 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import JudgeName, judge_name
+from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
     AllowPath,
@@ -96,7 +96,6 @@ def run(
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
     was run, 4 budget.
     """
-    from persona_pipeline.base.settings import get_settings
     from persona_pipeline.suites.answering.base import load_responses
     from persona_pipeline.suites.grading.results import SuiteResult
     from persona_pipeline.suites.running.history import RowWriter, save_suite_result
@@ -110,7 +109,7 @@ def run(
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
     if resume and rows is None:
         raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
-    settings = get_settings()
+    settings = world_settings()
     options = RunOptions(
         allow_code=allow_code,
         test_ids=tuple(test_id or ()),
@@ -123,7 +122,7 @@ def run(
         cache=cache,
         keep_workspaces=keep_workspaces,
         world_root=lambda: settings.world_root,
-        state=settings.state,
+        settings=settings,
         keyed=bool(outputs) or save or as_json,
         written=tuple(outputs),
     )
@@ -134,7 +133,7 @@ def run(
         if rows is not None:
             RowWriter(rows, append=resume).close()
         nothing = [SuiteResult(suite.name, str(suite.path), [], reason=str(error)) for suite in loaded]
-        _report(replace(joined(loaded, nothing), reason=str(error)), nothing[:1], as_json, outputs)
+        _report(joined(loaded, nothing), nothing[:1], as_json, outputs)
         raise typer.Exit(nothing[0].exit_code) from None
     recorded = load_responses(responses) if responses is not None else None
     if recorded is not None and len(suites) > 1:
@@ -163,12 +162,10 @@ def run(
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.base.database.engine import default_url, open_store
-        from persona_pipeline.base.settings import get_settings
-        from persona_pipeline.suites.running.history import save_suite_result
 
-        store = open_store(default_url(get_settings()))
-        for result in results:
-            save_suite_result(store, result)
+        with closing(open_store(default_url(settings))) as store:
+            for result in results:
+                save_suite_result(store, result)
     raise typer.Exit(whole.exit_code)
 
 

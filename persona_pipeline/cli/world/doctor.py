@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,6 @@ from persona_pipeline.cli.options import MaxUsd, environment, open_world
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
     from persona_pipeline.judging.model.probe import Probed, ProbeFinding
-    from persona_pipeline.judging.providers.base import ModelOptions
 
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
@@ -79,7 +79,7 @@ def doctor(
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[ProbeFinding]":
     """Return what was found, in the order it is shown."""
     from persona_pipeline.judging.model.probe import ProbeLevel
-    from persona_pipeline.judging.providers.base import ModelOptions
+    from persona_pipeline.world.settings import load_world_file, merged
 
     asked = _start_dagster() if dagster else None
     findings = [
@@ -90,7 +90,10 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
     if findings[-1].level is not ProbeLevel.ERROR:
         findings.append(_checked("messages", _messages, settings))
     findings.append(_checked("recordings", _recordings, settings))
-    findings += _judge(ModelOptions.from_settings(settings), calls, settings)
+    with suppress(ConfigError):
+        # One that is not valid was named above.
+        settings = merged(settings, load_world_file(settings.world_root))
+    findings += _judge(settings, calls)
     if asked is not None:
         findings.append(_dagster(asked))
     return findings
@@ -162,7 +165,7 @@ def _messages(settings: "Settings") -> "ProbeFinding":
 
     store = open_store(default_url(settings))
     try:
-        world = World(settings.world_root, store)
+        world = World(settings.world_root, store, environment=settings)
         names = world.names()
         if wrong := [problem for found in alias_problems(names).values() for problem in found]:
             raise ConfigError(list(dict.fromkeys(wrong)))
@@ -190,22 +193,21 @@ def _recordings(settings: "Settings") -> "ProbeFinding":
     return ProbeFinding("recordings", ProbeLevel.NOTE, f"{folder} holds none", remedy)
 
 
-def _judge(options: "ModelOptions", calls: bool, settings: "Settings") -> "list[ProbeFinding]":
+def _judge(settings: "Settings", calls: bool) -> "list[ProbeFinding]":
     import asyncio
 
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel, probe
+    from persona_pipeline.judging.providers.base import ModelOptions
 
-    if not options.has_credentials():
-        remedy = f"{options.provider.key_help} to use the live judge; replaying recordings needs none"
-        return [ProbeFinding("key", ProbeLevel.NOTE, "no key for the live judge", remedy)]
     try:
+        options = ModelOptions.from_settings(settings)
+        if not options.has_credentials():
+            remedy = f"{options.provider.key_help} to use the live judge; replaying recordings needs none"
+            return [ProbeFinding("key", ProbeLevel.NOTE, "no key for the live judge", remedy)]
         options.require_usable()
     except ConfigError as error:
-        return [
-            ProbeFinding(
-                "judge", ProbeLevel.ERROR, str(error), "replaying recordings needs no live judge: unset PERSONA_JUDGE"
-            )
-        ]
+        remedy = "replaying recordings needs no live judge: unset PERSONA_JUDGE, or correct judge in persona.yaml"
+        return [ProbeFinding("judge", ProbeLevel.ERROR, str(error), remedy)]
     if options.is_anthropic:
         found = [ProbeFinding("key", ProbeLevel.OK, "is set")]
     else:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli import options
+from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
+    Agents,
     HeaderTimeout,
     Host,
     Port,
     TokenEnv,
-    moment,
+    names,
     open_world,
     require_token,
     token_in,
@@ -196,7 +197,7 @@ def remove(
     world = open_world()
     span = None
     if between:
-        first, last = (options.moment(text, "--between") for text in between)
+        first, last = (moment(text, "--between") for text in between)
         span = (first, last) if first and last else None
     # What stands in the world's files counts as stored: an evaluation would bring it in.
     world.sync_messages()
@@ -221,7 +222,7 @@ def watch(
         Path | None,
         typer.Argument(help="A growing .jsonl or .csv file of messages; without it, the store is followed."),
     ] = None,
-    agents: options.Agents = "all",
+    agents: Agents = "all",
     since: Annotated[
         str | None,
         typer.Option(
@@ -241,13 +242,13 @@ def watch(
     from datetime import timedelta
 
     from persona_pipeline.corrections.voices import FileMessages, StoredMessages, VoiceWatches, alarm_facts
-    from persona_pipeline.reporting.text import one_line
+    from persona_pipeline.reporting.text import one_line, plural
     from persona_pipeline.world.names import Aliases
 
     world = open_world(sync=True)
-    chosen = options.names(agents) or world.agent_ids()
+    chosen = names(agents) or world.agent_ids()
     newest = world.newest_message_time()
-    start = options.moment(since, "--since")
+    start = moment(since, "--since")
     if start is None and newest is not None:
         start = newest - timedelta(days=7) if file is None else newest
     if start is None:
@@ -274,7 +275,7 @@ def watch(
             for message in alarm.quotes:
                 typer.echo(f"  {message.id}: {one_line(message.text, 160)}")
         if once:
-            alarms = f"{raised} alarm{'s' if raised > 1 else ''}" if raised else "no alarm"
+            alarms = plural(raised, "alarm") if raised else "no alarm"
             typer.echo(f"{watches.looked_at} messages followed, {alarms}", err=as_json)
             raise typer.Exit(1 if raised else 0)
         time.sleep(interval)

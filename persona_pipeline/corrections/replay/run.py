@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.corrections.configuration import read_config
@@ -45,7 +46,7 @@ from persona_pipeline.corrections.replay.thresholds import (
 )
 from persona_pipeline.corrections.statistics import GateStatistics, correction_statistics
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
-from persona_pipeline.judging.open import RECORDINGS
+from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
@@ -112,8 +113,8 @@ def read_marks(path: Path) -> dict[str, bool]:
     return found
 
 
-def labelled_messages(world: World, agent_id: str) -> dict[str, bool]:
-    """Return what people's labels say of single messages of an agent: of claims judged action by action.
+def labelled_messages(world: World, agent_ids: Sequence[str]) -> dict[str, bool]:
+    """Return what people's labels say of single messages of agents, by id: of claims judged action by action.
 
     A message is good whose labels make a score of 5 and more, by the claims' own weights, inversion and hard mode.
 
@@ -123,17 +124,18 @@ def labelled_messages(world: World, agent_id: str) -> dict[str, bool]:
     from persona_pipeline.evaluation.calibrate import judged_population, world_labels
     from persona_pipeline.guard.calibration.calibrate import Rated, ballots
 
-    claims = find_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
-    if claims is None or claims.level != "action":
-        return {}
-    labels = [item for item in world_labels(world).current if item.is_persons and item.agent_id == agent_id]
+    written = {agent: find_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent) for agent in agent_ids}
+    sets = {agent: claims for agent, claims in written.items() if claims is not None and claims.level == "action"}
+    labels = [item for item in world_labels(world).current if item.is_persons and item.agent_id in sets] if sets else []
     if not labels:
         return {}
-    said, by_id = ballots(labels), {item.id: item for item in claims.propositions}
+    said = ballots(labels)
+    by_id = {(agent, claim.id): claim for agent, claims in sets.items() for claim in claims.propositions}
     scores: dict[str, list[tuple[float, float]]] = {}
-    for judgment in judged_population(world, [agent_id], [ADHERENCE.name]):
+    for judgment in judged_population(world, sorted({item.agent_id for item in labels}), [ADHERENCE.name]):
         people = tuple(said[judgment.key].people.values()) if judgment.key in said else ()
-        claim = by_id[judgment.request.proposition_id]
+        agent_id = judgment.request.agent_id
+        claims, claim = sets[agent_id], by_id[agent_id, judgment.request.proposition_id]
         mean = Rated(judgment.key, agent_id, ADHERENCE.name, claim.id, None, people=people).peoples if people else None
         if mean is not None:
             score = final_score(mean, inverted=claim.inverted, hard=claims.hard)
@@ -191,9 +193,7 @@ async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> lis
     """Return what the judge says of messages, in their order; a failed call costs its message only."""
     places = asyncio.Semaphore(_AT_ONCE)
     async with AsyncExitStack() as stack:
-        opened: Any = backend
-        while not isinstance(opened, AbstractAsyncContextManager) and hasattr(opened, "asking"):
-            opened = opened.asking
+        opened = backend.backend if isinstance(backend, OpenedJudge) else backend
         if isinstance(opened, AbstractAsyncContextManager):
             await stack.enter_async_context(opened)
 
@@ -341,7 +341,12 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
     Raises:
         ConfigError: an agent's files, the labels or the marks are not valid, or it has said nothing.
     """
-    marked = read_marks(request.marks) if request.marks else {}
+    known = Known(
+        read_marks(request.marks) if request.marks else {},
+        labelled_messages(world, request.agents),
+        request.good_until,
+        request.bad_from,
+    )
     results: list[CorrectionReplay] = []
     notes: list[str] = []
     usage = Usage()
@@ -349,7 +354,6 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
     for agent_id in request.agents:
         settings = read_config(world.store, agent_id).settings
         messages = _messages(world, request, agent_id)
-        known = Known(marked, labelled_messages(world, agent_id), request.good_until, request.bad_from)
         done = statistics.get(agent_id, GateStatistics())
         if done.rejections:
             notes.append(
@@ -357,7 +361,7 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
             )
         for correction in request.corrections:
             if correction is CorrectionKind.ACTION_GATE:
-                checked = asyncio.run(check_messages(backend, questions_about(world, agent_id, messages)))
+                checked = run_async(check_messages(backend, questions_about(world, agent_id, messages)))
                 usage = sum((item.usage for item in checked), usage)
                 items, found = _of_gate(checked, known, done)
             else:

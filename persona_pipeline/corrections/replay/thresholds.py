@@ -122,16 +122,15 @@ CONFIDENCE = 0.97
 _MOST_NEEDED = 1_000_000
 
 
-def touched_at_most(good: int, risk: float, *, ahead: int | None = None) -> int:
+def touched_at_most(good: int, risk: float) -> int:
     """Return how many of the good replies a threshold may touch at most; -1: there are too few to keep the risk at all.
 
     With ``CONFIDENCE`` over the draw, the threshold then touches at most the share ``risk`` of all good replies there are, and,
-    with the same confidence, of the next ``ahead`` of them.
+    with the same confidence, of as many more as are known.
 
     Args:
         good: how many good replies are known.
         risk: 0-1, neither of them.
-        ahead: None: as many as are known.
 
     Raises:
         ValueError: the risk is no share.
@@ -142,7 +141,7 @@ def touched_at_most(good: int, risk: float, *, ahead: int | None = None) -> int:
     # The k-th order statistic lets k - 1 be touched; more are never safer.
     while low < high:
         middle = (low + high + 1) // 2
-        if _keeps(middle, good, risk, good if ahead is None else ahead):
+        if _keeps(middle, good, risk):
             low = middle
         else:
             high = middle - 1
@@ -164,16 +163,16 @@ def good_needed(good: int, risk: float) -> int:
     return first
 
 
-def _keeps(rank: int, good: int, risk: float, ahead: int) -> bool:
+def _keeps(rank: int, good: int, risk: float) -> bool:
     from scipy.stats import binom, hypergeom
 
     if rank > good:
         return False
     alpha = 1 - CONFIDENCE
-    allowed = floor(risk * ahead + 1e-9)
-    # More than ``allowed`` of those ahead lie below the rank: of the lowest rank + allowed of all, fewer than rank are known ones.
-    drawn = (good + ahead, good, rank + allowed)
-    beyond = allowed < ahead and hypergeom.cdf(rank - 1, *drawn) > alpha
+    allowed = floor(risk * good + 1e-9)
+    # More than ``allowed`` of those to come lie below the rank: of the lowest rank + allowed of all, fewer than rank are known.
+    drawn = (2 * good, good, rank + allowed)
+    beyond = allowed < good and hypergeom.cdf(rank - 1, *drawn) > alpha
     return not beyond and bool(binom.cdf(rank - 1, good, risk) <= alpha)
 
 

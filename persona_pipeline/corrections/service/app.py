@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -19,7 +18,7 @@ from fastapi.security import HTTPBearer
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.http_server import ARRIVED, Access, Boundary
+from persona_pipeline.base.http_server import ARRIVED, METRICS_TYPE, Access, Boundary
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.configuration import StoredConfig, read_config, write_config
@@ -176,7 +175,6 @@ _STORE_SECONDS = 10.0
 _HEALTH_SECONDS = 1.0
 # Checks that one request for statistics sums up; the rest is done in the background.
 _MOST_NEW = 5000
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Result = TypeVar("Result")
 Answers = dict[int | str, dict[str, Any]]
@@ -327,7 +325,7 @@ def _operations(service: _Service) -> APIRouter:
     async def health() -> HealthResponse:
         status = "ok"
         try:
-            await service.store(lambda: _ping(service.world), _HEALTH_SECONDS)
+            await service.store(service.world.store.ping, _HEALTH_SECONDS)
         except HTTPException:
             status = "degraded"
         return HealthResponse(status=status, judge=service.backend.name, version=__version__)
@@ -336,11 +334,11 @@ def _operations(service: _Service) -> APIRouter:
         "/metrics",
         summary="Prometheus metrics",
         response_class=Response,
-        responses={200: {"content": {_METRICS_TYPE: {}}}},
+        responses={200: {"content": {METRICS_TYPE: {}}}},
         dependencies=_TOKEN,
     )
     async def metrics() -> Response:
-        return Response(await asyncio.to_thread(service.metrics.text), media_type=_METRICS_TYPE)
+        return Response(await asyncio.to_thread(service.metrics.text), media_type=METRICS_TYPE)
 
     return router
 
@@ -349,11 +347,6 @@ def _known(config: StoredConfig) -> StoredConfig:
     if config.source is None:
         raise ConfigError(f"agent {config.agent_id!r} has no settings; write personas/{config.agent_id}.yaml")
     return config
-
-
-def _ping(world: World) -> None:
-    with world.store.connect() as connection:
-        connection.execute(sa.select(1))
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

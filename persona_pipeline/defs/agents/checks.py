@@ -8,7 +8,6 @@ import dagster as dg
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
 from persona_pipeline.defs.agents.verdicts import (
-    MOST_LINE,
     AgentVerdict,
     agent_line,
     compared_lines,
@@ -58,7 +57,7 @@ class GateCheck:
     def result(self, specs: Specs, report: AgentReport, line: AgentVerdict) -> dg.AssetCheckResult:
         """Return the check's result; ``line``: the agent's, with what the run may fail on."""
         wrong = self.find(report, line)
-        rows = [{"what": one_line(line, MOST_LINE)} for line in wrong]
+        rows = [{"what": one_line(line, metadata.MOST_TEXT)} for line in wrong]
         facts = {
             **metadata.conclusion_metadata(report.conclusion),
             "found": len(wrong),

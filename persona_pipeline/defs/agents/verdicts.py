@@ -26,7 +26,7 @@ from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_
 from persona_pipeline.world.runs import newest_ids
 from persona_pipeline.world.world import World
 
-MOST_LISTED, MOST_NAMED, MOST_LINE = 50, 5, 300
+MOST_LISTED, MOST_NAMED = 50, 5
 # So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
 MOST_SAID = 10
 _BROKEN = "broken"
@@ -163,14 +163,14 @@ def failure_of(
     if not code:
         return None
     said = [text for line in lines for text in line.wrong]
-    text = "\n".join([f"{verdict(lines)} (exit code {code})", *first_lines(said, MOST_SAID)])
+    text = "\n".join(
+        [
+            f"{verdict(lines)} (exit code {code})",
+            *metadata.listed([one_line(text, metadata.MOST_TEXT) for text in said], MOST_SAID),
+        ]
+    )
     shown = {"overview": dg.MetadataValue.md(overview(lines)), **(facts or {}), "exit_code": code}
     return dg.Failure(text, metadata=shown, allow_retries=False)
-
-
-def first_lines(said: Sequence[str], most: int) -> list[str]:
-    """Return the first sentences, one a line, and how many more there are."""
-    return metadata.listed([one_line(text, MOST_LINE) for text in said], most)
 
 
 def some(names: Sequence[str]) -> str:

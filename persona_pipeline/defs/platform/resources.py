@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -26,7 +25,6 @@ from persona_pipeline.defs.platform.dagster_internals import handled_outputs
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
-from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 from persona_pipeline.world.settings import load_world_file
 from persona_pipeline.world.world import World
@@ -182,20 +180,6 @@ def at_place(resource: type[ResourceT], place: Place) -> type[ResourceT]:
     return type(
         resource.__name__, (resource,), {"place": place, "__module__": resource.__module__, "__doc__": resource.__doc__}
     )
-
-
-def moment_of(text: str, name: str) -> datetime | None:
-    """Return the time written in run config, None when it is empty.
-
-    Raises:
-        ConfigError: it is no RFC 3339 time with an offset.
-    """
-    if not text:
-        return None
-    try:
-        return parse_time(text, name=name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def known_agents(root: Path) -> list[str]:

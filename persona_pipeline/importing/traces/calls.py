@@ -178,7 +178,7 @@ def _from_events(found: Mapping[str, Any], events: Sequence[Event]) -> Heard:
     inputs: list[SaidMessage] = []
     outputs: list[SaidMessage] = []
     for name, given in events:
-        if name == "gen_ai.client.inference.operation.details":
+        if name == DETAILS:
             heard = _current(given)
         elif name == "gen_ai.content.prompt":
             heard = _messages(decoded(given.get("gen_ai.prompt")), USER), ()

@@ -9,12 +9,11 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
 from fastapi import FastAPI, Request, Response
 from sqlalchemy import event
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from persona_pipeline.base.http_server import Access, Boundary
+from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
 from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
 from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError, read_request, unpack
@@ -162,7 +161,6 @@ def _resolve(stored: asyncio.Future[None], error: Exception | None) -> None:
         stored.set_exception(error)
 
 
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RETRY_SECONDS = "1"
 # Requests that are unpacked and read at once, so that memory is bounded by a few of the largest.
 _READ_AT_ONCE = 2
@@ -284,22 +282,17 @@ def create_app(world: World, *, access: Access | None = None, bounds: Bounds | N
     @app.get("/health")
     async def health() -> Response:
         try:
-            await asyncio.to_thread(_ping, world)
+            await asyncio.to_thread(world.store.ping)
         except Exception:
             return Response('{"status":"degraded"}', 503, media_type=JSON)
         return Response('{"status":"ok"}', media_type=JSON)
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return Response(collector.metrics.text(), media_type=_METRICS_TYPE)
+        return Response(collector.metrics.text(), media_type=METRICS_TYPE)
 
     app.add_middleware(Boundary, access=access or Access())
     return app
-
-
-def _ping(world: World) -> None:
-    with world.store.connect() as connection:
-        connection.execute(sa.select(1))
 
 
 def _flush_every_commit(world: World) -> None:

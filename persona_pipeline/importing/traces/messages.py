@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.importing.traces.calls import ASSISTANT, Piece, SaidMessage, last_words
 from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
@@ -289,7 +289,6 @@ def _moment(nanoseconds: int) -> datetime:
 
 
 _PIECES, _MESSAGES = tables.trace_pieces, tables.run_messages
-_CHUNK = 500
 # Under this key, beside no span, stands which messages a trace was written as.
 _WRITTEN = "messages"
 # Serialises collectors that share a Postgres database: each must see the pieces that the others wrote of the same trace.
@@ -320,7 +319,7 @@ def keep_pieces(world: World, pieces: Sequence[Piece]) -> Kept:
         new = _count(connection, trace_ids) - before
         if not new:
             return Kept(0, WriteResult())
-        return Kept(new, _write(store, connection, trace_ids, aliases))
+        return Kept(new, _write(connection, trace_ids, aliases))
 
 
 def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
@@ -331,12 +330,12 @@ def forget_pieces(store: Store, older_than: timedelta, now: datetime) -> int:
         return connection.execute(sa.delete(_PIECES).where(_PIECES.c.trace_id.in_(old))).rowcount
 
 
-def _write(store: Store, connection: Connection, trace_ids: Sequence[str], aliases: Aliases) -> WriteResult:
+def _write(connection: Connection, trace_ids: Sequence[str], aliases: Aliases) -> WriteResult:
     turns = turns_of(_pieces(connection, trace_ids), aliases)
     written = {trace_id: [] for trace_id in trace_ids}
     for turn in turns.values():
         written[turn.trace_id].append(turn.message.id)
-    former = _replace_written(store, connection, written)
+    former = _replace_written(connection, written)
     known = _known(connection, turns, former)
     # While not all of a trace is known it may seem to say what another one does say: that is the other's.
     gone = {key for key, trace_id in former.items() if key in known and known[key].trace_id == trace_id}
@@ -352,11 +351,11 @@ def _write(store: Store, connection: Connection, trace_ids: Sequence[str], alias
     return WriteResult(removed=removed) + write_messages_in(connection, changed, source=None, mirror=False)
 
 
-def _replace_written(store: Store, connection: Connection, written: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _replace_written(connection: Connection, written: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Note which messages traces are written as, and return those that they were written as before, with their traces."""
     mine = (_PIECES.c.span_id == "") & (_PIECES.c.key == _WRITTEN)
     before: dict[str, str] = {}
-    for chunk in _chunks(sorted(written)):
+    for chunk in chunks(sorted(written)):
         columns = sa.select(_PIECES.c.trace_id, _PIECES.c.piece)
         for row in connection.execute(columns.where(_PIECES.c.trace_id.in_(chunk), mine)):
             before |= dict.fromkeys(row.piece["ids"], row.trace_id)
@@ -369,7 +368,7 @@ def _replace_written(store: Store, connection: Connection, written: Mapping[str,
 def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
     return [
         Piece.from_json(piece)
-        for chunk in _chunks(trace_ids)
+        for chunk in chunks(trace_ids)
         for piece in connection.execute(
             sa.select(_PIECES.c.piece).where(_PIECES.c.trace_id.in_(chunk), _PIECES.c.span_id != "")
         ).scalars()
@@ -379,7 +378,7 @@ def _pieces(connection: Connection, trace_ids: Sequence[str]) -> list[Piece]:
 def _count(connection: Connection, trace_ids: Sequence[str]) -> int:
     count = sa.select(sa.func.count()).select_from(_PIECES).where(_PIECES.c.span_id != "")
     return sum(
-        connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in _chunks(trace_ids)
+        connection.execute(count.where(_PIECES.c.trace_id.in_(chunk))).scalar_one() for chunk in chunks(trace_ids)
     )
 
 
@@ -390,12 +389,12 @@ def _known(
     by_place: dict[str, list[TracedMessage]] = {}
     for turn in turns.values():
         by_place.setdefault(turn.message.channel or "", []).append(turn)
-    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in _chunks(sorted({*turns, *former}))]
+    conditions = [_MESSAGES.c.id.in_(chunk) for chunk in chunks(sorted({*turns, *former}))]
     ours = _MESSAGES.c.id.like(f"{PREFIX}%")
-    for places in _chunks(sorted(by_place)):
+    for places in chunks(sorted(by_place)):
         texts = sorted(wordings(turn for place in places for turn in by_place[place]))
         there = ours & _MESSAGES.c.channel_id.in_(places)
-        conditions += [there & _MESSAGES.c.text.in_(chunk) for chunk in _chunks(texts)]
+        conditions += [there & _MESSAGES.c.text.in_(chunk) for chunk in chunks(texts)]
     found = {}
     for condition in conditions:
         for row in connection.execute(sa.select(_MESSAGES).where(condition)):
@@ -405,11 +404,7 @@ def _known(
 
 
 def _remove(connection: Connection, messages: Sequence[Message]) -> int:
-    for chunk in _chunks([message.id for message in messages]):
+    for chunk in chunks([message.id for message in messages]):
         connection.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.id.in_(chunk)))
     touch_windows(connection, [message.created_at for message in messages])
     return len(messages)
-
-
-def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -178,7 +177,6 @@ class ModelBackend:
         self.cache = cache
         self.budget = budget
         self.spent = Usage()
-        self.models: Counter[str] = Counter()
         self.cached_answers = 0
         self.batched = Usage()
         self.progress = progress
@@ -311,11 +309,9 @@ class ModelBackend:
             if second.unscored is Unscored.BUDGET:
                 return answer
             answer = replace(second, usage=answer.usage + second.usage)
-        if answer.data is not None:
-            self.models[answer.model or ""] += 1
-            if self.cache:
-                # Nothing is awaited between the response and its commit: a kill loses what is under way, no more.
-                self.cache.put(call.key, call.question, answer)
+        if answer.data is not None and self.cache:
+            # Nothing is awaited between the response and its commit: a kill loses what is under way, no more.
+            self.cache.put(call.key, call.question, answer)
         return answer
 
     async def _paid(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, canonical_json, content_hash, strict_json
+from persona_pipeline.base.documents.json import JsonError, canonical_json, content_hash, encodable, strict_json
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, read_usage
 from persona_pipeline.judging.providers.base import FIRST, ModelOptions, Provider
@@ -106,7 +106,7 @@ class RequestStyle:
                         {
                             "type": "tool_result",
                             "tool_use_id": _TOOL_USE_ID,
-                            "content": _encodable(question.evidence),
+                            "content": encodable(question.evidence),
                         }
                     ],
                 },
@@ -206,14 +206,7 @@ def keys_of(questions: Sequence[Question], options: ModelOptions) -> list[str]:
 
 
 def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": _encodable(text)}
-
-
-def _encodable(text: str) -> str:
-    """Lone surrogates cannot be sent as UTF-8; they become the replacement character."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return {"type": "text", "text": encodable(text)}
 
 
 _FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from persona_pipeline.base.documents.json import strict_json
+from persona_pipeline.base.documents.json import strict_json, visible
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import Registry
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL, Settings
@@ -481,5 +481,4 @@ def _what_it_says(error: Any) -> tuple[list[str], str, str]:
 
 def _line(text: str) -> str:
     """A server's words on one short line, without what looks like a key."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return _KEY.sub("sk-...", " ".join(printable.split()))[:200]
+    return _KEY.sub("sk-...", visible(text))[:200]

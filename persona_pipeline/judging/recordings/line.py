@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import canonical_json, json_line, json_object, read_rows
+from persona_pipeline.base.documents.json import canonical_json, json_line, json_object, read_rows, visible
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.judging.claims import is_quote
 from persona_pipeline.judging.verdict import PROPOSITION, SCALE, Unscored, answer_subject, recording_key, shown_subject
@@ -239,8 +239,7 @@ def _check_failure(data: Mapping[str, Any], failed: bool) -> None:
 
 def in_one_line(detail: str) -> str:
     """Return what went wrong, which may be a server's words, on one line of bounded length."""
-    printable = "".join(character if character.isprintable() else " " for character in detail)
-    return " ".join(printable.split())[:MOST_DETAIL].strip()
+    return visible(detail)[:MOST_DETAIL].strip()
 
 
 def _evidence(value: Any) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.calls import run_async
-from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.json import content_hash, visible
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.read import WorldReader
@@ -287,11 +287,6 @@ def text_problem(text: str) -> str:
     if not text.isprintable():
         return "it holds characters that cannot be seen"
     return "it reads as if it was written for a judge" if reads_as_injection(text) else ""
-
-
-def visible(text: str) -> str:
-    """Return text on one line that can stand in a comment: nothing in it ends the line or hides."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def quoted(text: str) -> str:

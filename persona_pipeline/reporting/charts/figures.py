@@ -21,11 +21,14 @@ from persona_pipeline.reporting.statistics import (
 )
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.reporting.view import AgentRow, dimension_label
+from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
-# The defaults above which the runtime corrections step in (spec/2).
-REPETITION_LIMIT = 0.3
-AGREEMENT_LIMIT = 0.6
+# The defaults above which the runtime corrections step in.
+REPETITION_LIMIT, AGREEMENT_LIMIT = (
+    CorrectionSettings().repetition_threshold,
+    CorrectionSettings().convergence_threshold,
+)
 # Standard deviations above the agents' own other windows from which two voices count as merging.
 MERGING_Z = 2.0
 

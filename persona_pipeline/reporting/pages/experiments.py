@@ -14,7 +14,7 @@ from persona_pipeline.lab.results import (
     VersionComparison,
 )
 from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, PageRow, Section, Span, Table
-from persona_pipeline.reporting.text import cost_line, format_delta, format_score, format_share, one_line
+from persona_pipeline.reporting.text import cost_line, format_delta, format_score, format_share, one_line, plural
 from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.world.changes import Change, Kind
 
@@ -315,7 +315,7 @@ def _numbers(item: ScoreDifference) -> str:
     if item.low is not None:
         text += f", {format_delta(item.low)} to {format_delta(item.high)}, p = {item.p_value:.2g}"
     missing = f", {item.unjudged} not judged" if item.unjudged else ""
-    return f"{text}) over {item.scenes} scene{'s' if item.scenes != 1 else ''}{missing}"
+    return f"{text}) over {plural(item.scenes, 'scene')}{missing}"
 
 
 def _notes(agent: AgentDifference) -> Iterator[str]:

@@ -15,14 +15,13 @@ from persona_pipeline.reporting.page import (
     verdict_tone,
 )
 from persona_pipeline.reporting.text import format_share, one_line
-from persona_pipeline.suites.grading.results import SuiteResult, SuiteVerdict, TestResult, reason_of
+from persona_pipeline.suites.grading.results import WORST_FIRST, SuiteResult, SuiteVerdict, TestResult, reason_of
 from persona_pipeline.suites.running.history import Comparison, Pair, PairwiseResult
 from persona_pipeline.suites.running.plan import ExplainedTest
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000
 # Rows in a notebook, what is wrong first: a long run is cut.
 _MOST_TESTS, _MOST_PAIRS = 50, 20
-_WORST_FIRST = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
 
 
 def is_good(test: TestResult) -> bool:
@@ -132,7 +131,7 @@ def suite_page(result: SuiteResult) -> Page:
 
 def tests_page(result: SuiteResult, headline: str) -> Page:
     """Return a run for a notebook: a row a test."""
-    told = sorted(result.tests, key=lambda test: _WORST_FIRST.index(test.verdict))[:_MOST_TESTS]
+    told = sorted(result.tests, key=lambda test: WORST_FIRST.index(test.verdict))[:_MOST_TESTS]
     columns = [Column(title, number=title == "Score") for title in ("Test", "Verdict", "Score", "What is missing")]
     table = Table("Tests", columns, [_test_row(test) for test in told])
     return _notebook_page(headline, table, len(result.tests) - _MOST_TESTS, map(str, result.warnings))

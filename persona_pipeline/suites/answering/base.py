@@ -20,7 +20,7 @@ from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.files import FileError, Files, repository_root
+from persona_pipeline.suites.format.files import FileError, Files, default_roots, repository_root
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
 from persona_pipeline.suites.format.loading.messages import find_file_part
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
@@ -83,8 +83,7 @@ def grants_for(
         environment, network: what is allowed to one inside; else what the settings say, which is nothing unless set.
         folders: whose files it may name beside those of the repository and what the settings allow.
     """
-    folder = suite.resolve().parent
-    top = (repository_root(folder) or folder).resolve()
+    (top,) = default_roots(suite)
     # A link in the repository to a file outside is the repository's.
     places = (targets.resolve(), targets.absolute().parent.resolve() / targets.name)
     world = settings.world_root

@@ -235,6 +235,14 @@ class AgentJudge(Assert):
     def needs_judge(self) -> bool:
         return self.target is None
 
+    @property
+    def needs_workspace(self) -> bool:
+        return self.target is None
+
+    @property
+    def asked(self) -> str | None:
+        return self.target
+
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
         if data.get("rubrics") is not None:

@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,6 @@ class CodeJudge(Assert):
     ``reasoning``, ``details``. A crash, a timeout, other output or a score that is no number from 0 to 1 is an error.
     """
 
-    runs_code = True
-
     script: list[str] = Field(
         min_length=1, description="The program and its arguments; text is a line for the platform's shell."
     )
@@ -50,6 +48,10 @@ class CodeJudge(Assert):
         None, description="Let the program ask the target, over HTTP on this machine."
     )
     config: dict[str, Any] | None = Field(None, description="Handed to the program; unknown keys are added to it.")
+
+    @property
+    def program(self) -> tuple[Sequence[str], str | None] | None:
+        return self.script, self.cwd
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:

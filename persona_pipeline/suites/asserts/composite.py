@@ -118,8 +118,12 @@ class Composite(Assert):
         return isinstance(self.aggregator, JudgeAggregator) or any(member.needs_judge for member in self.members)
 
     @property
-    def needs_code(self) -> bool:
-        return isinstance(self.aggregator, CodeAggregator) or any(member.needs_code for member in self.members)
+    def program(self) -> tuple[Sequence[str], str | None] | None:
+        return (self.aggregator.script, None) if isinstance(self.aggregator, CodeAggregator) else None
+
+    @property
+    def parts(self) -> Sequence[AssertFields]:
+        return self.members
 
     def dump(self) -> dict[str, Any]:
         data = super().dump()

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,8 @@ class LlmJudge(Assert):
     _prompt_text: str | None = PrivateAttr(None)
 
     @property
-    def needs_code(self) -> bool:
-        return isinstance(self.prompt, PromptScript)
+    def program(self) -> tuple[Sequence[str], str | None] | None:
+        return (self.prompt.script, None) if isinstance(self.prompt, PromptScript) else None
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.files import repository_of
 
 MAX_BYTES = 64_000_000
 
@@ -38,8 +39,7 @@ def repository_root(folder: Path) -> Path | None:
 
 def default_roots(suite: Path) -> tuple[Path, ...]:
     """Return what the command line confines a suite's files to: the git top level of the suite, else its folder."""
-    folder = suite.resolve().parent
-    return (repository_root(folder) or folder,)
+    return (repository_of(suite.resolve().parent),)
 
 
 def state_folder(suite: Path, state: Path | None = None) -> Path:

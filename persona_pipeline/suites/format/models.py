@@ -1,6 +1,6 @@
 """A loaded suite in its normalised form: one spelling whatever the file used, and the kinds of values it is made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -90,7 +90,27 @@ class AssertFields(StrictFields):
     @property
     def needs_code(self) -> bool:
         """Whether this one runs code of the suite."""
-        return self.runs_code
+        return self.runs_code or self.program is not None or any(part.needs_code for part in self.parts)
+
+    @property
+    def needs_workspace(self) -> bool:
+        """Whether this one looks into the test's workspace."""
+        return False
+
+    @property
+    def asked(self) -> str | None:
+        """The target that this one asks; None: none."""
+        return None
+
+    @property
+    def program(self) -> tuple[Sequence[str], str | None] | None:
+        """The suite's program that this one runs, and in which folder (None: the suite's); None: none."""
+        return None
+
+    @property
+    def parts(self) -> "Sequence[AssertFields]":
+        """The asserts it is made of."""
+        return ()
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
@@ -300,6 +320,12 @@ class Suite:
     def shared_workspace(self) -> WorkspaceFields | None:
         """The workspace whose ``before_all`` and ``after_all`` frame the run: the first test's, which the suite's is part of."""
         return (self.tests[0].workspace if self.tests else None) or self.workspace
+
+    @property
+    def framing(self) -> dict[str, HookFields]:
+        """The scripts that frame the run, by name."""
+        hooks = self.shared_workspace.hooks if self.shared_workspace else {}
+        return {name: hook for name, hook in hooks.items() if name in ("before_all", "after_all")}
 
     def model_dump(self) -> dict[str, Any]:
         """Return the normalised form as plain data."""

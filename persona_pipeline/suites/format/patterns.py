@@ -8,6 +8,8 @@ flags is the very end in both. Look-around and back-references do not exist in R
 from functools import lru_cache
 from typing import Any
 
+from persona_pipeline.base.documents.json import encodable
+
 _SPACE = "\\t\\n\\v\\f\\r \\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}"
 _NOT_SPACE = (
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"
@@ -55,10 +57,7 @@ def search(pattern: str, text: str) -> bool:
         return compile_pattern(pattern).search(text) is not None
     except UnicodeEncodeError:
         # Half a surrogate pair cannot be encoded; no pattern can name one either.
-        return (
-            compile_pattern(pattern).search(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-            is not None
-        )
+        return compile_pattern(pattern).search(encodable(text)) is not None
 
 
 def _advice(pattern: str) -> str:

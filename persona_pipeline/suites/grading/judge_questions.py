@@ -102,7 +102,7 @@ def fill_prompt(prompt: str) -> str:
 
     The values themselves stay in the evidence: an answer cannot become part of the instructions.
     """
-    return _VARIABLE.sub(lambda match: _reference(match), prompt)
+    return _VARIABLE.sub(_reference, prompt)
 
 
 def _reference(match: re.Match[str]) -> str:

@@ -26,6 +26,9 @@ class SuiteVerdict(StrEnum):
     ERROR = "error"
 
 
+WORST_FIRST = [*SuiteVerdict][::-1]
+
+
 def reaches(score: float, threshold: float) -> bool:
     """Return whether a score is at least a threshold, within the tolerance."""
     return score >= threshold - TOLERANCE
@@ -407,9 +410,7 @@ class SuiteResult:
     @property
     def verdict(self) -> SuiteVerdict:
         """The worst verdict of its tests: error, then fail, borderline, pass; error when there are none."""
-        found = {test.verdict for test in self.tests}
-        order = (SuiteVerdict.ERROR, SuiteVerdict.FAIL, SuiteVerdict.BORDERLINE, SuiteVerdict.PASS)
-        return next((verdict for verdict in order if verdict in found), SuiteVerdict.ERROR)
+        return min((test.verdict for test in self.tests), key=WORST_FIRST.index, default=SuiteVerdict.ERROR)
 
     @property
     def score(self) -> float | None:

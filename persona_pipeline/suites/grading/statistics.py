@@ -3,11 +3,6 @@
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 # Two-sided 95 % quantiles of Student's t for 1 to 29 degrees of freedom; 1.96 beyond.
 T_95 = (

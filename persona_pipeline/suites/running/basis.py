@@ -18,11 +18,6 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import digest_within, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
-from persona_pipeline.suites.asserts.agent_judge import AgentJudge
-from persona_pipeline.suites.asserts.code_judge import CodeJudge
-from persona_pipeline.suites.asserts.composite import CodeAggregator, Composite
-from persona_pipeline.suites.asserts.llm_judge import LlmJudge, PromptScript
-from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
 from persona_pipeline.suites.asserts.propositions import PropositionClaims
 from persona_pipeline.suites.asserts.registry import default_assert
@@ -181,15 +176,11 @@ class Bases:
         for path in item.files:
             self._add_file(basis, path)
         beside = self.suite.path.absolute().parent
-        asked = item.asked if isinstance(item, Pairwise) else item.target if isinstance(item, AgentJudge) else None
-        if asked is not None and self.responses is None:
-            basis.parts[f"target {asked}"] = self.of_answer(asked)
-        if isinstance(item, CodeJudge):
-            self._add_program(basis, item.script, [Path(item.cwd or beside)])
-        elif isinstance(item, LlmJudge) and isinstance(item.prompt, PromptScript):
-            self._add_program(basis, item.prompt.script, [beside])
-        elif isinstance(item, Composite) and isinstance(item.aggregator, CodeAggregator):
-            self._add_program(basis, item.aggregator.script, [beside])
+        if item.asked is not None and self.responses is None:
+            basis.parts[f"target {item.asked}"] = self.of_answer(item.asked)
+        if item.program is not None:
+            script, folder = item.program
+            self._add_program(basis, script, [Path(folder or beside)])
         elif isinstance(item, PropositionClaims | PersonaDrift):
             self._add_agent(basis, item)
         if item.needs_code:
@@ -230,8 +221,7 @@ class Bases:
         if template:
             self._add_tree(basis, Path(template), template=True)
         own = dict(test.workspace.hooks) if test.workspace else {}
-        shared = self.suite.shared_workspace.hooks if self.suite.shared_workspace else {}
-        framing = {name: hook for name, hook in shared.items() if name in ("before_all", "after_all")}
+        framing = self.suite.framing
         basis.values["hooks"] = self._portable(
             {name: hook.model_dump(exclude_none=True) for name, hook in framing.items()}
         )
@@ -383,9 +373,8 @@ class Bases:
 
 def _flat(item: AssertFields) -> Iterator[AssertFields]:
     yield item
-    if isinstance(item, Composite):
-        for member in item.members:
-            yield from _flat(member)
+    for part in item.parts:
+        yield from _flat(part)
 
 
 def _argv(data: Mapping[str, Any]) -> list[str]:

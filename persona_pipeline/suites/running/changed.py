@@ -193,18 +193,12 @@ def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None
 
 def _own(suite: Suite, test: Test) -> list[Any]:
     """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
-    shared = suite.shared_workspace
-    framing = {
-        name: hook.model_dump(exclude_none=True)
-        for name, hook in (shared.hooks if shared else {}).items()
-        if name.endswith("_all")
-    }
     trials = suite.trials_of(test)
     return [
         test.model_dump(),
         trials and trials.model_dump(exclude_none=True),
         None if test.asserts else suite.evaluator,
-        framing,
+        {name: hook.model_dump(exclude_none=True) for name, hook in suite.framing.items()},
     ]
 
 

@@ -16,10 +16,11 @@ from dotenv import dotenv_values
 
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.files import repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.files import FileError, Files, default_roots, is_pattern, repository_root
+from persona_pipeline.suites.format.files import FileError, Files, default_roots, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import check_numbers
 from persona_pipeline.suites.format.loading.suite import read_suite
 from persona_pipeline.suites.format.models import Suite
@@ -205,8 +206,7 @@ def open_targets(
 
 def find_targets_file(suite: Path) -> Path | None:
     """Return the nearest targets file: beside the suite, then in each folder above it up to the repository's top."""
-    folder = suite.resolve().parent
-    top = repository_root(folder) or folder
+    folder, (top,) = suite.resolve().parent, default_roots(suite)
     for place in (folder, *folder.parents):
         for name in FILE_NAMES:
             if (place / name).is_file():
@@ -257,7 +257,8 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
 
 def _dotenv(folder: Path) -> dict[str, str]:
     """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
-    top = repository_root(folder) or folder
+    folder = folder.resolve()
+    top = repository_of(folder)
     found: dict[str, str] = {}
     for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
         if (place / ".env").is_file():
@@ -307,10 +308,8 @@ class SharedJudge:
         self._lock = threading.Lock()
 
     @classmethod
-    def named(
-        cls, name: str, settings: Settings, root: Path, opened: "Callable[[], BackedJudge | SuiteJudge]"
-    ) -> "SharedJudge":
-        """Return the judge of a name, whose recordings are those of a world's folder."""
+    def named(cls, name: str, settings: Settings, root: Path, opened: "GivenJudge" = None) -> "SharedJudge":
+        """Return the judge of a name, whose recordings are those of a world's folder; None: only who it is is asked."""
         from persona_pipeline.judging.open import RECORDED, RECORDINGS
 
         return cls(opened, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)

@@ -12,10 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
-from persona_pipeline.suites.asserts.agent_judge import AgentJudge
-from persona_pipeline.suites.asserts.pairwise import Pairwise
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
@@ -40,8 +38,7 @@ class RunOptions:
         timeout: seconds one attempt may take, answer and grading together.
         max_retries: further tries after a failure that can pass.
         cache: answer from earlier answers; None: as the suite says.
-        state: where answers and workspaces are kept; None: ``.persona`` at the top of the suite's repository.
-        settings: say where scores go as events; None: the environment's.
+        settings: say where answers and workspaces are kept, and where scores go as events; None: the environment's.
         keep_workspaces: also those of tests that pass.
         world_root: gives the world's folder; asked only by persona asserts.
         keyed: results carry the digest of what they rest on, so that a later run can go on from them; None: where they are heard
@@ -61,7 +58,6 @@ class RunOptions:
     timeout: float = DEFAULT_TIMEOUT
     max_retries: int = 2
     cache: bool | None = None
-    state: Path | None = None
     settings: Settings | None = None
     keep_workspaces: bool = False
     world_root: Callable[[], Path] | None = None
@@ -69,6 +65,11 @@ class RunOptions:
     written: tuple[Path, ...] = ()
     earlier: Sequence[TestResult] = ()
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
+
+    @property
+    def state(self) -> Path | None:
+        """Where answers and workspaces are kept; None: ``.persona`` at the top of the suite's repository."""
+        return (self.settings or from_environment(Settings)).state
 
     @property
     def may_leave_none(self) -> bool:
@@ -233,17 +234,30 @@ def plan(
         NothingToRunError: a filter matches nothing.
         ConfigError: a named target does not exist.
     """
-    named = [
-        (test, name)
-        for test in select_tests(suite, options)
-        for name in targets_of(suite, test, options, targets, responses)
-    ]
+    named = answered_tests(suite, options, targets, responses, select_tests(suite, options))
     if not named and suite.tests and not options.may_leave_none:
         raise NothingToRunError(f"no test of {suite.name} is for target {', '.join(options.targets)}")
-    several = len({name for _, name in named}) > 1
-    for test, name in named:
+    for identity, test, name in named:
         target = None if responses is not None or targets is None else targets.open(name or DEFAULT_TARGET)
-        yield PlannedTest(f"{test.id}@{name}" if several else test.id, test, name, target)
+        yield PlannedTest(identity, test, name, target)
+
+
+def answered_tests(
+    suite: Suite,
+    options: RunOptions,
+    targets: Targets | None,
+    responses: Responses | None = None,
+    tests: Sequence[Test] | None = None,
+) -> list[tuple[str, Test, str | None]]:
+    """Return each test with each who answers it (``targets_of``), under the id that its result carries.
+
+    Raises:
+        ConfigError: nobody answers.
+    """
+    chosen = suite.tests if tests is None else tests
+    found = [(test, name) for test in chosen for name in targets_of(suite, test, options, targets, responses)]
+    several = len({name for _, name in found}) > 1
+    return [(f"{test.id}@{name}" if several else test.id, test, name) for test, name in found]
 
 
 def target_names(suite: Suite, targets: Targets | None) -> list[str]:
@@ -252,9 +266,7 @@ def target_names(suite: Suite, targets: Targets | None) -> list[str]:
     Raises:
         ConfigError: there are tests and nobody answers.
     """
-    everything = RunOptions()
-    named = (name for test in suite.tests for name in targets_of(suite, test, everything, targets, None))
-    return list(dict.fromkeys(name for name in named if name is not None))
+    return list(dict.fromkeys(name for *_, name in answered_tests(suite, RunOptions(), targets) if name is not None))
 
 
 def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
@@ -302,14 +314,7 @@ def parse_shard(text: str) -> tuple[int, int]:
         ConfigError: it is no such text.
     """
     part, sign, count = text.partition("/")
-    if (
-        sign
-        and part.isascii()
-        and part.isdigit()
-        and count.isascii()
-        and count.isdigit()
-        and 1 <= int(part) <= int(count)
-    ):
+    if sign and all(text.isascii() and text.isdigit() for text in (part, count)) and 1 <= int(part) <= int(count):
         return int(part), int(count)
     raise ConfigError(f"--shard {text!r} is no part such as 2/4: the second of four")
 
@@ -422,11 +427,9 @@ def _assert(
     item: AssertFields, test: Test, total: float, targets: Targets | None, *, fallback: bool
 ) -> ExplainedAssert:
     needs = [word for word, needed in (("judge", item.needs_judge), ("code", item.needs_code)) if needed]
-    if isinstance(item, Pairwise) and item.asked is not None:
+    if item.asked is not None:
         needs += _target_needs(item.asked, targets)
-    elif isinstance(item, AgentJudge) and item.target is not None:
-        needs += _target_needs(item.target, targets)
-    elif isinstance(item, AgentJudge) and test.workspace is None:
+    elif item.needs_workspace and test.workspace is None:
         needs.append("workspace (there is none)")
     return ExplainedAssert(
         item.name,

@@ -22,21 +22,20 @@ from persona_pipeline.suites.grading.base import Services
 from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteResult, SuiteVerdict, TestResult
 from persona_pipeline.suites.running.cells import CellRunner
 from persona_pipeline.suites.running.history import RowWriter, earlier_results
-from persona_pipeline.suites.running.opening import SharedJudge, SuiteFile, open_suite
+from persona_pipeline.suites.running.opening import OpenedSuite, SharedJudge, SuiteFile, open_suite
 from persona_pipeline.suites.running.plan import (
     NothingToRunError,
     PlannedTest,
     RunOptions,
     Targets,
+    answered_tests,
     plan,
     select_tests,
-    targets_of,
     why_nothing,
 )
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.grading.suite_judge import SuiteJudge
     from persona_pipeline.suites.running.opening import GivenJudge
 
 _LOGGER = logging.getLogger("persona_pipeline.telemetry")
@@ -349,13 +348,10 @@ def run_suites(
 _DIGITS = 16
 
 
-def suite_version(root: Path, file: SuiteFile, settings: Settings, judge: str | None = None) -> str:
-    """Return a digest of all that a suite's verdicts rest on, test by test and target by target (``Bases``).
+def look_at_suite(root: Path, file: SuiteFile, settings: Settings) -> tuple[str, OpenedSuite | ConfigError]:
+    """Open a suite, and return a digest of all that its verdicts rest on, test by test and target by target (``Bases``).
 
-    A suite that does not load has a version too, which changes with the file and with what is wrong.
-
-    Args:
-        judge: who would judge; None: as the settings say.
+    A suite that does not load has a digest too, which changes with the file and with what is wrong.
     """
     from persona_pipeline.base.files import digest_within, repository_of
     from persona_pipeline.suites.running.basis import Bases
@@ -368,17 +364,10 @@ def suite_version(root: Path, file: SuiteFile, settings: Settings, judge: str | 
             digest = digest_within(path, [repository_of(root)])
         except OSError as unreadable:
             digest = f"unreadable-{unreadable.errno}"
-        return f"invalid-{content_hash([digest, str(error)])[:_DIGITS]}"
-    shared = SharedJudge.named(judge or settings.judge, settings, root, _nobody)
+        return f"invalid-{content_hash([digest, str(error)])[:_DIGITS]}", error
+    shared = SharedJudge.named(settings.judge, settings, root)
     options = RunOptions(world_root=lambda: root)
     bases = Bases(opened.suite, opened.targets, None, shared, options)
-    asked = [
-        (test, target)
-        for test in opened.suite.tests
-        for target in targets_of(opened.suite, test, options, opened.targets, None)
-    ]
-    return content_hash([[test.id, target, bases.digest(test, target)] for test, target in asked])[:_DIGITS]
-
-
-def _nobody() -> "SuiteJudge":
-    raise ConfigError("nobody judges while a version is taken")
+    asked = answered_tests(opened.suite, options, opened.targets)
+    digests = [[test.id, target, bases.digest(test, target)] for _, test, target in asked]
+    return content_hash(digests)[:_DIGITS], opened

@@ -16,11 +16,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from persona_pipeline.suites.format.javascript import parse_json
+
+if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler
 
 MARK = "PERSONA_PIPELINE_PROCESS"
 
@@ -242,6 +244,8 @@ class TargetProxy:
 @contextmanager
 def serve(proxy: TargetProxy) -> Iterator[dict[str, str]]:
     """Serve ``GET /info``, ``POST /invoke`` and ``POST /invokeBatch`` on this machine; yield the environment that says where."""
+    from http.server import ThreadingHTTPServer
+
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(proxy))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -259,7 +263,9 @@ def serve(proxy: TargetProxy) -> Iterator[dict[str, str]]:
         thread.join(timeout=5)
 
 
-def _handler(proxy: TargetProxy) -> type[BaseHTTPRequestHandler]:
+def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
+    from http.server import BaseHTTPRequestHandler
+
     class Handler(BaseHTTPRequestHandler):
         timeout = 30
 

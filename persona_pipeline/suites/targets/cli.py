@@ -18,6 +18,7 @@ from persona_pipeline.suites.format.models import StrictFields, Text
 from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 
 PLACEHOLDERS = ("PROMPT", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
+_NAME = re.compile(r"\{([A-Z_]+)\}")
 _SHELL_SIGNS = ("|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1")
 
 
@@ -89,7 +90,7 @@ class CliTarget(TargetFields):
     @classmethod
     def _known_placeholders(cls, value: list[str]) -> list[str]:
         for token in value:
-            for name in _names_in(token):
+            for name in _NAME.findall(token):
                 if name not in PLACEHOLDERS:
                     raise ValueError(f"{{{name}}} stands for nothing; known: {', '.join(PLACEHOLDERS)}")
         return value
@@ -173,13 +174,9 @@ class CliTarget(TargetFields):
         return result
 
 
-def _names_in(token: str) -> list[str]:
-    return re.findall(r"\{([A-Z_]+)\}", token)
-
-
 def _filled(token: str, values: Mapping[str, str]) -> str:
     """Replace placeholders in one pass: a prompt that holds one stays as it is."""
-    return re.sub(r"\{([A-Z_]+)\}", lambda match: values.get(match[1], match[0]), token).replace("\0", "\ufffd")
+    return _NAME.sub(lambda match: values.get(match[1], match[0]), token).replace("\0", "\ufffd")
 
 
 def _read_answer(raw: bytes) -> Output:

@@ -102,18 +102,15 @@ def target_of(call: Callable[..., Any], name: str) -> PythonTarget:
     if not callable(call):
         raise ConfigError(f"target {name!r} is no function")
     shown = f"{getattr(call, '__module__', None) or 'program'}:{getattr(call, '__qualname__', 'function')}"
-    target = _Handed.model_validate({"name": name, "provider": "python", "function": _without_brackets(shown)})
+    # As the field wants it: ``<locals>`` and ``<lambda>`` without their brackets.
+    written = shown.replace("<", "").replace(">", "")
+    target = _Handed.model_validate({"name": name, "provider": "python", "function": written})
     target._call = call
     return target
 
 
 class _Handed(PythonTarget):
     runs_code: ClassVar[bool] = False
-
-
-def _without_brackets(shown: str) -> str:
-    """Return a function's name as the field wants it: ``<locals>`` and ``<lambda>`` without their brackets."""
-    return shown.replace("<", "").replace(">", "")
 
 
 def answer_of(given: Any) -> Output:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, upsert
+from persona_pipeline.base.database.engine import Store, among, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.world.messages.counting import said_by_agent
@@ -23,7 +23,6 @@ from persona_pipeline.world.names import AgentNames, Aliases
 from persona_pipeline.world.runs import touch_windows
 
 _TABLE, _REMOVED = tables.run_messages, tables.removed_messages
-_CHUNK = 5000
 # What a source calls the speaker.
 _SPEAKER = sa.func.coalesce(_TABLE.c.speaker, _TABLE.c.agent_id)
 
@@ -97,8 +96,8 @@ def remove_messages(store: Store, selected: Selected) -> int:
     """Take messages out of the store, note that they stay out, mark the windows they were in, and return how many there were."""
     removed = 0
     with store.begin() as connection:
-        for start in range(0, len(selected.ids), _CHUNK):
-            these = _TABLE.c.id.in_(selected.ids[start : start + _CHUNK])
+        for some in chunks(selected.ids):
+            these = _TABLE.c.id.in_(some)
             rows = connection.execute(sa.select(_TABLE).where(these)).all()
             upsert(connection, _REMOVED, [{"id": row.id, "content_hash": _row_hash(row)} for row in rows])
             connection.execute(sa.delete(_TABLE).where(these))
@@ -110,7 +109,7 @@ def remove_messages(store: Store, selected: Selected) -> int:
 def kept_out(connection: Connection, messages: Sequence[Message]) -> set[str]:
     """Return the ids of messages that were taken out and that say what they said then."""
     said: dict[str, str] = {}
-    for these in _chunks(messages):
+    for these in chunks([message.id for message in messages]):
         rows = connection.execute(sa.select(_REMOVED.c.id, _REMOVED.c.content_hash).where(_REMOVED.c.id.in_(these)))
         said |= {row.id: row.content_hash for row in rows}
     return {message.id for message in messages if message.id in said and said[message.id] == _hash(message)}
@@ -118,13 +117,8 @@ def kept_out(connection: Connection, messages: Sequence[Message]) -> set[str]:
 
 def let_in(connection: Connection, messages: Sequence[Message]) -> None:
     """Forget that messages were taken out."""
-    for these in _chunks(messages):
+    for these in chunks([message.id for message in messages]):
         connection.execute(sa.delete(_REMOVED).where(_REMOVED.c.id.in_(these)))
-
-
-def _chunks(messages: Sequence[Message]) -> Iterable[list[str]]:
-    for start in range(0, len(messages), _CHUNK):
-        yield [message.id for message in messages[start : start + _CHUNK]]
 
 
 def _hash(message: Message) -> str:
@@ -206,9 +200,8 @@ def write_messages_in(
             sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(_TABLE.c.source == source)
         )
         gone = [row for row in of_source if row.id not in kept]
-        ids = [row.id for row in gone]
-        for start in range(0, len(ids), _CHUNK):
-            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
+        for some in chunks([row.id for row in gone]):
+            connection.execute(sa.delete(_TABLE).where(_TABLE.c.id.in_(some)))
     changed = inserted + updated
     write_parents(connection, changed)
     upsert(connection, _TABLE, [row_of(message, source) for message in changed])
@@ -316,8 +309,8 @@ def messages_hash(messages: Iterable[Message]) -> str:
 def known_rows(connection: Connection, ids: Sequence[str]) -> dict[str, sa.Row]:
     """Return the rows of messages that are there, by id."""
     known: dict[str, sa.Row] = {}
-    for start in range(0, len(ids), _CHUNK):
-        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(ids[start : start + _CHUNK])))
+    for some in chunks(ids):
+        rows = connection.execute(sa.select(_TABLE).where(_TABLE.c.id.in_(some)))
         known |= {row.id: row for row in rows}
     return known
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.world.models import NotBlank
 
 # ``module:NAME`` of further dimensions, with commas between them.
 VARIABLE = "PERSONA_DIMENSIONS"
@@ -249,21 +250,14 @@ class PropositionEntry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", title="Proposition")
 
-    id: str = Field(description="Unique in the merged set.", min_length=1)
-    claim: str = Field(
+    id: NotBlank = Field(description="Unique in the merged set.", min_length=1)
+    claim: NotBlank = Field(
         description="What is true of the agent. {{agent_name}}, {{action}}, {{channel_name}}, {{recipient_name}}."
     )
     weight: Weight = Field(1.0, description="Relative weight in the dimension's score.")
     inverted: bool = Field(False, description="An anti-pattern: true is bad, so the raw score is flipped.")
     recommendations_for_improvement: str | None = Field(None, description="Advice given when the score is low.")
     draft: bool = Field(False, description="A proposal that nobody has read yet: checked, and not judged.")
-
-    @field_validator("id", "claim")
-    @classmethod
-    def _not_blank(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("must not be empty")
-        return value
 
     @field_validator("id")
     @classmethod
@@ -278,16 +272,9 @@ class CatchphraseEntry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", title="Catchphrase")
 
-    phrase: str
+    phrase: NotBlank
     min_rate: Rate = 0.0
     max_rate: Rate = 1.0
-
-    @field_validator("phrase")
-    @classmethod
-    def _not_blank(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("must not be empty")
-        return value
 
     @model_validator(mode="after")
     def _ordered(self) -> "CatchphraseEntry":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
 from persona_pipeline.suites.targets import TargetError
 from tests.suites.support import Answering, Given, load, suite_of, target, three, verdicts
@@ -42,7 +43,7 @@ class TestCache:
         return run_suite(
             suite,
             targets=Given.of(answering),
-            options=RunOptions(cache=options.pop("cache", True), state=folder, **options),
+            options=RunOptions(cache=options.pop("cache", True), settings=Settings(state=folder), **options),
         )
 
     def test_an_answer_is_asked_for_once(self, tmp_path: Path) -> None:
