@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulations import AGENTS, JUDGES, world
-from persona_pipeline.guard.calibration.measures import PeoplesScores, peoples_mean
+from persona_pipeline.guard.calibration.peoples import PeoplesScores, peoples_mean
 
 
 def labels_of(people: np.ndarray, known: np.ndarray) -> list[float | None]:

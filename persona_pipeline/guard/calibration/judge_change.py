@@ -5,7 +5,7 @@ Not to be confused with the claims with a known answer of ``judging.layers``, wh
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +28,15 @@ _SHIFT_LEVEL = 0.005
 # again is never that far from itself.
 LOST = 0.25
 _RANK_LEVEL = 0.05
-# Two judges whose rank correlation is surely below this read the claims differently.
-UNLIKE = 0.5
+# Two judges whose rank correlation is surely below this read the claims differently; within claims less is asked, for what they
+# disagree on weighs more there.
+UNLIKE, UNLIKE_WITHIN = 0.5, 0.4
+# A judge that reads spreads what it gives within a claim as the earlier one did; this part of it is surely too little (one-sided).
+_FLAT, _FLAT_LEVEL = 0.6, 0.005
+# Anchors beside others of the same claim that are enough to compare within claims.
+FEWEST_WITHIN = 20
+# Points by which judgments of one claim must differ, or there is nothing to read apart.
+LEAST_SPREAD = 1.25
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Anchor:
     before: float
     now: float
     people: float | None = None
+    claim: str = ""
 
 
 class JudgeName(BaseModel, frozen=True):
@@ -69,7 +77,7 @@ class JudgeChange(BaseModel):
     Attributes:
         anchors, labelled: judgments both made, and those of them with people's labels.
         points: now - before over all of them.
-        alike: rank correlation of the two judges.
+        alike: rank correlation of the two judges; within: the same within claims, without value where too few share a claim.
         rank_before, rank_now: of each with people; without value where too few are labelled.
         reasons: why the judge counts as changed; empty: it does not.
         ran_at: RFC 3339.
@@ -83,6 +91,7 @@ class JudgeChange(BaseModel):
     labelled: int
     points: Measure
     alike: Measure
+    within: Measure = Field(default_factory=Measure)
     rank_before: Measure = Field(default_factory=Measure)
     rank_now: Measure = Field(default_factory=Measure)
     dimensions: list[DimensionShift] = Field(default_factory=list)
@@ -105,29 +114,46 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
 
     Scores moved by half a point or more, over all anchors or on a dimension (paired t, two-sided .005 in all); the judge's rank
     correlation with people is .25 lower than before, and surely lower (Meng, Rosenthal and Rubin, Psychological Bulletin 111, 1992,
-    one-sided .05); or, without labels, the two judges' rank correlation is surely below .5. Power and false alarms by number of
-    anchors: benchmarks/judge.py canary.
+    one-sided .05), over all or within claims; or, without labels, the two judges' rank correlation is surely below .5, or below .4
+    within claims. A judge that surely spreads its scores within claims less than .6 times as much as before gives each claim its
+    usual score, and counts as changed whatever the rest says. Power and false alarms by number of anchors:
+    benchmarks/people.py canary.
     """
     first, second = [item.before for item in anchors], [item.now for item in anchors]
     labelled = [(item, item.people) for item in anchors if item.people is not None]
     people = [score for _, score in labelled]
     rank_before = spearman([item.before for item, _ in labelled], people)
     rank_now = spearman([item.now for item, _ in labelled], people)
-    alike = spearman(first, second)
-    reasons = []
+    alike, within, reasons = spearman(first, second), _within_claims(anchors), []
     groups = {"": list(anchors), **_by_dimension(anchors)}
     tests = [name for name, own in groups.items() if len(own) >= FEWEST_OF_A_DIMENSION]
     for name in tests:
         moved, p_value = _moved(groups[name])
         if abs(moved) >= MOVED and p_value < _SHIFT_LEVEL / len(tests):
             reasons.append(f"it gives {moved:+.1f} points {f'on {name}' if name else 'on average'}")
+    if within.is_flat:
+        reasons.append(
+            f"it gives each claim its usual score (within claims it spreads {within.spread:.2f} times as much)"
+        )
     if len(labelled) >= FEWEST_ANCHORS:
-        if _agrees_less(labelled, rank_before, rank_now, spearman(*_pairs(labelled))):
-            told = " and ".join("none" if m.value is None else f"{m.value:.2f}" for m in (rank_before, rank_now))
-            reasons.append(f"it agrees less with people (rank correlation before and now: {told})")
-    elif len(anchors) >= FEWEST_ANCHORS and (alike.high is None or alike.high < UNLIKE):
-        told = "none" if alike.value is None else f"{alike.value:.2f}"
-        reasons.append(f"it ranks the same judgments otherwise (rank correlation with the judge before: {told})")
+        own = _within_claims([item for item, _ in labelled])
+        if _agrees_less(len(labelled), rank_before, rank_now, spearman(*_pairs(labelled))):
+            reasons.append(
+                f"it agrees less with people (rank correlation before and now: {_told(rank_before, rank_now)})"
+            )
+        elif _agrees_less(own.free, own.rank_before, own.rank_now, own.alike):
+            ranks = _told(own.rank_before, own.rank_now)
+            reasons.append(f"it agrees less with people within claims (rank correlation before and now: {ranks})")
+    elif len(anchors) >= FEWEST_ANCHORS:
+        if alike.high is None or alike.high < UNLIKE:
+            reasons.append(
+                f"it ranks the same judgments otherwise (rank correlation with the judge before: {_told(alike)})"
+            )
+        elif within.has_spread and (within.alike.high is None or within.alike.high < UNLIKE_WITHIN):
+            ranks = _told(within.alike)
+            reasons.append(
+                f"it ranks judgments of one claim otherwise (rank correlation with the judge before: {ranks})"
+            )
     return JudgeChange(
         before=before,
         now=now,
@@ -135,6 +161,7 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
         labelled=len(labelled),
         points=bias(second, first),
         alike=alike,
+        within=within.alike,
         rank_before=rank_before,
         rank_now=rank_now,
         dimensions=[
@@ -145,6 +172,57 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
         reasons=reasons,
         ran_at=ran_at,
     )
+
+
+@dataclass(frozen=True)
+class _WithinClaims:
+    """Two judges, each score less the mean of its claim. ``spread``: of now as a share of before; ``free``: degrees of freedom."""
+
+    free: int = 0
+    deviation: float = 0.0
+    spread: float = 1.0
+    alike: Measure = field(default_factory=Measure)
+    rank_before: Measure = field(default_factory=Measure)
+    rank_now: Measure = field(default_factory=Measure)
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether the judge before told judgments of one claim apart by more than it errs."""
+        return self.free >= FEWEST_WITHIN and self.deviation >= LEAST_SPREAD
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the judge of now surely tells them apart much less."""
+        from scipy.special import fdtr
+
+        return self.has_spread and float(fdtr(self.free, self.free, (self.spread / _FLAT) ** 2)) < _FLAT_LEVEL
+
+
+def _within_claims(anchors: Sequence[Anchor]) -> _WithinClaims:
+    claims: dict[tuple[str, str], list[Anchor]] = {}
+    for item in anchors:
+        if item.claim:
+            claims.setdefault((item.dimension, item.claim), []).append(item)
+    several = [own for own in claims.values() if len(own) > 1]
+    free = sum(len(own) - 1 for own in several)
+    if free < FEWEST_WITHIN:
+        return _WithinClaims(free)
+
+    def centred(side: str) -> list[float]:
+        found = [np.asarray([getattr(item, side) for item in own], dtype=np.float64) for own in several]
+        return np.concatenate([np.round(values - values.mean(), 6) for values in found]).tolist()
+
+    before, now = centred("before"), centred("now")
+    deviation, flat = (math.sqrt(float(np.square(values).sum()) / free) for values in (before, now))
+    found = _WithinClaims(free, deviation, flat / max(deviation, 1e-9), spearman(before, now, n=free))
+    if any(item.people is None for own in several for item in own):
+        return found
+    people = centred("people")
+    return replace(found, rank_before=spearman(before, people, n=free), rank_now=spearman(now, people, n=free))
+
+
+def _told(*ranks: Measure) -> str:
+    return " and ".join("none" if rank.value is None else f"{rank.value:.2f}" for rank in ranks)
 
 
 def _by_dimension(anchors: Sequence[Anchor]) -> dict[str, list[Anchor]]:
@@ -169,7 +247,7 @@ def _moved(anchors: Sequence[Anchor]) -> tuple[float, float]:
     return mean, float(ttest_rel(now, before).pvalue)
 
 
-def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now: Measure, alike: Measure) -> bool:
+def _agrees_less(count: int, before: Measure, now: Measure, alike: Measure) -> bool:
     """Whether the correlation with people fell; both share the people, and the judges may share their errors."""
     from scipy.stats import norm
 
@@ -181,7 +259,7 @@ def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now:
     spread = 2 * (1 - rx) * (1 - factor * mean) / (1 - mean)
     if spread <= 0:
         return False
-    z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((len(labelled) - 3) / spread)
+    z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((count - 3) / spread)
     return float(norm.sf(z)) < _RANK_LEVEL
 
 
