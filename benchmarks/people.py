@@ -7,7 +7,8 @@ Whether the mean that people would give all judgments lies within the interval t
     OPENBLAS_NUM_THREADS=1 python benchmarks/people.py all [--runs 1000] [--labels 50]
 
 Judgments of 12 agents, 8 claims and 6 windows, 0-9 and whole. People's score = agent + claim + judgment, the judge's = the same,
-seen through its quality: each line is one. Labels are random within strata of the judge's score; *alone*: what they give by themselves.
+seen through its quality: each line is one. Labels are random within strata of the judge's score; *alone*: what they give by
+themselves.
 
 **one**
 
@@ -27,8 +28,8 @@ whose kappa is .2, .4 or .6: coverage, and how many misses lie on either side of
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/people.py faults [--runs 1000]
 
-The judge says yes or no (right .85 of the time and else as often as people do), gives scores (7 or 2, sd 2), or throws dice. Labels are
-drawn as `label` draws them.
+The judge says yes or no (right .85 of the time and else as often as people do), gives scores (7 or 2, sd 2), or throws dice.
+Labels are drawn as `label` draws them.
 
 **ranks**
 
@@ -42,10 +43,10 @@ How often a judge that changed is found out, and one that did not is suspected, 
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/people.py canary [--runs 500]
 
-A scripted judge of five dimensions of eight claims whose truth is known: its error is partly its own (the same whenever it is asked)
-and partly chance, scores are 0-9 and whole; anchors are drawn as `canary` draws them. *Labelled*: people rated every anchor, with an
-error of their own. *Recorded*: only the earlier judge's verdicts are known. Worlds: ``mixed`` (claims and judgments differ
-by sd 1.4 each), ``claims`` (claims by 2, their judgments by 1), ``collapses`` (all around 7, and one judgment in five 4 lower).
+A scripted judge of five dimensions of eight claims whose truth is known: its error is partly its own (the same whenever it is
+asked) and partly chance, scores are 0-9 and whole; anchors are drawn as `canary` draws them. *Labelled*: people rated every anchor,
+with an error of their own. *Recorded*: only the earlier judge's verdicts are known. Worlds: ``mixed`` (claims and judgments
+differ by sd 1.4 each), ``claims`` (claims by 2, their judgments by 1), ``collapses`` (all around 7, one judgment in five 4 lower).
 
 **belief**
 
@@ -71,8 +72,10 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
+from persona_pipeline.evaluation.calibrate import OF_A_CLAIM
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belief_of, within_claims
+from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
 from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, peoples_mean
 
@@ -375,6 +378,111 @@ def run_ranks() -> None:
         print(f"| {name} | {true:.2f} | {' | '.join(cells)} | {np.mean(wide[: options.runs]):.2f} |", flush=True)
 
 
+ANCHORS = (20, 40, 80, 160)
+DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
+BEFORE, NOW = JudgeName(model="before", prompt_version="1"), JudgeName(model="now", prompt_version="1")
+# With people whose error has sd 1 and judgments whose truth has sd 2, the judge's rank correlation with people is about .53.
+PEOPLES_ERROR, OWN, CHANCE = 1.0, 2.2, 1.0
+OF_A_DIMENSION = 8
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What became of the judge.
+
+    Attributes:
+        sees: how much of the truth it still sees; claims: how much of what a claim usually is; new_errors: its own are others now.
+        little: it errs by no more than a point, and its own errors are gone.
+    """
+
+    name: str
+    sees: float = 1.0
+    shift: float = 0.0
+    spread: float = 1.0
+    new_errors: bool = False
+    claims: float = 1.0
+    little: bool = False
+
+
+DRIFTS = (
+    Drift("none (the same judge again)"),
+    Drift("another judge, as good, unlike errors", new_errors=True),
+    Drift("rank correlation .53 -> .12", sees=0.18, claims=0.18, new_errors=True),
+    Drift("1 point milder", shift=1.0),
+    Drift("1 point stricter, scale half as wide", shift=-1.0, spread=0.5),
+    Drift("each claim its usual score", sees=0.0, little=True),
+    Drift("each claim its usual score, sd 2", sees=0.0, new_errors=True),
+    Drift("dice between 7 and 9", sees=0.0, claims=0.0, shift=1.0, little=True),
+)
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """Around what judgments are, and by what standard deviation claims and judgments differ; some fall by 4."""
+
+    level: float
+    claim: float
+    judgment: float
+    falls: float = 0.0
+
+
+ANCHORED = {
+    "mixed": Anchored(5.5, 1.4, 1.4),
+    "claims": Anchored(5.5, 2.0, 1.0),
+    "collapses": Anchored(7.0, 0.5, 0.8, 0.2),
+}
+
+
+def anchors(
+    generator: np.random.Generator, count: int, drift: Drift, labelled: bool, kind: Anchored = ANCHORED["mixed"]
+) -> list[Anchor]:
+    """Return judgments made before and after the drift."""
+    dimension, place = np.arange(count) % 5, np.arange(count) // 5
+    claim = place // OF_A_CLAIM % OF_A_DIMENSION
+    usual = generator.normal(0, kind.claim, (5, OF_A_DIMENSION))[dimension, claim]
+    truth = generator.normal(0, kind.judgment, count) - 4 * (generator.random(count) < kind.falls)
+    own = generator.normal(0, OWN, count)
+    people = _whole(kind.level + usual + truth + generator.normal(0, PEOPLES_ERROR, count))
+    before = _whole(kind.level + usual + truth + own + generator.normal(0, CHANCE, count))
+    kept = generator.normal(0, OWN, count) if drift.new_errors else own
+    errs = generator.integers(-1, 2, count) if drift.little else kept + generator.normal(0, CHANCE, count)
+    seen = drift.spread * (drift.claims * usual + drift.sees * truth + errs)
+    now = _whole(kind.level - 4 * kind.falls * (1 - drift.sees) + drift.shift + seen)
+    return [
+        Anchor(
+            DIMENSIONS[dimension[at]],
+            float(before[at]),
+            float(now[at]),
+            float(people[at]) if labelled else None,
+            str(claim[at]),
+        )
+        for at in range(count)
+    ]
+
+
+def run_canary() -> None:
+    options = options_of(500)
+    print(f"{options.runs} runs a cell, seed {options.seed}; share of runs in which the judge counts as changed")
+    columns = [f"{count} {kind}" for kind in ("labelled", "recorded") for count in ANCHORS]
+    print(
+        f"| world | drift | with people, before and now | {' | '.join(columns)} |\n|:--|:--|:--|{'--:|' * len(columns)}"
+    )
+    for name, kind in ANCHORED.items():
+        for drift in DRIFTS:
+            generator = np.random.default_rng(options.seed)
+            cells, ranks = [], []
+            for labelled in (True, False):
+                for count in ANCHORS:
+                    found = [
+                        judge_change(BEFORE, NOW, anchors(generator, count, drift, labelled, kind))
+                        for _ in range(options.runs)
+                    ]
+                    cells.append(f"{np.mean([item.changed for item in found]):.3f}")
+                    ranks += [(item.rank_before.value or 0.0, item.rank_now.value or 0.0) for item in found if labelled]
+            mean = np.mean(ranks, axis=0)
+            print(f"| {name} | {drift.name} | {mean[0]:.2f}, {mean[1]:.2f} | {' | '.join(cells)} |", flush=True)
+
+
 def believed_worlds(generator: np.random.Generator, kind: str) -> tuple[Numbers, Numbers, Numbers]:
     """Return the truth (agents, claims, windows), what people give, and which claims are turned round."""
     shape = {"cast": (12, 8, 6), "faults": (1, 9, 60), "fleet": (30, 5, 1)}[kind]
@@ -435,6 +543,7 @@ COMMANDS = {
     "one": run_one,
     "faults": run_faults,
     "ranks": run_ranks,
+    "canary": run_canary,
     "belief": run_belief,
 }
 

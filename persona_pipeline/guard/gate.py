@@ -22,6 +22,7 @@ from persona_pipeline.guard.findings import (
     unbelieved_findings,
     undecided_findings,
 )
+from persona_pipeline.guard.people import people_findings
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
@@ -98,6 +99,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *findings,
             *unbelieved_findings(evaluation, comparison, required=rules.require_calibration),
             *judge_findings(evaluation, comparison),
+            *people_findings(evaluation, comparison),
             *likeness_findings(evaluation),
             *judge_health(evaluation),
             *injections(evaluation),

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.judge import BEFORE, DRIFTS, NOW, Drift, anchors
+from benchmarks.people import BEFORE, DRIFTS, NOW, Drift, anchors
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.calibration.judge_change import (
     CHANGES,
@@ -16,7 +16,7 @@ from persona_pipeline.guard.calibration.judge_change import (
     save_judge_changes,
 )
 
-SAME, AS_GOOD, BLINDER, MILDER, STRICTER = DRIFTS
+SAME, AS_GOOD, BLINDER, MILDER, STRICTER, USUAL, *_ = DRIFTS
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,8 @@ class ClaimTest(BaseModel, extra="forbid", frozen=True):
 
 # Below this many labels the intervals cover less than they say: .91 at 25.
 FEWEST_LABELS = 50
+# One person's score of a judgment errs by this standard deviation: what is taken for granted where no two people labelled.
+USUAL_ERROR = 0.9
 
 
 class Measure(BaseModel, extra="forbid", frozen=True):

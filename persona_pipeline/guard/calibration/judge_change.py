@@ -28,9 +28,8 @@ _SHIFT_LEVEL = 0.005
 # again is never that far from itself.
 LOST = 0.25
 _RANK_LEVEL = 0.05
-# Two judges whose rank correlation is surely below this read the claims differently; within claims less is asked, for what they
-# disagree on weighs more there.
-UNLIKE, UNLIKE_WITHIN = 0.5, 0.4
+# Two judges whose rank correlation is surely below this read the claims differently.
+UNLIKE = 0.5
 # A judge that reads spreads what it gives within a claim as the earlier one did; this part of it is surely too little (one-sided).
 _FLAT, _FLAT_LEVEL = 0.6, 0.005
 # Anchors beside others of the same claim that are enough to compare within claims.
@@ -77,7 +76,7 @@ class JudgeChange(BaseModel):
     Attributes:
         anchors, labelled: judgments both made, and those of them with people's labels.
         points: now - before over all of them.
-        alike: rank correlation of the two judges; within: the same within claims, without value where too few share a claim.
+        alike: rank correlation of the two judges.
         rank_before, rank_now: of each with people; without value where too few are labelled.
         reasons: why the judge counts as changed; empty: it does not.
         ran_at: RFC 3339.
@@ -91,7 +90,6 @@ class JudgeChange(BaseModel):
     labelled: int
     points: Measure
     alike: Measure
-    within: Measure = Field(default_factory=Measure)
     rank_before: Measure = Field(default_factory=Measure)
     rank_now: Measure = Field(default_factory=Measure)
     dimensions: list[DimensionShift] = Field(default_factory=list)
@@ -114,10 +112,9 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
 
     Scores moved by half a point or more, over all anchors or on a dimension (paired t, two-sided .005 in all); the judge's rank
     correlation with people is .25 lower than before, and surely lower (Meng, Rosenthal and Rubin, Psychological Bulletin 111, 1992,
-    one-sided .05), over all or within claims; or, without labels, the two judges' rank correlation is surely below .5, or below .4
-    within claims. A judge that surely spreads its scores within claims less than .6 times as much as before gives each claim its
-    usual score, and counts as changed whatever the rest says. Power and false alarms by number of anchors:
-    benchmarks/people.py canary.
+    one-sided .05), over all or within claims; or, without labels, the two judges' rank correlation is surely below .5. A judge that
+    surely spreads its scores within claims less than .6 times as much as before (one-sided .005) gives each claim its usual score,
+    whatever else it does. Power and false alarms by number of anchors: benchmarks/people.py canary.
     """
     first, second = [item.before for item in anchors], [item.now for item in anchors]
     labelled = [(item, item.people) for item in anchors if item.people is not None]
@@ -141,19 +138,12 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
             reasons.append(
                 f"it agrees less with people (rank correlation before and now: {_told(rank_before, rank_now)})"
             )
-        elif _agrees_less(own.free, own.rank_before, own.rank_now, own.alike):
+        elif own.free >= FEWEST_ANCHORS and _agrees_less(own.free, own.rank_before, own.rank_now, own.alike):
             ranks = _told(own.rank_before, own.rank_now)
             reasons.append(f"it agrees less with people within claims (rank correlation before and now: {ranks})")
-    elif len(anchors) >= FEWEST_ANCHORS:
-        if alike.high is None or alike.high < UNLIKE:
-            reasons.append(
-                f"it ranks the same judgments otherwise (rank correlation with the judge before: {_told(alike)})"
-            )
-        elif within.has_spread and (within.alike.high is None or within.alike.high < UNLIKE_WITHIN):
-            ranks = _told(within.alike)
-            reasons.append(
-                f"it ranks judgments of one claim otherwise (rank correlation with the judge before: {ranks})"
-            )
+    elif len(anchors) >= FEWEST_ANCHORS and (alike.high is None or alike.high < UNLIKE):
+        ranks = _told(alike)
+        reasons.append(f"it ranks the same judgments otherwise (rank correlation with the judge before: {ranks})")
     return JudgeChange(
         before=before,
         now=now,
@@ -161,7 +151,6 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
         labelled=len(labelled),
         points=bias(second, first),
         alike=alike,
-        within=within.alike,
         rank_before=rank_before,
         rank_now=rank_now,
         dimensions=[
@@ -186,16 +175,12 @@ class _WithinClaims:
     rank_now: Measure = field(default_factory=Measure)
 
     @property
-    def has_spread(self) -> bool:
-        """Whether the judge before told judgments of one claim apart by more than it errs."""
-        return self.free >= FEWEST_WITHIN and self.deviation >= LEAST_SPREAD
-
-    @property
     def is_flat(self) -> bool:
-        """Whether the judge of now surely tells them apart much less."""
+        """Whether the judge before told judgments of one claim apart, and the judge of now surely does so much less."""
         from scipy.special import fdtr
 
-        return self.has_spread and float(fdtr(self.free, self.free, (self.spread / _FLAT) ** 2)) < _FLAT_LEVEL
+        told_apart = self.free >= FEWEST_WITHIN and self.deviation >= LEAST_SPREAD
+        return told_apart and float(fdtr(self.free, self.free, (self.spread / _FLAT) ** 2)) < _FLAT_LEVEL
 
 
 def _within_claims(anchors: Sequence[Anchor]) -> _WithinClaims:

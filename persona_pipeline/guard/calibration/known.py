@@ -77,27 +77,32 @@ class PeoplesLabels:
             return People(belief="unknown", missing=FEWEST_LABELS)
         return learnt.people.model_copy(update=_peoples_score(learnt, agent_id, item))
 
-    def in_peoples_points(self, item: DimensionComparison, share: float) -> People | None:
-        """Return what people say of a comparison, with its change as people would see it: the judged part over the judge's slope.
-
-        Args:
-            share: part (0-1) of the dimension's score that is judged.
-        """
-        people, slope = item.people, item.people.slope if item.people else Measure()
-        if people is None or people.belief != "believed" or not slope.is_above_zero or item.delta is None:
-            return people
-        if slope.value is None or slope.low is None:
-            return people
-        change = item.delta * (share / slope.value + 1 - share)
-        low, high = item.interval or (item.delta, item.delta)
-        unsure = abs(item.delta) * share * (slope.value - slope.low) / slope.value**2
-        half = math.hypot((high - low) / 2 * (share / slope.value + 1 - share), unsure)
-        bounds = [min(max(number, -HIGHEST), HIGHEST) for number in (change, change - half, change + half)]
-        return people.model_copy(update={"delta": bounds[0], "delta_interval": (bounds[1], bounds[2])})
-
     @cached_property
     def _by(self) -> Mapping[tuple[str, str, str], _Learnt]:
         return {(model, prompt, dimension): _learnt(own) for model, prompt, dimension, own in self.rated}
+
+
+def in_peoples_points(item: DimensionComparison, share: float) -> People | None:
+    """Return what people say of a comparison, with its change as people would see it: the judged part over the judge's slope.
+
+    Args:
+        share: part (0-1) of the dimension's score that is judged.
+    """
+    people, slope = item.people, item.people.slope if item.people else Measure()
+    if people is None or people.belief != "believed" or not slope.is_above_zero or item.delta is None:
+        return people
+    if slope.value is None or slope.low is None:
+        return people
+    change = item.delta * (share / slope.value + 1 - share)
+    low, high = item.interval or (item.delta, item.delta)
+    unsure = abs(item.delta) * share * (slope.value - slope.low) / slope.value**2
+    half = math.hypot((high - low) / 2 * (share / slope.value + 1 - share), unsure)
+    least, most = people.interval or (0.0, HIGHEST)
+    if change + half < least - HIGHEST or change - half > most:
+        # The scale is too short for it: so far down the judge's slope is another.
+        return people
+    change, low, high = (min(max(number, least - HIGHEST), most) for number in (change, change - half, change + half))
+    return people.model_copy(update={"delta": change, "delta_interval": (low, high)})
 
 
 def _learnt(rated: Sequence[Rated]) -> _Learnt:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.models import Measure
+from persona_pipeline.guard.baselines.models import USUAL_ERROR, Measure
 from persona_pipeline.guard.baselines.variance import Indices, Mask, Numbers
 from persona_pipeline.guard.calibration.measures import HIGHEST, TAIL, student_quantile
 
@@ -14,7 +14,7 @@ from persona_pipeline.guard.calibration.measures import HIGHEST, TAIL, student_q
 _FEWEST_IN_STRATUM = 5
 MOST_STRATA = 4
 # A label that makes up so much of the judge's spread decides a slope alone.
-_MOST_OF_SPREAD = 0.5
+_MOST_OF_SPREAD = 0.2
 # What the answers of a stratum vary is believed like one more answer, as all of them together do.
 _MORE_ANSWERS = 1.0
 
@@ -125,14 +125,12 @@ class PersonsError:
         return cls(variance, variance * math.sqrt(2 / degrees))
 
 
-# A person asked again gives another score by this standard deviation: what is taken for granted where one person labelled, and
-# how many judgments that two people labelled it is worth.
-USUAL_ERROR = 0.85
+# How many judgments that two people labelled it is worth what is taken for granted of one person's error.
 _USUAL_DEGREES = 5.0
 # People's scores differ in truth by this part of what they differ at least.
 _LEAST_TRUE = 0.3
 # Standard deviation of the judge's slope beyond what is labelled, as a share of it.
-_BEYOND = 0.5
+_BEYOND = 0.35
 # Spread of how a judge is biased from agent to agent, as a share of how it errs on one judgment: what is believed before labels
 # speak (half-normal of scale 1, Gelman 2006). Agents of one cast are judged by the same claims, so it is seldom above one.
 _SHARES = np.linspace(0.0, 2.4, 17)
@@ -203,7 +201,7 @@ class PeoplesScores:
         logs = [-0.5 * (fit.log_determinants + degrees * math.log(n)) for fit, n in zip(fits, noise, strict=True)]
         logs = np.asarray(logs) - 0.5 * _SHARES**2
         weights = np.exp(logs - logs.max())
-        # Half of what people's errors add to the rest is taken off: all of it, and judges unlike by agent are trusted too far.
+        # A quarter of what people's errors add to the rest is taken off: more, and one careful person's judge is trusted too far.
         peoples = coefficients[:, 1] ** 2 * float((reliable * errs).mean())
         return cls(
             middle,
@@ -214,7 +212,7 @@ class PeoplesScores:
             coefficients,
             np.stack([fit.covariance for fit in fits]),
             noise,
-            np.maximum(noise - peoples / 2, _LEAST_TRUE * noise),
+            np.maximum(noise - peoples / 4, _LEAST_TRUE * noise),
             error.spread * float((1 / count).mean()) / true,
             {agent: (int(counts[p]), sums[p], float(totals[p])) for agent, p in order.items()},
         )
@@ -294,7 +292,9 @@ class PeoplesScores:
         value, low, high = (float(_TRIED[place]) for place in (middle, first, last))
         # Wholly beyond the scale: its end, with what is open on one side.
         low, high = min(low, HIGHEST - (high - low) / 2), max(high, (high - low) / 2)
-        return _within(value), _within(low), _within(high)
+        low, high = _within(low), _within(high)
+        # A judge that may not follow people at all tells what is possible, and nothing of what is likely.
+        return _within(value) if self.slope.is_above_zero else (low + high) / 2, low, high
 
 
 def census(labels: Sequence[float], raters: Sequence[int], weights: Sequence[float], error: PersonsError) -> Measure:
