@@ -48,6 +48,18 @@ asked) and partly chance, scores are 0-9 and whole; anchors are drawn as `canary
 with an error of their own. *Recorded*: only the earlier judge's verdicts are known. Worlds: ``mixed`` (claims and judgments
 differ by sd 1.4 each), ``claims`` (claims by 2, their judgments by 1), ``collapses`` (all around 7, one judgment in five 4 lower).
 
+**truth**
+
+End to end: how far each printed number is from what was planted, and how often its interval does not hold it, which is what a
+careful reader would believe wrongly.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/people.py truth [--runs 300]
+
+Worlds of four agents, six claims (two of them turned round) and eight weeks, evaluated by the package itself: a baseline of the
+first seven weeks, judged live by a judge who sees half of the scale (lenient), adds an agent's bias (sd .7) and noise (sd 1.5);
+50 labels of one person (sd 1) in the order of ``label``, all of the first seven weeks. In the eighth ann falls by 4 and bob by 2.
+Last, ann's newest window is labelled too.
+
 **belief**
 
 How often people's labels make a judge believed that never reads, and one that reads, in worlds the rule was not made from.
@@ -62,22 +74,33 @@ read: they throw dice within polarity, give each claim its usual score, give eac
 
 import argparse
 import math
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.evaluation.calibrate import OF_A_CLAIM
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.evaluation.calibrate import OF_A_CLAIM, calibrate_world, judged_population
+from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belief_of, within_claims
 from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
 from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, peoples_mean
+from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_labels
+from persona_pipeline.guard.labels.session import Judgment, labelling_order
+from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
+from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
+from persona_pipeline.world import World
+from tests.support.replaying import recording
 
 AGENTS, CLAIMS, WINDOWS = 12, 8, 6
 Numbers = np.ndarray
@@ -538,12 +561,175 @@ def run_belief() -> None:
             print(f"{kind:>6} {labels:>3} labels   {shown_rates}", flush=True)
 
 
+FELL = {"ann": 4.0, "bob": 2.0, "cid": 0.0, "dee": 0.0}
+TRUTH_CLAIMS, TRUTH_WEEKS = 6, 8
+
+
+@dataclass
+class Lenient:
+    """A live judge of a world that was planted: it sees half of the scale, likes one agent more than another, and varies."""
+
+    seed: int
+    name: str = "lenient"
+    live: bool = True
+
+    def truth(self, agent_id: str, claim: int, week: int) -> float:
+        """Return what is so, more being better."""
+        draw = lambda *of: random.Random(f"{self.seed}/{of}").gauss(0, 1)  # noqa: E731
+        level = (
+            6.5
+            + 0.7 * draw(agent_id)
+            + 0.8 * draw(claim)
+            + 0.8 * draw(agent_id, claim)
+            + 0.6 * draw(agent_id, claim, week)
+        )
+        return min(max(level - (FELL[agent_id] if week == TRUTH_WEEKS else 0.0), 0.0), 9.0)
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        return [self._verdict(request) for request in requests]
+
+    def person(self, request: JudgeRequest) -> int:
+        """Return what the one person who labels says."""
+        return self._said(request, random.Random(f"{self.seed}/person/{request.key}").gauss(self._truth(request), 1.0))
+
+    def _truth(self, request: JudgeRequest) -> float:
+        week = int(request.trajectory.entries[0].text.split("week ")[1].split()[0])
+        return self.truth(request.agent_id, int(request.proposition_id.split("-")[1]), week)
+
+    def _verdict(self, request: JudgeRequest) -> Verdict:
+        liked = 0.7 * random.Random(f"{self.seed}/liked/{request.agent_id}").gauss(0, 1)
+        noise = random.Random(f"{self.seed}/{request.key}").gauss(0, 1.5)
+        score = self._said(request, 9 - (9 - self._truth(request)) / 2 + liked + noise)
+        first = request.trajectory.entries[0]
+        quote = (Evidence(first.message_id, first.text, verified=True),)
+        return Verdict(
+            request.proposition_id, score=score, evidence=quote, reasoning=".", model="lenient", prompt_version="1"
+        )
+
+    def _said(self, request: JudgeRequest, value: float) -> int:
+        turned = int(request.proposition_id.split("-")[1]) % 3 == 2
+        return min(max(round(9 - value if turned else value), 0), 9)
+
+
+def run_truth() -> None:
+    options = options_of(300)
+    found: dict[str, list[tuple[float, float | None]]] = {}
+    for run in range(options.runs):
+        with TemporaryDirectory() as folder:
+            for name, distance, holds_it in one_truth(Path(folder), Lenient(1000 * options.seed + run)):
+                found.setdefault(name, []).append((distance, holds_it))
+    print(f"{options.runs} worlds, seed {options.seed}")
+    print("| what is printed | times | mean distance from the truth | its interval does not hold it |\n|:--|--:|--:|--:|")
+    for name, values in found.items():
+        off, wrong = np.mean([abs(value) for value, _ in values]), [held for _, held in values if held is not None]
+        believed = share(len(wrong) - sum(wrong), len(wrong)) if wrong else "–"
+        print(f"| {name} | {len(values)} | {off:.2f} | {believed} |")
+
+
+def one_truth(root: Path, judge: Lenient) -> Iterator[tuple[str, float, float | None]]:
+    """Yield what is printed, how far it is from the truth, and whether its interval holds it (None: it has none)."""
+    builder = WorldBuilder(root)
+    for agent_id in FELL:
+        builder.persona(agent_id, f"{agent_id.title()} is dry.")
+    for number in range(TRUTH_CLAIMS):
+        builder.claim("adherence", f"claim-{number}", f"{{{{agent_name}}}} is so, {number}", inverted=number % 3 == 2)
+    for week in range(1, TRUTH_WEEKS + 1):
+        for place, agent_id in enumerate(FELL):
+            when = FIRST_MESSAGE + timedelta(days=7 * (week - 1), hours=place)
+            builder.say(agent_id, f"In week {week} {agent_id} mended the kettle again.", at=when)
+    world = builder.open(f"sqlite:///{root / 'store.db'}")
+    try:
+        yield from _printed(world, judge)
+    finally:
+        world.store.close()
+
+
+def _printed(world: World, judge: Lenient) -> Iterator[tuple[str, float, float | None]]:
+    last = FIRST_MESSAGE + timedelta(days=7 * (TRUTH_WEEKS - 1)) - timedelta(seconds=1)
+    asked = recording(judge, world.root / "recordings")
+    before = EvaluationRequest(
+        as_of=last, update_baseline=True, baseline_windows=TRUTH_WEEKS - 1, dimensions=["adherence"]
+    )
+    run_evaluation(world, asked, before)
+    run_evaluation(world, asked, EvaluationRequest(dimensions=["adherence"]))
+    population = judged_population(world)
+    newest = max(item.window.end for item in population)
+    held = [item for item in population if item.window.end < newest]
+    labels = [_label(item, judge) for item in labelling_order(held)[:50]]
+    write_labels(world.root / LABELS, labels)
+    report = run_evaluation(world, asked, EvaluationRequest(dimensions=["adherence"])).report
+    truths = {
+        agent_id: [
+            np.mean([judge.truth(agent_id, claim, week) for claim in range(TRUTH_CLAIMS)])
+            for week in range(1, TRUTH_WEEKS + 1)
+        ]
+        for agent_id in FELL
+    }
+    for agent_id, fall in FELL.items():
+        item = report.agents[agent_id].comparison.dimensions["adherence"]
+        now, then, what = (
+            truths[agent_id][-1],
+            np.mean(truths[agent_id][:-1]),
+            f"fell by {fall:g}" if fall else "nothing happened",
+        )
+        yield f"{what}: the judge's score", (item.current or 0.0) - now, None
+        yield f"{what}: the judge's change", (item.delta or 0.0) - (now - then), _within(item.interval, now - then)
+        yield (
+            f"{what}: reported as a fall",
+            float((item.status == "regressed") != (fall > 0)),
+            float((item.status == "regressed") == (fall > 0)),
+        )
+        people = item.people
+        if people and people.score is not None:
+            yield f"{what}: people's score", people.score - now, _within(people.interval, now)
+        if people and people.delta is not None:
+            yield (
+                f"{what}: change in people's points",
+                people.delta - (now - then),
+                _within(people.delta_interval, now - then),
+            )
+    (found,) = [item for item in calibrate_world(world).dimensions if item.judge_model == "lenient"]
+    # Of all that was judged, the newest week with it, of which nothing was labelled.
+    everything = np.mean([week for own in truths.values() for week in own])
+    bounds = (found.people_mean.low or 0.0, found.people_mean.high or 0.0)
+    yield (
+        "all judged: people's mean, labels of seven weeks of eight",
+        (found.people_mean.value or 0.0) - everything,
+        _within(bounds, everything),
+    )
+    write_labels(
+        world.root / LABELS,
+        [_label(item, judge) for item in population if item.window.end == newest and item.request.agent_id == "ann"],
+    )
+    people = (
+        run_evaluation(world, asked, EvaluationRequest(dimensions=["adherence"]))
+        .report.agents["ann"]
+        .comparison.dimensions["adherence"]
+        .people
+    )
+    if people and people.score is not None:
+        yield (
+            "fell by 4, its window labelled: people's score",
+            people.score - truths["ann"][-1],
+            _within(people.interval, truths["ann"][-1]),
+        )
+
+
+def _label(item: Judgment, judge: Lenient) -> Label:
+    return label_of(item.request, judge.person(item.request), labeller="eva")
+
+
+def _within(interval: tuple[float, float] | None, truth: float) -> float | None:
+    return None if interval is None else float(interval[0] - 1e-9 <= truth <= interval[1] + 1e-9)
+
+
 COMMANDS = {
     "all": run_all,
     "one": run_one,
     "faults": run_faults,
     "ranks": run_ranks,
     "canary": run_canary,
+    "truth": run_truth,
     "belief": run_belief,
 }
 

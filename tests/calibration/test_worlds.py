@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_what_people_would_give_stands_beside_the_score_everywhere(world: World)
     change = f"change {people.delta:+.1f} ({people.delta_interval[0]:+.1f} to {people.delta_interval[1]:+.1f})"
     shown = f"people {people.score:.1f} ({low:.1f} to {high:.1f}), {change} in people's points, all labelled"
     assert shown in render(report, "markdown")
-    assert shown in render(report, "html")
+    assert shown in unescape(render(report, "html"))
     data = json.loads(render(report, "json"))
     assert data["agents"]["michael"]["comparison"]["dimensions"]["adherence"]["people"]["score"] == people.score
 

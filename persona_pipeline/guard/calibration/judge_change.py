@@ -27,7 +27,7 @@ _SHIFT_LEVEL = 0.005
 # How much less it must agree with people than before (rank correlation), and how surely so (one-sided level): the same judge asked
 # again is never that far from itself.
 LOST = 0.25
-_RANK_LEVEL = 0.05
+_RANK_LEVEL, _WITHIN_LEVEL = 0.05, 0.005
 # Two judges whose rank correlation is surely below this read the claims differently.
 UNLIKE = 0.5
 # A judge that reads spreads what it gives within a claim as the earlier one did; this part of it is surely too little (one-sided).
@@ -112,7 +112,7 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
 
     Scores moved by half a point or more, over all anchors or on a dimension (paired t, two-sided .005 in all); the judge's rank
     correlation with people is .25 lower than before, and surely lower (Meng, Rosenthal and Rubin, Psychological Bulletin 111, 1992,
-    one-sided .05), over all or within claims; or, without labels, the two judges' rank correlation is surely below .5. A judge that
+    one-sided .05; within claims .005); or, without labels, the two judges' rank correlation is surely below .5. A judge that
     surely spreads its scores within claims less than .6 times as much as before (one-sided .005) gives each claim its usual score,
     whatever else it does. Power and false alarms by number of anchors: benchmarks/people.py canary.
     """
@@ -138,7 +138,9 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
             reasons.append(
                 f"it agrees less with people (rank correlation before and now: {_told(rank_before, rank_now)})"
             )
-        elif own.free >= FEWEST_ANCHORS and _agrees_less(own.free, own.rank_before, own.rank_now, own.alike):
+        elif own.free >= FEWEST_ANCHORS and _agrees_less(
+            own.free, own.rank_before, own.rank_now, own.alike, _WITHIN_LEVEL
+        ):
             ranks = _told(own.rank_before, own.rank_now)
             reasons.append(f"it agrees less with people within claims (rank correlation before and now: {ranks})")
     elif len(anchors) >= FEWEST_ANCHORS and (alike.high is None or alike.high < UNLIKE):
@@ -232,7 +234,7 @@ def _moved(anchors: Sequence[Anchor]) -> tuple[float, float]:
     return mean, float(ttest_rel(now, before).pvalue)
 
 
-def _agrees_less(count: int, before: Measure, now: Measure, alike: Measure) -> bool:
+def _agrees_less(count: int, before: Measure, now: Measure, alike: Measure, level: float = _RANK_LEVEL) -> bool:
     """Whether the correlation with people fell; both share the people, and the judges may share their errors."""
     from scipy.stats import norm
 
@@ -245,7 +247,7 @@ def _agrees_less(count: int, before: Measure, now: Measure, alike: Measure) -> b
     if spread <= 0:
         return False
     z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((count - 3) / spread)
-    return float(norm.sf(z)) < _RANK_LEVEL
+    return float(norm.sf(z)) < level
 
 
 CHANGES = Path("calibration") / "judge_changes.json"
