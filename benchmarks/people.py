@@ -619,7 +619,9 @@ def run_truth() -> None:
             for name, distance, holds_it in one_truth(Path(folder), Lenient(1000 * options.seed + run)):
                 found.setdefault(name, []).append((distance, holds_it))
     print(f"{options.runs} worlds, seed {options.seed}")
-    print("| what is printed | times | mean distance from the truth | its interval does not hold it |\n|:--|--:|--:|--:|")
+    print(
+        "| what is printed | times | mean distance from the truth | its interval does not hold it |\n|:--|--:|--:|--:|"
+    )
     for name, values in found.items():
         off, wrong = np.mean([abs(value) for value, _ in values]), [held for _, held in values if held is not None]
         believed = share(len(wrong) - sum(wrong), len(wrong)) if wrong else "–"

@@ -28,6 +28,9 @@ SAME, AS_GOOD, BLINDER, MILDER, STRICTER, USUAL, *_ = DRIFTS
         (BLINDER, False, 0.8, 1.0),
         (MILDER, True, 0.85, 1.0),
         (STRICTER, False, 0.75, 1.0),
+        (USUAL, True, 0.85, 1.0),
+        (USUAL, False, 0.85, 1.0),
+        (AS_GOOD, True, 0.0, 0.1),
     ],
     ids=lambda value: value.name if isinstance(value, Drift) else str(value),
 )

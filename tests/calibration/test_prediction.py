@@ -71,7 +71,7 @@ def test_fifty_labels_cover_what_they_say(quality: str) -> None:
         for place, (measure, truth) in enumerate(found):
             assert measure.low is not None and measure.high is not None
             hits[place] += measure.low <= truth <= measure.high
-    # The aim is .94 over 1,000 draws (benchmarks/simulations.py people); so few tell it from .85 only.
+    # The aim is .94 over 1,000 draws (benchmarks/people.py all); so few tell it from .85 only.
     assert hits[0] / draws >= 0.87, hits
     assert hits[1] / (draws / 3) >= 0.83, hits
 

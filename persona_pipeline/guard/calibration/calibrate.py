@@ -167,6 +167,8 @@ Belief = Literal["believed", "chance", "unknown"]
 
 # Standard errors by which a judge must rank judgments of one claim as people do: one-sided .012.
 _SURELY = 2.25
+# Standard errors by which it must rank all of them so: one-sided .025.
+_ALIKE = 1.96
 # Labels beside others of the same claim that are enough to tell; the share of them that an agent's own claims must keep.
 _FEWEST_WITHIN, _MOST_OF = 20, 0.7
 
@@ -204,7 +206,9 @@ def belief_of(labelled: int, rank: Measure, within: float | None, *, is_census: 
     """
     if (labelled < FEWEST_LABELS and not is_census) or within is None:
         return "unknown"
-    return "believed" if rank.is_above_zero and within > _SURELY else "chance"
+    # Of a judge at chance a rank correlation has this variance whatever the ties (Kendall, Rank Correlation Methods, 1948).
+    alike = rank.value is not None and rank.value * math.sqrt(max(rank.n - 1, 0)) > _ALIKE
+    return "believed" if alike and within > _SURELY else "chance"
 
 
 class Agreement(BaseModel, extra="forbid", frozen=True):
