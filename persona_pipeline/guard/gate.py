@@ -18,11 +18,11 @@ from persona_pipeline.guard.findings import (
     judge_findings,
     judge_health,
     likeness_findings,
+    people_findings,
     record_command,
     unbelieved_findings,
     undecided_findings,
 )
-from persona_pipeline.guard.people import people_findings
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,

@@ -5,7 +5,7 @@ Not to be confused with the claims with a known answer of ``judging.layers``, wh
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ _SHIFT_LEVEL = 0.005
 # How much less it must agree with people than before (rank correlation), and how surely so (one-sided level): the same judge asked
 # again is never that far from itself.
 LOST = 0.25
-_RANK_LEVEL, _WITHIN_LEVEL = 0.05, 0.005
+_RANK_LEVEL = 0.05
 # Two judges whose rank correlation is surely below this read the claims differently.
 UNLIKE = 0.5
 # A judge that reads spreads what it gives within a claim as the earlier one did; this part of it is surely too little (one-sided).
@@ -108,44 +108,36 @@ class JudgeChange(BaseModel):
 
 
 def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *, ran_at: str = "") -> JudgeChange:
-    """Return whether a judge changed, by three rules.
+    """Return whether a judge changed, by four rules.
 
     Scores moved by half a point or more, over all anchors or on a dimension (paired t, two-sided .005 in all); the judge's rank
     correlation with people is .25 lower than before, and surely lower (Meng, Rosenthal and Rubin, Psychological Bulletin 111, 1992,
-    one-sided .05; within claims .005); or, without labels, the two judges' rank correlation is surely below .5. A judge that
-    surely spreads its scores within claims less than .6 times as much as before (one-sided .005) gives each claim its usual score,
-    whatever else it does. Power and false alarms by number of anchors: benchmarks/people.py canary.
+    one-sided .05); or, without labels, the two judges' rank correlation is surely below .5. A judge that surely spreads its scores
+    within claims less than .6 times as much as before (one-sided .005) gives each claim its usual score, whatever else it does. Power
+    and false alarms by number of anchors: benchmarks/people.py canary.
     """
     first, second = [item.before for item in anchors], [item.now for item in anchors]
     labelled = [(item, item.people) for item in anchors if item.people is not None]
     people = [score for _, score in labelled]
     rank_before = spearman([item.before for item, _ in labelled], people)
     rank_now = spearman([item.now for item, _ in labelled], people)
-    alike, within, reasons = spearman(first, second), _within_claims(anchors), []
+    alike = spearman(first, second)
+    reasons = []
     groups = {"": list(anchors), **_by_dimension(anchors)}
     tests = [name for name, own in groups.items() if len(own) >= FEWEST_OF_A_DIMENSION]
     for name in tests:
         moved, p_value = _moved(groups[name])
         if abs(moved) >= MOVED and p_value < _SHIFT_LEVEL / len(tests):
             reasons.append(f"it gives {moved:+.1f} points {f'on {name}' if name else 'on average'}")
-    if within.is_flat:
-        reasons.append(
-            f"it gives each claim its usual score (within claims it spreads {within.spread:.2f} times as much)"
-        )
+    if (flat := _flattened(anchors)) is not None:
+        reasons.append(f"it gives each claim its usual score (within claims {flat:.2f} times as much apart)")
     if len(labelled) >= FEWEST_ANCHORS:
-        own = _within_claims([item for item, _ in labelled])
-        if _agrees_less(len(labelled), rank_before, rank_now, spearman(*_pairs(labelled))):
-            reasons.append(
-                f"it agrees less with people (rank correlation before and now: {_told(rank_before, rank_now)})"
-            )
-        elif own.free >= FEWEST_ANCHORS and _agrees_less(
-            own.free, own.rank_before, own.rank_now, own.alike, _WITHIN_LEVEL
-        ):
-            ranks = _told(own.rank_before, own.rank_now)
-            reasons.append(f"it agrees less with people within claims (rank correlation before and now: {ranks})")
+        if _agrees_less(labelled, rank_before, rank_now, spearman(*_pairs(labelled))):
+            told = " and ".join("none" if m.value is None else f"{m.value:.2f}" for m in (rank_before, rank_now))
+            reasons.append(f"it agrees less with people (rank correlation before and now: {told})")
     elif len(anchors) >= FEWEST_ANCHORS and (alike.high is None or alike.high < UNLIKE):
-        ranks = _told(alike)
-        reasons.append(f"it ranks the same judgments otherwise (rank correlation with the judge before: {ranks})")
+        told = "none" if alike.value is None else f"{alike.value:.2f}"
+        reasons.append(f"it ranks the same judgments otherwise (rank correlation with the judge before: {told})")
     return JudgeChange(
         before=before,
         now=now,
@@ -165,51 +157,21 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
     )
 
 
-@dataclass(frozen=True)
-class _WithinClaims:
-    """Two judges, each score less the mean of its claim. ``spread``: of now as a share of before; ``free``: degrees of freedom."""
+def _flattened(anchors: Sequence[Anchor]) -> float | None:
+    """Return how much less the judge of now spreads its scores within claims, as a share of before; None: not surely much less."""
+    from scipy.special import fdtr
 
-    free: int = 0
-    deviation: float = 0.0
-    spread: float = 1.0
-    alike: Measure = field(default_factory=Measure)
-    rank_before: Measure = field(default_factory=Measure)
-    rank_now: Measure = field(default_factory=Measure)
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether the judge before told judgments of one claim apart, and the judge of now surely does so much less."""
-        from scipy.special import fdtr
-
-        told_apart = self.free >= FEWEST_WITHIN and self.deviation >= LEAST_SPREAD
-        return told_apart and float(fdtr(self.free, self.free, (self.spread / _FLAT) ** 2)) < _FLAT_LEVEL
-
-
-def _within_claims(anchors: Sequence[Anchor]) -> _WithinClaims:
     claims: dict[tuple[str, str], list[Anchor]] = {}
     for item in anchors:
         if item.claim:
             claims.setdefault((item.dimension, item.claim), []).append(item)
-    several = [own for own in claims.values() if len(own) > 1]
-    free = sum(len(own) - 1 for own in several)
+    free = sum(len(own) - 1 for own in claims.values())
     if free < FEWEST_WITHIN:
-        return _WithinClaims(free)
-
-    def centred(side: str) -> list[float]:
-        found = [np.asarray([getattr(item, side) for item in own], dtype=np.float64) for own in several]
-        return np.concatenate([np.round(values - values.mean(), 6) for values in found]).tolist()
-
-    before, now = centred("before"), centred("now")
-    deviation, flat = (math.sqrt(float(np.square(values).sum()) / free) for values in (before, now))
-    found = _WithinClaims(free, deviation, flat / max(deviation, 1e-9), spearman(before, now, n=free))
-    if any(item.people is None for own in several for item in own):
-        return found
-    people = centred("people")
-    return replace(found, rank_before=spearman(before, people, n=free), rank_now=spearman(now, people, n=free))
-
-
-def _told(*ranks: Measure) -> str:
-    return " and ".join("none" if rank.value is None else f"{rank.value:.2f}" for rank in ranks)
+        return None
+    squares = [len(own) * np.var([(item.before, item.now) for item in own], axis=0) for own in claims.values()]
+    before, now = np.sqrt(np.sum(squares, axis=0) / free).tolist()
+    is_flat = before >= LEAST_SPREAD and fdtr(free, free, (now / before / _FLAT) ** 2) < _FLAT_LEVEL
+    return now / before if is_flat else None
 
 
 def _by_dimension(anchors: Sequence[Anchor]) -> dict[str, list[Anchor]]:
@@ -234,7 +196,7 @@ def _moved(anchors: Sequence[Anchor]) -> tuple[float, float]:
     return mean, float(ttest_rel(now, before).pvalue)
 
 
-def _agrees_less(count: int, before: Measure, now: Measure, alike: Measure, level: float = _RANK_LEVEL) -> bool:
+def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now: Measure, alike: Measure) -> bool:
     """Whether the correlation with people fell; both share the people, and the judges may share their errors."""
     from scipy.stats import norm
 
@@ -246,8 +208,8 @@ def _agrees_less(count: int, before: Measure, now: Measure, alike: Measure, leve
     spread = 2 * (1 - rx) * (1 - factor * mean) / (1 - mean)
     if spread <= 0:
         return False
-    z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((count - 3) / spread)
-    return float(norm.sf(z)) < level
+    z = (math.atanh(min(r1, 0.9999)) - math.atanh(r2)) * math.sqrt((len(labelled) - 3) / spread)
+    return float(norm.sf(z)) < _RANK_LEVEL
 
 
 CHANGES = Path("calibration") / "judge_changes.json"

@@ -195,11 +195,9 @@ class PeoplesScores:
         counts = np.bincount(at).astype(np.float64)
         sums = np.stack([np.bincount(at, column) for column in design.T], axis=1).astype(np.float64)
         totals = np.bincount(at, y).astype(np.float64)
-        fits = [_fit(design, y, counts, sums, totals, share**2) for share in _SHARES]
-        noise = np.asarray([max(fit.squares, 1e-9) / degrees for fit in fits])
-        coefficients = np.stack([fit.coefficients for fit in fits])
-        logs = [-0.5 * (fit.log_determinants + degrees * math.log(n)) for fit, n in zip(fits, noise, strict=True)]
-        logs = np.asarray(logs) - 0.5 * _SHARES**2
+        coefficients, covariances, squares, determinants = _fits(design, y, counts, sums, totals)
+        noise = np.maximum(squares, 1e-9) / degrees
+        logs = -0.5 * (determinants + degrees * np.log(noise) + _SHARES**2)
         weights = np.exp(logs - logs.max())
         # A quarter of what people's errors add to the rest is taken off: more, and one careful person's judge is trusted too far.
         peoples = coefficients[:, 1] ** 2 * float((reliable * errs).mean())
@@ -210,7 +208,7 @@ class PeoplesScores:
             degrees,
             weights / weights.sum(),
             coefficients,
-            np.stack([fit.covariance for fit in fits]),
+            covariances,
             noise,
             np.maximum(noise - peoples / 4, _LEAST_TRUE * noise),
             error.spread * float((1 / count).mean()) / true,
@@ -309,25 +307,22 @@ def _blur(share: Numbers, raters: Numbers, error: PersonsError) -> float:
     return math.sqrt(float((share**2 / raters).sum()) * error.variance)
 
 
-@dataclass(frozen=True)
-class _Fit:
-    coefficients: Numbers
-    covariance: Numbers
-    squares: float
-    log_determinants: float
+def _fits(
+    design: Numbers, y: Numbers, counts: Numbers, sums: Numbers, totals: Numbers
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Fit by generalised least squares, for each share that agents may differ by.
 
-
-def _fit(design: Numbers, y: Numbers, counts: Numbers, sums: Numbers, totals: Numbers, ratio: float) -> _Fit:
-    """Fit by generalised least squares, agents' variance being ``ratio`` times that of the rest."""
-    factor = ratio / (1 + ratio * counts)
-    information = design.T @ design - (sums * factor[:, None]).T @ sums
-    covariance = np.linalg.inv(information + 1e-9 * np.eye(2)).astype(np.float64)
-    coefficients = covariance @ (design.T @ y - sums.T @ (factor * totals))
-    residuals = y - design @ coefficients
-    left = totals - sums @ coefficients
-    squares = float(residuals @ residuals - factor @ left**2)
-    determinants = float(np.log1p(ratio * counts).sum() + np.linalg.slogdet(information)[1])
-    return _Fit(coefficients, covariance, squares, determinants)
+    Returns:
+        Coefficients, their covariances but for the noise, squares of what is left, and logarithms of the determinants.
+    """
+    ratios = _SHARES[:, None] ** 2
+    factors = ratios / (1 + ratios * counts)
+    information = design.T @ design - np.einsum("sg,gi,gj->sij", factors, sums, sums) + 1e-9 * np.eye(2)
+    covariances = np.linalg.inv(information)
+    coefficients = np.einsum("sij,sj->si", covariances, design.T @ y - (factors * totals) @ sums)
+    left = totals - coefficients @ sums.T
+    squares = ((y - coefficients @ design.T) ** 2).sum(axis=1) - (factors * left**2).sum(axis=1)
+    return coefficients, covariances, squares, np.log1p(ratios * counts).sum(axis=1) + np.linalg.slogdet(information)[1]
 
 
 def _within(value: float) -> float:
