@@ -113,8 +113,8 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
     Scores moved by half a point or more, over all anchors or on a dimension (paired t, two-sided .005 in all); the judge's rank
     correlation with people is .25 lower than before, and surely lower (Meng, Rosenthal and Rubin, Psychological Bulletin 111, 1992,
     one-sided .05); or, without labels, the two judges' rank correlation is surely below .5. A judge that surely spreads its scores
-    within claims less than .6 times as much as before (one-sided .005) gives each claim its usual score, whatever else it does. Power
-    and false alarms by number of anchors: benchmarks/people.py canary.
+    within claims less than .6 times as much as before (one-sided .005) gives each claim its usual score, whatever else it does.
+    Power and false alarms by number of anchors: benchmarks/people.py canary.
     """
     first, second = [item.before for item in anchors], [item.now for item in anchors]
     labelled = [(item, item.people) for item in anchors if item.people is not None]
