@@ -676,11 +676,8 @@ def _printed(world: World, judge: Lenient) -> Iterator[tuple[str, float, float |
         )
         yield f"{what}: the judge's score", (item.current or 0.0) - now, None
         yield f"{what}: the judge's change", (item.delta or 0.0) - (now - then), _within(item.interval, now - then)
-        yield (
-            f"{what}: reported as a fall",
-            float((item.status == "regressed") != (fall > 0)),
-            float((item.status == "regressed") == (fall > 0)),
-        )
+        right = (item.status == "regressed") == (fall > 0)
+        yield f"{what}: {'no fall' if fall else 'a fall'} is reported", float(not right), float(right)
         people = item.people
         if people and people.score is not None:
             yield f"{what}: people's score", people.score - now, _within(people.interval, now)
