@@ -1,4 +1,4 @@
-"""The live judge: how fast and cheap it is, whether a change of it is found out, an estimate holds and a replay is the run again.
+"""The live judge: how fast and cheap it is, whether an estimate holds and a replay is the run again.
 
 **live**
 
@@ -16,16 +16,6 @@ Run: python benchmarks/judge.py live [--runs 3]
     tokens         a full evaluation of the sample world: input tokens that had to be processed, as a ratio to one uncached call
                    per claim; the same for tokens read from the cache at a tenth of the price, in dollars; and grouped by 4.
     again          calls for the same world a second time, and after one claim was edited.
-
-**canary**
-
-How often a judge that changed is found out, and one that did not is suspected, by number of anchors.
-
-Run: OPENBLAS_NUM_THREADS=1 python benchmarks/judge.py canary [--runs 500]
-
-A scripted judge of claims whose truth is known: its error is partly its own (the same whenever it is asked) and partly chance,
-scores are 0-9 and whole. *Labelled*: people rated every anchor, with an error of their own. *Recorded*: only the earlier judge's
-verdicts are known.
 
 **estimates**
 
@@ -72,8 +62,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
@@ -84,7 +72,6 @@ from persona_pipeline.evaluation.estimate import estimate_run
 from persona_pipeline.evaluation.run import (
     run_evaluation,
 )
-from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
 from persona_pipeline.judging.batches import collect_batches, submit_batch
 from persona_pipeline.judging.claims import questions_of
 from persona_pipeline.judging.estimate import Range, estimate_questions
@@ -265,81 +252,6 @@ def run_live() -> None:
     arguments = parser.parse_args()
     for part in (lambda: fan_out(arguments.runs), throttled, limits, long_tail, tokens):
         part()
-
-
-Numbers = np.ndarray
-ANCHORS = (20, 40, 80, 160)
-DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
-BEFORE, NOW = JudgeName(model="before", prompt_version="1"), JudgeName(model="now", prompt_version="1")
-# With people whose error has sd 1 and claims whose truth has sd 2, the judge's rank correlation with people is about .53.
-LEVEL, TRUTH, PEOPLE, OWN, CHANCE = 5.5, 2.0, 1.0, 2.2, 1.0
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What became of the judge. ``sees``: how much of the truth it still sees; ``new_errors``: its own errors are others now."""
-
-    name: str
-    sees: float = 1.0
-    shift: float = 0.0
-    spread: float = 1.0
-    new_errors: bool = False
-
-
-DRIFTS = (
-    Drift("none (the same judge again)"),
-    Drift("another judge, as good, unlike errors", new_errors=True),
-    Drift("rank correlation .53 -> .12", sees=0.18, new_errors=True),
-    Drift("1 point milder", shift=1.0),
-    Drift("1 point stricter, scale half as wide", shift=-1.0, spread=0.5),
-)
-
-
-def anchors(generator: np.random.Generator, count: int, drift: Drift, labelled: bool) -> list[Anchor]:
-    """Return judgments made before and after the drift."""
-    truth = generator.normal(0, TRUTH, count)
-    own = generator.normal(0, OWN, count)
-    people = _whole(LEVEL + truth + generator.normal(0, PEOPLE, count))
-    before = _whole(LEVEL + truth + own + generator.normal(0, CHANCE, count))
-    kept = generator.normal(0, OWN, count) if drift.new_errors else own
-    seen = drift.spread * (drift.sees * truth + kept + generator.normal(0, CHANCE, count))
-    now = _whole(LEVEL + drift.shift + seen)
-    return [
-        Anchor(
-            DIMENSIONS[place % 5], float(before[place]), float(now[place]), float(people[place]) if labelled else None
-        )
-        for place in range(count)
-    ]
-
-
-def run_canary() -> None:
-    """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description="Power and false alarms of the judge canary.")
-    parser.add_argument("--runs", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"{options.runs} runs a cell, seed {options.seed}; share of runs in which the judge counts as changed\n")
-    columns = [f"{count} {kind}" for kind in ("labelled", "recorded") for count in ANCHORS]
-    print("| drift | rank correlation with people, before and now | " + " | ".join(columns) + " |")
-    print("|:--|:--|" + "--:|" * len(columns))
-    for drift in DRIFTS:
-        generator = np.random.default_rng(options.seed)
-        cells, ranks = [], []
-        for labelled in (True, False):
-            for count in ANCHORS:
-                found = [
-                    judge_change(BEFORE, NOW, anchors(generator, count, drift, labelled)) for _ in range(options.runs)
-                ]
-                cells.append(f"{np.mean([item.changed for item in found]):.3f}")
-                ranks += [
-                    (item.rank_before.value, item.rank_now.value or 0.0) for item in found if item.rank_before.value
-                ]
-        mean = np.mean(ranks, axis=0)
-        print(f"| {drift.name} | {mean[0]:.2f}, {mean[1]:.2f} | " + " | ".join(cells) + " |", flush=True)
-
-
-def _whole(values: Numbers) -> Numbers:
-    return np.clip(np.rint(values), 0, 9)
 
 
 PARTS = ("personas", "propositions", "messages", "baselines")
@@ -530,7 +442,7 @@ def run_replays() -> None:
     sys.exit(replays_main(options.runs, options.failing, options.failing_again, options.processes))
 
 
-COMMANDS = {"live": run_live, "canary": run_canary, "estimates": run_estimates, "replays": run_replays}
+COMMANDS = {"live": run_live, "estimates": run_estimates, "replays": run_replays}
 
 
 if __name__ == "__main__":

@@ -1,14 +1,4 @@
-"""Worlds whose truth is known: how often guard, trend, people's score, fading and tests of claims are right.
-
-**people**
-
-Whether the score people would give lies within the interval that is printed for it, and how wide that is.
-
-Run: OPENBLAS_NUM_THREADS=1 python benchmarks/simulations.py people [--draws 1000] [--labels 50]
-
-Judgments of 12 agents, 8 claims and 6 windows, 0-9 and whole. People's score = agent + claim + judgment, the judge's = the same,
-seen through its quality: each line is one. Labels are random within strata of the judge's score.
-*All* is the mean of all judgments, *one agent* the mean of one agent's newest window; *alone* is what labels alone would give.
+"""Worlds whose truth is known: how often guard, trend, fading and tests of claims are right.
 
 **guard**
 
@@ -72,24 +62,13 @@ verdicts are any score.
     false kills   share of tests in which noise alone catches something, where no claim catches anything (aim: at most 5 %
                   judged 3 times and without outliers)
     seen          share of real kills that are seen, by how far the claim falls from 8
-
-**belief**
-
-How often people's labels make a judge believed that never reads, and one that reads, in worlds the rule was not made from.
-
-Run: python benchmarks/simulations.py belief [--runs 1000]
-
-``cast``: 12 agents, 8 claims, 6 windows, of which some collapse. ``faults``: one agent, nine behaviours that people
-call true (9) or false (0), true in 2 to 35 % of 60 windows. ``fleet``: 30 agents, 5 claims, one window each, all good (around 8).
-Every second claim is turned round. People err by sd 1 (``faults``: one in ten answers). *Dice*, *usual* and *own usual* never
-read: they throw dice within polarity, give each claim its usual score, give each claim of each agent its own.
 """
 
 import argparse
 import math
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -110,135 +89,16 @@ from persona_pipeline.guard.baselines.falls import (
     tested,
     worth_asking,
 )
-from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.baselines.noise import detectable, interval
 from persona_pipeline.guard.baselines.spread import FEWEST_WINDOWS, LIMIT, cusum
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, MOST_TOGETHER
 from persona_pipeline.guard.baselines.statistics import LEVEL as SIGNIFICANCE
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
-from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belief_of, within_claims
-from persona_pipeline.guard.calibration.measures import PeoplesScores, bias, peoples_mean
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.claims.trial import Trial, TrialRequest, plan_trial, run_trial
 from persona_pipeline.scoring.fading import MessageValue, fading
 from persona_pipeline.world import World
 from tests.claims.test_trial import windows_of, write_claims
-
-AGENTS, CLAIMS, WINDOWS = 12, 8, 6
-Numbers = np.ndarray
-Judging = Callable[[np.random.Generator, Numbers, Numbers], Numbers]
-
-
-def _whole(values: Numbers) -> Numbers:
-    return np.clip(np.rint(values), 0, 9)
-
-
-# What a judge makes of what people mean, by name; ``agent`` is the index of the agent.
-JUDGES: dict[str, Judging] = {
-    "good": lambda g, people, agent: _whole(people + g.normal(0, 0.8, people.shape)),
-    "noisy": lambda g, people, agent: _whole(people + g.normal(0, 2.5, people.shape)),
-    "mild: +1.5, all high": lambda g, people, agent: _whole(7.5 + 0.35 * (people - 5) + g.normal(0, 0.8, people.shape)),
-    "unlike by agent": lambda g, people, agent: _whole(
-        people + g.normal(0, 1, AGENTS)[agent] + g.normal(0, 1.2, people.shape)
-    ),
-    "knows no middle": lambda g, people, agent: np.where(people + g.normal(0, 1.5, people.shape) > 5.5, 9.0, 1.0),
-    "chance": lambda g, people, agent: g.integers(0, 10, people.shape).astype(float),
-}
-
-
-@dataclass(frozen=True)
-class CalibrationWorld:
-    """Every judgment of a dimension."""
-
-    people: Numbers
-    judge: Numbers
-    agent: Numbers
-    newest: Numbers
-
-
-def world(generator: np.random.Generator, judging: Judging) -> CalibrationWorld:
-    """Return a world judged so."""
-    shape = (AGENTS, CLAIMS, WINDOWS)
-    people = 5.8 + generator.normal(0, 1, (AGENTS, 1, 1)) + generator.normal(0, 1, (1, CLAIMS, 1))
-    people = _whole(people + generator.normal(0, 1.5, shape)).ravel()
-    agent, _, window = (values.ravel() for values in np.indices(shape))
-    return CalibrationWorld(people, judging(generator, people, agent), agent, window == WINDOWS - 1)
-
-
-def sampled(generator: np.random.Generator, judge: Numbers, count: int) -> Numbers:
-    """Return which judgments are labelled: random within three strata of the judge's score, as many of each where it can be."""
-    groups = [np.flatnonzero(np.digitize(judge, (4, 7)) == part) for part in range(3)]
-    chosen: list[int] = []
-    for left, group in zip((3, 2, 1), sorted(groups, key=len), strict=True):
-        chosen += generator.permutation(group)[: (count - len(chosen)) // left].tolist()
-    known = np.zeros(len(judge), dtype=bool)
-    known[chosen] = True
-    return known
-
-
-def run_people() -> None:
-    """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description="Coverage and width of the score people would give.")
-    parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--labels", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(
-        f"{options.draws} draws a line, {options.labels} labels of {AGENTS * CLAIMS * WINDOWS} judgments, seed {options.seed}"
-    )
-    print("Aim: each coverage at least .94\n")
-    print(
-        "| judge | rank correlation | all: coverage | width | alone | one agent: coverage | width | alone: coverage | width |"
-    )
-    print("|:--|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for name, judging in JUDGES.items():
-        print(_line(name, judging, options.draws, options.labels, options.seed), flush=True)
-
-
-def _line(name: str, judging: Judging, draws: int, count: int, seed: int) -> str:
-    from scipy.stats import spearmanr
-
-    generator = np.random.default_rng(seed)
-    seen: list[tuple[Measure, Measure, Measure, Measure]] = []
-    hits = np.zeros((draws, 4))
-    rho = []
-    for draw in range(draws):
-        made = world(generator, judging)
-        known = sampled(generator, made.judge, count)
-        labels = [float(p) if k else None for p, k in zip(made.people, known, strict=True)]
-        rho.append(spearmanr(made.people, made.judge)[0])
-        alone = generator.permutation(len(known))[:count]
-        one = int(generator.integers(AGENTS))
-        own = (made.agent == one) & made.newest
-        model = PeoplesScores.learnt(made.judge[known], made.people[known], [str(a) for a in made.agent[known]])
-        told = model.mean(str(one), made.judge[own], [labels[i] for i in np.flatnonzero(own)])
-        theirs = np.flatnonzero((made.agent == one) & known)
-        found = (
-            peoples_mean(made.judge, labels),
-            _mean(made.people[alone]),
-            told,
-            _mean(made.people[theirs]),
-        )
-        truth = (made.people.mean(), made.people.mean(), made.people[own].mean(), made.people[own].mean())
-        hits[draw] = [
-            item.low is not None and item.high is not None and item.low <= true <= item.high
-            for item, true in zip(found, truth, strict=True)
-        ]
-        seen.append(found)
-    widths = [
-        np.mean([m.high - m.low for m in column if m.high is not None and m.low is not None])
-        for column in zip(*seen, strict=True)
-    ]
-    cover = hits.mean(axis=0)
-    return (
-        f"| {name} | {np.mean(rho):.2f} | {cover[0]:.3f} | {widths[0]:.2f} | {widths[1]:.2f} | {cover[2]:.3f} | "
-        f"{widths[2]:.2f} | {cover[3]:.3f} | {widths[3]:.2f} |"
-    )
-
-
-def _mean(values: Numbers) -> Measure:
-    return bias(values, np.zeros(len(values)))
-
 
 DIMENSIONS, GUARD_CLAIMS = 5, 5
 OUTLIERS, NOT_APPLICABLE = 0.05, 0.05
@@ -654,68 +514,11 @@ def run_claims() -> None:
         world.store.close()
 
 
-def believed_worlds(generator: np.random.Generator, kind: str) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the truth (agents, claims, windows), what people give, and which claims are turned round."""
-    shape = {"cast": (12, 8, 6), "faults": (1, 9, 60), "fleet": (30, 5, 1)}[kind]
-    turned = np.arange(shape[1]) % 2 == 1
-    if kind == "faults":
-        rates = np.linspace(0.02, 0.35, shape[1])[None, :, None]
-        truth = np.where(generator.random(shape) < rates, 9.0, 0.0)
-        return truth, np.where(generator.random(shape) < 0.1, 9 - truth, truth), np.zeros_like(turned)
-    truth = generator.normal(8.0 if kind == "fleet" else 6.5, 1.5, shape)
-    if kind == "cast":
-        truth += generator.normal(0, 1, shape[:2])[..., None]
-        truth -= 4 * (generator.random((shape[0], 1, shape[2])) < 0.15)
-    truth = np.where(turned[None, :, None], 9 - truth, truth).clip(0, 9)
-    return truth, _whole(truth + generator.normal(0, 1, shape)), turned
-
-
-def believed_judges(generator: np.random.Generator, truth: Numbers, turned: Numbers) -> dict[str, Numbers]:
-    """Return what judges give."""
-    down = turned[None, :, None]
-    little = generator.integers(-1, 2, truth.shape)
-    found = {
-        "dice": np.where(down, generator.integers(0, 3, truth.shape), generator.integers(7, 10, truth.shape)),
-        "usual": truth.mean((0, 2))[None, :, None] + little,
-        "own usual": truth.mean(2)[..., None] + little,
-        "lenient": np.where(down, truth / 2, 9 - (9 - truth) / 2) + generator.normal(0, 1, truth.shape),
-    }
-    noisy = {f"sd {sd}": truth + generator.normal(0, sd, truth.shape) for sd in (1.0, 2.5, 4.0)}
-    return {name: _whole(given) for name, given in {**found, **noisy}.items()}
-
-
-def run_belief() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=1000)
-    runs, generator = parser.parse_args().runs, np.random.default_rng(20261123)
-    for kind in ("cast", "faults", "fleet"):
-        for labels in (50, 100):
-            believed: dict[str, int] = {}
-            for _ in range(runs):
-                truth, people, turned = believed_worlds(generator, kind)
-                chosen = generator.permutation(truth.size)[:labels]
-                agents, claims, _ = (index.tolist() for index in np.unravel_index(chosen, truth.shape))
-                for name, given in believed_judges(generator, truth, turned).items():
-                    pairs = zip(agents, claims, given.ravel()[chosen], people.ravel()[chosen], strict=True)
-                    rated = [
-                        Rated(str(n), f"a{a}", "adherence", f"c{c}", j, people=(p,))
-                        for n, (a, c, j, p) in enumerate(pairs)
-                    ]
-                    found = belief_of(
-                        labels, agreement((item.judge, item.peoples) for item in rated).rank, within_claims(rated)
-                    )
-                    believed[name] = believed.get(name, 0) + (found == "believed")
-            shown_rates = "  ".join(f"{name} {count / runs:.3f}" for name, count in believed.items())
-            print(f"{kind:>6} {labels:>3} labels   {shown_rates}", flush=True)
-
-
 COMMANDS = {
-    "people": run_people,
     "guard": run_guard,
     "trend": run_trend,
     "fading": run_fading,
     "claims": run_claims,
-    "belief": run_belief,
 }
 
 

@@ -31,18 +31,21 @@ def label(
         str, typer.Option(help="'person', or 'model': only what people say counts as people's.")
     ] = "person",
     seed: Annotated[int, typer.Option(help="Of the order; the same for all who are to label the same.")] = 0,
+    newest: Annotated[bool, typer.Option("--newest", help="Only what is of each agent's newest window.")] = False,
     terminal: Annotated[bool, typer.Option("--terminal", help="Here instead of in the browser.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")] = 0,
 ) -> None:
     """Say how far claims hold in what was judged: what the judge is measured against. Each answer is kept at once."""
-    session = open_session(agent, dimension, _labeller(labeller, kind), seed)
+    session = open_session(agent, dimension, _labeller(labeller, kind), seed, newest=newest)
     if terminal:
         label_in_terminal(session)
         return
     serve(session, port)
 
 
-def open_session(agent: str | None, dimensions: str, labeller: "Labeller", seed: int) -> "Labelling":
+def open_session(
+    agent: str | None, dimensions: str, labeller: "Labeller", seed: int, *, newest: bool = False
+) -> "Labelling":
     """Return a session on what the world has judged.
 
     Raises:
@@ -56,6 +59,10 @@ def open_session(agent: str | None, dimensions: str, labeller: "Labeller", seed:
     judged = judged_population(world, None if agent is None else [agent], names(dimensions))
     if not judged:
         raise ConfigError("nothing of this is judged yet; run persona-pipeline evaluate --judge anthropic")
+    if newest:
+        ends = sorted((item.window.end, item.request.agent_id) for item in judged)
+        newest_of = {agent_id: end for end, agent_id in ends}
+        judged = [item for item in judged if item.window.end == newest_of[item.request.agent_id]]
     return Labelling(world.root / LABELS, judged, labeller, seed=seed)
 
 

@@ -59,6 +59,8 @@ from persona_pipeline.world.world import World
 
 # Windows of an agent that are looked at, the newest first.
 MOST_WINDOWS = 26
+# Judgments of a claim that are made again to see whether the judge has changed.
+OF_A_CLAIM = 4
 
 
 def judged_population(
@@ -203,7 +205,8 @@ class CanaryResult:
 def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, anchors: int = ANCHORS) -> list[Canary]:
     """Return what is asked again, for every earlier judge of a baseline that is not the judge of now; nothing is asked yet.
 
-    Judgments that people labelled come first, then those that are only recorded; evenly by dimension, and the same ones every time.
+    Judgments that people labelled come first, then those that are only recorded; evenly by dimension, some of each claim that is
+    taken, and the same ones every time.
 
     Args:
         before: the model of the earlier judge; None: those of the baselines.
@@ -252,6 +255,7 @@ def run_canary(canary: Canary, judge: Judge) -> CanaryResult:
             item.oriented(item.judge),
             item.oriented(verdict.score),
             None if item.peoples is None else item.oriented(item.peoples),
+            item.proposition_id,
         )
         for item, verdict in zip(canary.rated, verdicts, strict=True)
         if item.judge is not None and verdict.score is not None
@@ -269,9 +273,19 @@ def _canary(judge: JudgeName, rated: Sequence[Rated], population: Sequence[Judgm
     for name, own in by_dimension.items():
         own.sort(key=lambda item: item.key)
         random.Random(name).shuffle(own)
-        own.sort(key=lambda item: item.peoples is None)
+        labelled = [item for item in own if item.peoples is not None]
+        by_dimension[name] = [*_by_claim(labelled), *_by_claim([item for item in own if item.peoples is None])]
     chosen = _evenly(by_dimension, anchors)
     return Canary(judge, [requests[item.key] for item in chosen], chosen)
+
+
+def _by_claim(rated: Sequence[Rated]) -> list[Rated]:
+    """Return judgments four of a claim at a time, so that they can be compared within claims."""
+    claims: dict[str, list[Rated]] = {}
+    for item in rated:
+        claims.setdefault(item.proposition_id, []).append(item)
+    rounds = range(0, max(map(len, claims.values()), default=0), OF_A_CLAIM)
+    return [item for first in rounds for own in claims.values() for item in own[first : first + OF_A_CLAIM]]
 
 
 def _evenly(groups: Mapping[str, Sequence[Rated]], most: int) -> list[Rated]:

@@ -8,7 +8,7 @@ from persona_pipeline.guard.baselines.falls import not_shown
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, DimensionComparison, JudgeShift
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.judge_change import JudgeChange, JudgeName
-from persona_pipeline.guard.calibration.known import PeoplesLabels
+from persona_pipeline.guard.calibration.known import PeoplesLabels, in_peoples_points
 from persona_pipeline.guard.calibration.measures import HIGHEST
 from persona_pipeline.guard.calibration.reading import ReadingTest
 from persona_pipeline.guard.findings import drop_sentence, fall_sentence, quotes_of
@@ -93,6 +93,7 @@ def told(
             continue
         judged_by = str(known.get("judge_model")), str(known.get("prompt_version"))
         item.people = trust.labels.of(judged_by, evaluation.agent_id, evaluation.dimensions[name])
+        item.people = in_peoples_points(item, judged_share(evaluation.dimensions[name]))
         if unable or (item.people and item.people.belief == "chance"):
             _doubt(evaluation.agent_id, item, rules)
     return comparison

@@ -315,8 +315,14 @@ def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:
     return whole if len(rows) <= MANY else whole[:MOST_WHOLE]
 
 
+# Points by which the ends of an interval may differ in their distance and yet be written as one.
+_UNEVEN = 0.2
+
+
 def estimate_text(people: People | None, *, short: bool = False) -> str:
     """Return what people would give, such as ``people 7.4 ± 0.5, 50 labels``; "" where that is not estimated.
+
+    What the score changed by is said in people's points where they are known.
 
     Args:
         short: ``7.4±0.5``.
@@ -325,7 +331,14 @@ def estimate_text(people: People | None, *, short: bool = False) -> str:
         return ""
     low, high = people.interval
     half = f"{(high - low) / 2:.1f}"
-    return f"{people.score:.1f}±{half}" if short else f"people {people.score:.1f} ± {half}, {people.labels} labels"
+    is_even = abs(high + low - 2 * people.score) <= _UNEVEN
+    if short:
+        return f"{people.score:.1f}±{half}" if is_even else f"{people.score:.1f}, {low:.1f}-{high:.1f}"
+    text = f"people {people.score:.1f} ± {half}" if is_even else f"people {people.score:.1f} ({low:.1f} to {high:.1f})"
+    if people.delta is not None and people.delta_interval is not None:
+        low, high = people.delta_interval
+        text += f", change {people.delta:+.1f} ({low:+.1f} to {high:+.1f}) in people's points"
+    return f"{text}, {'all labelled' if people.complete else f'{people.labels} labels'}"
 
 
 def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:

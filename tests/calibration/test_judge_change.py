@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.judge import BEFORE, DRIFTS, NOW, Drift, anchors
+from benchmarks.people import BEFORE, DRIFTS, NOW, Drift, anchors
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.calibration.judge_change import (
     CHANGES,
@@ -16,7 +16,7 @@ from persona_pipeline.guard.calibration.judge_change import (
     save_judge_changes,
 )
 
-SAME, AS_GOOD, BLINDER, MILDER, STRICTER = DRIFTS
+SAME, AS_GOOD, BLINDER, MILDER, STRICTER, USUAL, *_ = DRIFTS
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,9 @@ SAME, AS_GOOD, BLINDER, MILDER, STRICTER = DRIFTS
         (BLINDER, False, 0.8, 1.0),
         (MILDER, True, 0.85, 1.0),
         (STRICTER, False, 0.75, 1.0),
+        (USUAL, True, 0.85, 1.0),
+        (USUAL, False, 0.85, 1.0),
+        (AS_GOOD, True, 0.0, 0.1),
     ],
     ids=lambda value: value.name if isinstance(value, Drift) else str(value),
 )

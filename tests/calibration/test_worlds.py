@@ -3,16 +3,18 @@
 import json
 import random
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.judge import DRIFTS, anchors
+from benchmarks.people import DRIFTS, anchors
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.app import app
+from persona_pipeline.cli.labels import open_session
 from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
@@ -25,6 +27,7 @@ from persona_pipeline.guard.calibration.judge_change import (
     save_judge_changes,
 )
 from persona_pipeline.guard.labels.files import LABELS, LabellerKind, label_of, write_labels
+from persona_pipeline.guard.labels.session import Labeller
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.cache import note_ability
 from persona_pipeline.judging.open import open_judge
@@ -101,11 +104,14 @@ def test_what_people_would_give_stands_beside_the_score_everywhere(world: World)
     assert people is not None and people.score is not None and people.interval is not None and item.current is not None
     assert people.belief == "believed"
     assert people.interval[0] <= people.score <= people.interval[1]
-    half = (people.interval[1] - people.interval[0]) / 2
-    assert f"({people.score:.1f}±{half:.1f})" in report_text(report)
-    shown = f"people {people.score:.1f} ± {half:.1f}, 80 labels"
+    low, high = people.interval
+    assert f"({people.score:.1f}, {low:.1f}-{high:.1f})" in report_text(report)
+    assert people.slope.value == pytest.approx(1, abs=0.2)
+    assert people.delta is not None and people.delta_interval is not None and people.delta < -6
+    change = f"change {people.delta:+.1f} ({people.delta_interval[0]:+.1f} to {people.delta_interval[1]:+.1f})"
+    shown = f"people {people.score:.1f} ({low:.1f} to {high:.1f}), {change} in people's points, all labelled"
     assert shown in render(report, "markdown")
-    assert shown in render(report, "html")
+    assert shown in unescape(render(report, "html"))
     data = json.loads(render(report, "json"))
     assert data["agents"]["michael"]["comparison"]["dimensions"]["adherence"]["people"]["score"] == people.score
 
@@ -244,3 +250,39 @@ def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(wor
     (world.root / "propositions" / "adherence" / "dwight.yaml").write_text("nonsense: 1\n", encoding="utf-8")
     ((*_, rated),) = WorldReader(world).trust().labels.rated
     assert 0 < sum(item.peoples is not None for item in rated) < 80
+
+
+def test_people_far_from_the_judge_are_a_finding_with_its_interval(world: World) -> None:
+    label(world, lambda score: max(0, round(score / 2)), 80)
+    report = evaluated(world)
+    found = [item for item in report.all_findings() if item.kind == "people" and "would give" in item.message]
+    assert found and all(item.exit_code == 0 for item in found)
+    for finding in found:
+        agent = report.agents[finding.agent_id or ""]
+        people = agent.comparison.dimensions["adherence"].people
+        assert people is not None and people.score is not None and people.interval is not None
+        told = f"{people.score:.1f} ({people.interval[0]:.1f} to {people.interval[1]:.1f})"
+        assert told in finding.message
+        assert finding.command == f"persona-pipeline label {finding.agent_id} --dimensions adherence --newest"
+        for text in (report_text(report), render_comment(report).replace("\\", ""), render(report, "html")):
+            assert told in text
+    assert evaluated(world, agents=["pam"], fail_on=["people"]).exit_code == 3
+
+
+def test_a_window_that_people_labelled_whole_needs_no_fifty(world: World) -> None:
+    population = judged_population(world, ["pam"], ["adherence"])
+    newest = max(item.window.end for item in population)
+    labels = [label_of(item.request, 4, labeller="eva") for item in population if item.window.end == newest]
+    assert len(labels) < 50
+    write_labels(world.root / LABELS, labels)
+    people = evaluated(world, agents=["pam"]).agents["pam"].comparison.dimensions["adherence"].people
+    assert people is not None and people.complete and people.score is not None and people.missing > 0
+    assert people.interval is not None and people.interval[1] > people.score, "one person may err"
+
+
+def test_newest_labels_the_newest_window_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    every, newest = (
+        open_session("michael", "adherence", Labeller("eva"), 0, newest=only).judgments for only in (False, True)
+    )
+    assert 0 < len(newest) < len(every)
+    assert {item.window.end for item in newest} == {max(item.window.end for item in every)}

@@ -84,6 +84,8 @@ class ClaimTest(BaseModel, extra="forbid", frozen=True):
 
 # Below this many labels the intervals cover less than they say: .91 at 25.
 FEWEST_LABELS = 50
+# One person's score of a judgment errs by this standard deviation: what is taken for granted where no two people labelled.
+USUAL_ERROR = 0.9
 
 
 class Measure(BaseModel, extra="forbid", frozen=True):
@@ -107,7 +109,11 @@ class People(BaseModel, extra="forbid", frozen=True):
         belief: ``believed``, no better than ``chance``, or ``unknown`` (too few labels).
         labels: judgments of this judge that people labelled with a score; missing: how many more are needed.
         rank, rank_interval: Spearman's correlation of judge and people.
-        score, interval: what people would give, 0-9, with 95 %; None below the fewest labels.
+        bias: points the judge gives more than people where they labelled, claims turned so that more is better.
+        score, interval: what people would give, 0-9, with 95 %; None below the fewest labels and where nearly all is open.
+        complete: people labelled every judgment of the window: a census, enough whatever their number.
+        as_far: how many labels are as far out as ``score``, where they are too few to reach there; None: enough are.
+        slope: points the judge moves where people move one; delta, delta_interval: of the comparison, in people's points.
     """
 
     belief: Literal["believed", "chance", "unknown"]
@@ -115,8 +121,14 @@ class People(BaseModel, extra="forbid", frozen=True):
     missing: int = 0
     rank: float | None = None
     rank_interval: tuple[float, float] | None = None
+    bias: Measure = Field(default_factory=Measure)
     score: float | None = None
     interval: tuple[float, float] | None = None
+    complete: bool = False
+    as_far: int | None = None
+    slope: Measure = Field(default_factory=Measure)
+    delta: float | None = None
+    delta_interval: tuple[float, float] | None = None
 
 
 class JudgeShift(BaseModel, extra="forbid", frozen=True):

@@ -17,10 +17,10 @@ from persona_pipeline.guard.calibration.measures import (
     between_people,
     bias,
     labels_to_halve,
-    peoples_mean,
     spearman,
     weighted_kappa,
 )
+from persona_pipeline.guard.calibration.peoples import peoples_mean
 from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict
 
@@ -167,6 +167,8 @@ Belief = Literal["believed", "chance", "unknown"]
 
 # Standard errors by which a judge must rank judgments of one claim as people do: one-sided .012.
 _SURELY = 2.25
+# Standard errors by which it must rank all of them so: one-sided .025.
+_ALIKE = 1.96
 # Labels beside others of the same claim that are enough to tell; the share of them that an agent's own claims must keep.
 _FEWEST_WITHIN, _MOST_OF = 20, 0.7
 
@@ -196,11 +198,17 @@ def within_claims(rated: Iterable[Rated]) -> float | None:
     return total / math.sqrt(variance) if variance > 1e-12 else 0.0
 
 
-def belief_of(labelled: int, rank: Measure, within: float | None) -> Belief:
-    """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels."""
-    if labelled < FEWEST_LABELS or within is None:
+def belief_of(labelled: int, rank: Measure, within: float | None, *, is_census: bool = False) -> Belief:
+    """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels.
+
+    Args:
+        is_census: all it judged is labelled, which is enough whatever the number.
+    """
+    if (labelled < FEWEST_LABELS and not is_census) or within is None:
         return "unknown"
-    return "believed" if rank.is_above_zero and within > _SURELY else "chance"
+    # Of a judge at chance a rank correlation has this variance whatever the ties (Kendall, Rank Correlation Methods, 1948).
+    alike = rank.value is not None and rank.value * math.sqrt(max(rank.n - 1, 0)) > _ALIKE
+    return "believed" if alike and within > _SURELY else "chance"
 
 
 class Agreement(BaseModel, extra="forbid", frozen=True):
@@ -248,7 +256,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
         people: names of those who labelled.
         ceiling_rank, ceiling_kappa: agreement of people among themselves.
         judge_mean, people_mean: mean of the judge's scores, and what people would give the same judgments; claims turned so that
-            more is better. ``people_mean`` has no value below 50 labels.
+            more is better. ``people_mean`` has no value below 50 labels, except of a census.
         models: agreement of the judge with other models' labels; calibrates nothing.
         within: see ``within_claims``.
     """
@@ -270,13 +278,18 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
 
     @property
     def missing(self) -> int:
-        """How many labels are missing before the score people would give is estimated."""
-        return max(0, FEWEST_LABELS - self.labelled)
+        """How many labels are missing before the score people would give is estimated: none of a census."""
+        return 0 if self.is_census else max(0, FEWEST_LABELS - self.labelled)
+
+    @property
+    def is_census(self) -> bool:
+        """Whether people labelled everything that was judged."""
+        return self.labelled == self.judged > 0
 
     @property
     def belief(self) -> Belief:
         """Whether the judge can be believed here: ``believed``, no better than ``chance``, or ``unknown`` (too few labels)."""
-        return belief_of(self.labelled, self.agreement.rank, self.within)
+        return belief_of(self.labelled, self.agreement.rank, self.within, is_census=self.is_census)
 
 
 class Calibration(BaseModel, extra="forbid", frozen=True):
@@ -334,6 +347,7 @@ def calibrate_dimension(
     ceiling_rank, ceiling_kappa = between_people([item.scores for item in labelled])
     oriented = [item.oriented(item.judge) for item in scored if item.judge is not None]
     wanted = [None if item.peoples is None else item.oriented(item.peoples) for item in scored]
+    enough = len(both) >= FEWEST_LABELS or len(both) == len(scored)
     return DimensionCalibration(
         dimension=dimension,
         judge_model=judge[0],
@@ -347,7 +361,7 @@ def calibrate_dimension(
         claims=_claims(labelled),
         within=within_claims(labelled),
         judge_mean=fmean(oriented) if oriented else None,
-        people_mean=peoples_mean(oriented, wanted) if len(both) >= FEWEST_LABELS else Measure(n=len(both)),
+        people_mean=peoples_mean(oriented, wanted) if enough else Measure(n=len(both)),
         models={
             name: agreement((item.judge, item.models[name]) for item in rated if name in item.models)
             for name in sorted({name for item in rated for name in item.models})

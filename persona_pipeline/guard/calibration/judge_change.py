@@ -30,6 +30,12 @@ LOST = 0.25
 _RANK_LEVEL = 0.05
 # Two judges whose rank correlation is surely below this read the claims differently.
 UNLIKE = 0.5
+# A judge that reads spreads what it gives within a claim as the earlier one did; this part of it is surely too little (one-sided).
+_FLAT, _FLAT_LEVEL = 0.6, 0.005
+# Anchors beside others of the same claim that are enough to compare within claims.
+FEWEST_WITHIN = 20
+# Points by which judgments of one claim must differ, or there is nothing to read apart.
+LEAST_SPREAD = 1.25
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Anchor:
     before: float
     now: float
     people: float | None = None
+    claim: str = ""
 
 
 class JudgeName(BaseModel, frozen=True):
@@ -101,12 +108,13 @@ class JudgeChange(BaseModel):
 
 
 def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *, ran_at: str = "") -> JudgeChange:
-    """Return whether a judge changed, by three rules.
+    """Return whether a judge changed, by four rules.
 
     Scores moved by half a point or more, over all anchors or on a dimension (paired t, two-sided .005 in all); the judge's rank
     correlation with people is .25 lower than before, and surely lower (Meng, Rosenthal and Rubin, Psychological Bulletin 111, 1992,
-    one-sided .05); or, without labels, the two judges' rank correlation is surely below .5. Power and false alarms by number of
-    anchors: benchmarks/judge.py canary.
+    one-sided .05); or, without labels, the two judges' rank correlation is surely below .5. A judge that surely spreads its scores
+    within claims less than .6 times as much as before (one-sided .005) gives each claim its usual score, whatever else it does.
+    Power and false alarms by number of anchors: benchmarks/people.py canary.
     """
     first, second = [item.before for item in anchors], [item.now for item in anchors]
     labelled = [(item, item.people) for item in anchors if item.people is not None]
@@ -121,6 +129,8 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
         moved, p_value = _moved(groups[name])
         if abs(moved) >= MOVED and p_value < _SHIFT_LEVEL / len(tests):
             reasons.append(f"it gives {moved:+.1f} points {f'on {name}' if name else 'on average'}")
+    if (flat := _flattened(anchors)) is not None:
+        reasons.append(f"it gives each claim its usual score (within claims {flat:.2f} times as much apart)")
     if len(labelled) >= FEWEST_ANCHORS:
         if _agrees_less(labelled, rank_before, rank_now, spearman(*_pairs(labelled))):
             told = " and ".join("none" if m.value is None else f"{m.value:.2f}" for m in (rank_before, rank_now))
@@ -145,6 +155,23 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
         reasons=reasons,
         ran_at=ran_at,
     )
+
+
+def _flattened(anchors: Sequence[Anchor]) -> float | None:
+    """Return how much less the judge of now spreads its scores within claims, as a share of before; None: not surely much less."""
+    from scipy.special import fdtr
+
+    claims: dict[tuple[str, str], list[Anchor]] = {}
+    for item in anchors:
+        if item.claim:
+            claims.setdefault((item.dimension, item.claim), []).append(item)
+    free = sum(len(own) - 1 for own in claims.values())
+    if free < FEWEST_WITHIN:
+        return None
+    squares = [len(own) * np.var([(item.before, item.now) for item in own], axis=0) for own in claims.values()]
+    before, now = np.sqrt(np.sum(squares, axis=0) / free).tolist()
+    is_flat = before >= LEAST_SPREAD and fdtr(free, free, (now / before / _FLAT) ** 2) < _FLAT_LEVEL
+    return now / before if is_flat else None
 
 
 def _by_dimension(anchors: Sequence[Anchor]) -> dict[str, list[Anchor]]:

@@ -1,5 +1,6 @@
 """What a world knows of judgments: every verdict, recorded or paid for once and kept in the store, and what people say of them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS, DimensionComparison, Measure, People
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.calibrate import (
     Judge,
@@ -22,7 +23,8 @@ from persona_pipeline.guard.calibration.calibrate import (
     usable,
     within_claims,
 )
-from persona_pipeline.guard.calibration.measures import HIGHEST, PeoplesScores
+from persona_pipeline.guard.calibration.measures import HIGHEST, bias
+from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, census
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of
@@ -46,7 +48,8 @@ class _Learnt:
 
     people: People
     scores: PeoplesScores | None
-    said: Mapping[str, float]
+    error: PersonsError
+    said: Mapping[str, tuple[float, int]]
 
 
 @dataclass(frozen=True)
@@ -79,40 +82,75 @@ class PeoplesLabels:
         return {(model, prompt, dimension): _learnt(own) for model, prompt, dimension, own in self.rated}
 
 
+def in_peoples_points(item: DimensionComparison, share: float) -> People | None:
+    """Return what people say of a comparison, with its change as people would see it: the judged part over the judge's slope.
+
+    Args:
+        share: part (0-1) of the dimension's score that is judged.
+    """
+    people, slope = item.people, item.people.slope if item.people else Measure()
+    if people is None or people.belief != "believed" or not slope.is_above_zero or item.delta is None:
+        return people
+    if slope.value is None or slope.low is None:
+        return people
+    change = item.delta * (share / slope.value + 1 - share)
+    low, high = item.interval or (item.delta, item.delta)
+    unsure = abs(item.delta) * share * (slope.value - slope.low) / slope.value**2
+    half = math.hypot((high - low) / 2 * (share / slope.value + 1 - share), unsure)
+    least, most = people.interval or (0.0, HIGHEST)
+    if change + half < least - HIGHEST or change - half > most:
+        # The scale is too short for it: so far down the judge's slope is another.
+        return people
+    change, low, high = (min(max(number, least - HIGHEST), most) for number in (change, change - half, change + half))
+    return people.model_copy(update={"delta": change, "delta_interval": (low, high)})
+
+
 def _learnt(rated: Sequence[Rated]) -> _Learnt:
     both = [(item, item.judge, item.peoples) for item in rated]
     scored = [(item, judge, people) for item, judge, people in both if judge is not None and people is not None]
     rank = agreement((item.judge, item.peoples) for item in rated if item.people).rank
     count, low, high = len(scored), rank.low, rank.high
     enough = count >= FEWEST_LABELS
+    judged = [item.oriented(judge) for item, judge, _ in scored]
+    peoples = [item.oriented(people) for item, _, people in scored]
+    error = PersonsError.learnt([item.scores for item in rated])
+    scores = None
+    if enough:
+        agents, raters = [item.agent_id for item, *_ in scored], [len(item.scores) for item, *_ in scored]
+        scores = PeoplesScores.learnt(judged, peoples, agents, raters, error)
     told = People(
         belief=belief_of(count, rank, within_claims(rated)),
         labels=count,
         missing=max(0, FEWEST_LABELS - count),
         rank=rank.value,
         rank_interval=(low, high) if low is not None and high is not None else None,
+        bias=bias(judged, peoples),
+        slope=scores.slope if scores else Measure(),
     )
-    scores = None
-    if enough:
-        scores = PeoplesScores.learnt(
-            [item.oriented(judge) for item, judge, _ in scored],
-            [item.oriented(people) for item, _, people in scored],
-            [item.agent_id for item, _, _ in scored],
-        )
-    return _Learnt(told, scores, {item.key: item.oriented(people) for item, _, people in scored})
+    said = {item.key: (people, len(item.scores)) for (item, *_), people in zip(scored, peoples, strict=True)}
+    return _Learnt(told, scores, error, said)
+
+
+# An interval of so many points leaves nearly the whole scale open, and no score is printed.
+_OPEN = 8.0
 
 
 def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) -> dict[str, object]:
-    """Return ``score`` and ``interval``: the dimension's score with its judged part as people would have it."""
+    """Return ``score``, ``interval``, ``complete`` and ``as_far``: the judged part as people would have it."""
     rows = [row for row in item.propositions.values() if not row.algorithmic and row.score is not None]
     weights = [row.weight for row in rows]
-    if learnt.scores is None or item.score is None or not sum(weights):
-        return {}
     oriented = [_oriented(row) for row in rows]
     # A judgment of one context that people labelled is known.
-    labels = [learnt.said.get(row.keys[0]) if row.keys and not row.parts else None for row in rows]
-    told = learnt.scores.mean(agent_id, oriented, labels, weights)
-    if told.value is None or told.low is None or told.high is None:
+    said = [learnt.said.get(row.keys[0]) if row.keys and not row.parts else None for row in rows]
+    labels, raters = [own and own[0] for own in said], [own[1] if own else 1 for own in said]
+    complete = all(own is not None for own in said)
+    if item.score is None or not sum(weights) or not (complete or learnt.scores):
+        return {}
+    if learnt.scores:
+        told = learnt.scores.mean(agent_id, oriented, labels, weights, raters)
+    else:
+        told = census([label or 0.0 for label in labels], raters, weights, learnt.error)
+    if told.value is None or told.low is None or told.high is None or told.high - told.low > _OPEN:
         return {}
     total = sum(weights)
     judged = sum(row.score * weight for row, weight in zip(rows, weights, strict=True) if row.score is not None) / total
@@ -124,7 +162,8 @@ def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) ->
         min(max(item.score + share * (value * hard - judged), 0.0), HIGHEST)
         for value in (told.value, told.low, told.high)
     )
-    return {"score": score, "interval": (low, high)}
+    as_far = learnt.scores.as_far(told.value) if learnt.scores and not complete else None
+    return {"score": score, "interval": (low, high), "complete": complete, "as_far": as_far}
 
 
 def _oriented(row: PropositionResult) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from persona_pipeline.guard.baselines.models import FEWEST_LABELS
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
 from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
 from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import cost_line, format_share, one_line
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.model.probe import ProbeFinding
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
+_ALONE = (
+    "nothing was labelled by two people, so how far they agree is not known; what an agent's people would give counts each "
+    f"label as {USUAL_ERROR:g} points off"
+)
 _BELIEFS = {
     "believed": "can be believed: better than chance, as far as people go",
     "chance": "no better than chance: what falls here only warns",
@@ -108,14 +112,17 @@ def _peoples(item: "DimensionCalibration") -> Iterator[tuple[str, str]]:
     yield "weighted kappa", measured(found.kappa)
     yield "points the judge gives more", measured(found.bias, signed=True)
     among = f"rank correlation {measured(item.ceiling_rank)}, kappa {measured(item.ceiling_kappa)}"
-    yield "people among themselves", among if item.ceiling_rank.n else "nothing was labelled by two people"
+    yield "people among themselves", among if item.ceiling_rank.n else _ALONE
     if told := _not_applicable(found):
         yield "not applicable", told
+    if item.is_census:
+        yield "a census", "everything that was judged is labelled, which is enough whatever the number"
     if item.missing:
         yield "what people would give", f"{item.missing} labels are missing of {FEWEST_LABELS}"
     elif item.judge_mean is not None:
         yield "what people would give", f"{measured(item.people_mean)}, where the judge gives {item.judge_mean:.2f}"
-    yield "to halve these intervals", f"{found.to_halve} labels more"
+    if not item.is_census:
+        yield "to halve these intervals", f"{found.to_halve} labels more"
 
 
 def _not_applicable(found: "Agreement") -> str:

@@ -1,0 +1,106 @@
+"""People's numbers where they were wrong once: after a fall, at the ends of the scale, of a census, and with one person."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.people import (
+    CASTS,
+    FAULT_JUDGES,
+    PEOPLE,
+    RATINGS,
+    READERS,
+    fault,
+    holds,
+    in_proportion,
+    labels_of,
+    one_window,
+    options_of,
+)
+from persona_pipeline.guard.calibration.calibrate import Calibration, Rated, calibrate_dimension
+from persona_pipeline.guard.calibration.measures import spearman
+from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, census, peoples_mean
+from persona_pipeline.reporting.pages.instruments import calibration_page
+from persona_pipeline.reporting.terminal import page_text
+
+
+@pytest.mark.parametrize("reader", ["good", "lenient, half a scale"])
+@pytest.mark.parametrize("cast", CASTS)
+def test_a_fall_that_no_label_holds_is_not_hidden(cast: str, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["people.py", "--runs", "40"])
+    told = one_window(CASTS[cast], READERS[reader], *PEOPLE["one, sd 1"], 4.0, 0, options_of(40))
+    covers, _, bias, _ = told.split()
+    # The aim is .90 and half a point over 300 runs (benchmarks/people.py one).
+    assert float(covers) >= 0.85
+    assert abs(float(bias)) <= 0.9
+
+
+def test_beyond_what_is_labelled_it_is_wider_and_says_so() -> None:
+    generator = np.random.default_rng(1)
+    people = generator.integers(5, 10, 60).astype(float)
+    judge = np.clip(people + generator.integers(-1, 2, 60), 0, 9)
+    model = PeoplesScores.learnt(judge.tolist(), people.tolist(), ["ann"] * 60)
+    within, beyond = model.mean("ann", [7.0] * 8), model.mean("ann", [2.0] * 8)
+    assert within.value is not None and beyond.value is not None
+    assert model.as_far(within.value) is None
+    assert model.as_far(beyond.value) == 0
+    assert within.high is not None and within.low is not None and beyond.high is not None and beyond.low is not None
+    assert beyond.high - beyond.low > 1.5 * (within.high - within.low)
+
+
+@pytest.mark.parametrize("judge", FAULT_JUDGES)
+def test_rare_faults_lie_within_their_interval(judge: str) -> None:
+    generator, hits = np.random.default_rng(2), 0
+    for _ in range(100):
+        so, people = fault(generator, 0.04, 0.4)
+        given = FAULT_JUDGES[judge](generator, so, 0.04)
+        hits += holds(peoples_mean(given, labels_of(people, in_proportion(generator, given, 50))), float(people.mean()))
+    assert hits >= 88
+
+
+def test_no_fault_among_the_labels_is_no_proof_of_none() -> None:
+    found = peoples_mean([0.0] * 600, [0.0] * 50 + [None] * 550)
+    assert (found.value, found.low) == (0.0, 0.0)
+    assert found.high is not None and 0.3 < found.high < 0.8, "Jeffreys' upper limit of 0 of 50 is .05 of the scale"
+
+
+@pytest.mark.parametrize("ratings", [name for name in RATINGS if "peaks" in name])
+def test_rank_intervals_hold_where_ratings_have_two_peaks(ratings: str) -> None:
+    generator = np.random.default_rng(3)
+    judge, people = RATINGS[ratings](generator, 50_000)
+    true = spearman(judge.tolist(), people.tolist()).value
+    assert true is not None
+    hits = 0
+    for _ in range(150):
+        drawn = generator.integers(0, len(judge), 50)
+        hits += holds(spearman(judge[drawn].tolist(), people[drawn].tolist()), true)
+    assert hits >= 134
+
+
+def test_one_persons_error_is_taken_for_granted_and_two_peoples_is_learnt() -> None:
+    alone, together = PersonsError.learnt([(4.0,)] * 60), PersonsError.learnt([(2.0, 6.0), (7.0, 3.0)] * 60)
+    assert alone == PersonsError.learnt(())
+    assert math.sqrt(alone.variance) == pytest.approx(0.9)
+    assert together.variance == pytest.approx(8, rel=0.1)
+    assert together.spread / together.variance < alone.spread / alone.variance
+
+
+def test_a_census_is_as_sure_as_those_who_labelled() -> None:
+    error = PersonsError.learnt(())
+    one, two = (census([4.0] * 8, [people] * 8, [1.0] * 8, error) for people in (1, 2))
+    assert (one.value, two.value) == (4.0, 4.0)
+    assert one.high is not None and two.high is not None
+    assert one.high > two.high > 4.0
+
+
+def test_everything_labelled_is_a_census_and_enough() -> None:
+    items = [Rated(str(n), "ann", "adherence", "kind", float(n % 10), people=(float(n % 10),)) for n in range(24)]
+    found = calibrate_dimension(("judge", "1"), "adherence", items, people=["eva"])
+    assert (found.is_census, found.missing, found.belief) == (True, 0, "believed")
+    assert (found.people_mean.low, found.people_mean.high) == (found.people_mean.value,) * 2
+    text = page_text(calibration_page(Calibration(dimensions=[found])))
+    assert "everything that was judged is labelled" in text
+    assert "nothing was labelled by two people, so how far they agree is not known" in text
+    sample = calibrate_dimension(("judge", "1"), "adherence", [*items, Rated("x", "ann", "adherence", "kind", 4.0)])
+    assert (sample.is_census, sample.missing, sample.belief) == (False, 26, "unknown")
