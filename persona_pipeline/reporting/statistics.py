@@ -287,6 +287,7 @@ class FadingSeen(_Section):
     half_life: int | None = None
     half_life_low: int | None = None
     half_life_high: int | None = None
+    fades: bool = True
     text: str = ""
 
 

@@ -1,0 +1,133 @@
+"""Numbers that rest on messages, turns, scenes or weeks that are not independent: how often they are right.
+
+    python benchmarks/independence.py [compare] [fading] [voice] [repetition] [--runs 300] [--seed 1]
+
+Without names all four run. Shares have Wilson's 95 % intervals. Set OPENBLAS_NUM_THREADS=1 where cores are shared.
+
+**fading**: half-lives said of characters that never fade, of those that do, and where people leave after a broken turn.
+Conversations of 10 to 60 turns. *Never* are of one level and sd, with noise that goes on from turn to turn (``ar``) or a mood
+that a conversation has; *lost* are for good at a turn drawn from a geometric distribution with the planted half-life; ``leave q``:
+after a broken turn a share of q goes.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT))
+
+from signals import share
+
+from persona_pipeline.scoring.fading import THRESHOLD, Fading, MessageValue, fading
+
+Generator = np.random.Generator
+Talk = np.ndarray
+
+
+# ---- fading
+
+
+def never(generator: Generator, level: float, sd: float, correlation: float = 0.0, mood: float = 0.0) -> Talk:
+    """Return the scores of a conversation whose character does not fade."""
+    noise = generator.standard_normal(int(generator.integers(10, 61)))
+    for turn in range(1, len(noise)):
+        noise[turn] = correlation * noise[turn - 1] + math.sqrt(1 - correlation**2) * noise[turn]
+    return np.clip(np.rint(level + mood * generator.standard_normal() + sd * noise), 0, 9)
+
+
+def lost(generator: Generator, half_life: float, held: float = 7.5, gone: float = 2.5, sd: float = 1.0) -> Talk:
+    """Return the scores of a conversation whose character is lost after ``half_life`` turns in half of the cases."""
+    end, turns = generator.geometric(1 - 2 ** (-1 / half_life)), np.arange(1, generator.integers(10, 61) + 1)
+    return np.clip(np.rint(np.where(turns < end, held, gone) + sd * generator.standard_normal(len(turns))), 0, 9)
+
+
+def left(generator: Generator, talk: Talk, leaves: float) -> Talk:
+    """Return a conversation up to where somebody left it after a broken turn."""
+    gone = np.flatnonzero((talk < THRESHOLD) & (generator.random(len(talk)) < leaves))
+    return talk[: gone[0] + 1] if len(gone) else talk
+
+
+STEADY: Mapping[str, Callable[[Generator], Talk]] = {
+    "never, level 6, sd 2": lambda g: never(g, 6, 2),
+    "never, level 5, sd 2": lambda g: never(g, 5, 2),
+    "never, level 7.5, sd 2.5": lambda g: never(g, 7.5, 2.5),
+    "never, level 6, sd 2, ar .6": lambda g: never(g, 6, 2, 0.6),
+    "never, level 6, sd 1.5, mood sd 1.5": lambda g: never(g, 6, 1.5, 0.3, 1.5),
+    "never, level 6, sd 2, leave .3": lambda g: left(g, never(g, 6, 2), 0.3),
+}
+FADING = {"7.5 to 2.5, sd 1": (7.5, 2.5, 1.0), "6.5 to 3.5, sd 1.5": (6.5, 3.5, 1.5), "6.5 to 3, sd 2": (6.5, 3.0, 2.0)}
+
+
+def measure_fading(runs: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+
+    def found(make: Callable[[Generator], Talk], count: int) -> list[Fading]:
+        drawn = []
+        for _ in range(runs):
+            talks = {str(n): make(generator) for n in range(count)}
+            turns = {key: [MessageValue(n, float(v)) for n, v in enumerate(talk, 1)] for key, talk in talks.items()}
+            drawn.append(fading(turns))
+        return [item for item in drawn if item]
+
+    print(
+        "| character | conversations | a half-life is said | fading is said | leaving hides it |\n|:--|--:|--:|--:|--:|"
+    )
+    for name, make in STEADY.items():
+        for count in (20, 50, 100):
+            seen = found(make, count)
+            said = (sum(test(item) for item in seen) for test in (_half_life, lambda item: item.fades, _leaving))
+            print(f"| {name} | {count} | {' | '.join(share(hits, len(seen)) for hits in said)} |", flush=True)
+    print(
+        "\n| planted | conversations | said | printed interval holds it | median | leaving hides it |\n|:--|--:|--:|--:|--:|--:|"
+    )
+    for world, (held, gone, sd) in FADING.items():
+        for half_life in (5, 10, 20):
+            for leaves in (0.0, 0.3, 1.0) if sd == 1.0 else (0.0,):
+                for count in (20, 100):
+
+                    def make(g: Generator, planted=(half_life, held, gone, sd), leaves=leaves) -> Talk:
+                        return left(g, lost(g, *planted), leaves)
+
+                    seen = found(make, count)
+                    told = [item for item in seen if item.fades]
+                    bounds = [(i.half_life_low or math.inf, i.half_life_high or math.inf) for i in told]
+                    within = sum(low <= half_life <= high for low, high in bounds)
+                    middle = np.median([item.half_life or math.inf for item in told]) if told else math.nan
+                    covered = share(within, len(told)) if told else "–"
+                    print(
+                        f"| {half_life}, {world}{f', leave {leaves:g}' if leaves else ''} | {count} "
+                        f"| {share(len(told), len(seen)) if seen else '–'} | {covered} | {middle:g} "
+                        f"| {share(sum(map(_leaving, seen)), len(seen)) if seen else '–'} |",
+                        flush=True,
+                    )
+
+
+def _half_life(found: Fading) -> bool:
+    return found.half_life is not None
+
+
+def _leaving(found: Fading) -> bool:
+    return found.leaving
+
+
+SECTIONS = {"fading": measure_fading}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for name in options.sections or SECTIONS:
+        print(f"\n{name}: {options.runs} runs a line, seed {options.seed}\n")
+        SECTIONS[name](options.runs, options.seed)
+
+
+if __name__ == "__main__":
+    main()
