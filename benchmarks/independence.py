@@ -4,6 +4,11 @@
 
 Without names all four run. Shares have Wilson's 95 % intervals. Set OPENBLAS_NUM_THREADS=1 where cores are shared.
 
+**compare**: a version called better or worse that is neither, and one worse by a point that is seen. Scenes of one conversation
+share what the version does to it: half of the variance of a difference (icc .5) or a tenth. ``normal``; ``heavy``: conversations
+differ by Student's t with 3 degrees of freedom, with 2 to 18 scenes; ``judged``: scores of 0-9, rounded, 5 % of them anything.
+Windows follow one another with an autocorrelation. *As before*: each scene and each window a bet of its own.
+
 **fading**: half-lives said of characters that never fade, of those that do, and where people leave after a broken turn.
 Conversations of 10 to 60 turns. *Never* are of one level and sd, with noise that goes on from turn to turn (``ar``) or a mood
 that a conversation has; *lost* are for good at a turn drawn from a geometric distribution with the planted half-life; ``leave q``:
@@ -13,7 +18,7 @@ after a broken turn a share of q goes.
 import argparse
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +28,87 @@ sys.path.insert(0, str(PROJECT))
 
 from signals import share
 
+from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, paired_change
+from persona_pipeline.lab.compare.scenes import block_length
+from persona_pipeline.lab.compare.tally import ScoreSeries
 from persona_pipeline.scoring.fading import THRESHOLD, Fading, MessageValue, fading
 
 Generator = np.random.Generator
 Talk = np.ndarray
+
+
+# ---- compare
+
+SCENES, CLAIMS = 10, 5
+
+
+def conversations(generator: Generator, world: str, count: int, icc: float, drop: float) -> list[np.ndarray]:
+    """Return differences of the scenes of each conversation, of sd 1 where nothing is rounded."""
+    found = []
+    for _ in range(count):
+        scenes = int(generator.integers(2, 19)) if world == "heavy" else SCENES
+        shared = generator.standard_t(3) / math.sqrt(3) if world == "heavy" else generator.standard_normal()
+        shift = math.sqrt(icc) * shared - drop
+        own = math.sqrt(1 - icc) * generator.standard_normal(scenes)
+        if world != "judged":
+            found.append(shift + own)
+            continue
+        level = generator.normal(7, 0.7, (scenes, 1))
+        sides = []
+        for side in (np.zeros(scenes), shift + own):
+            said = level + side[:, None] + generator.normal(0, 1, (scenes, CLAIMS))
+            odd = generator.random(said.shape) < 0.05
+            said = np.clip(np.rint(np.where(odd, generator.uniform(-0.5, 9.5, said.shape), said)), 0, 9)
+            sides.append(said.mean(axis=1))
+        found.append(sides[1] - sides[0])
+    return found
+
+
+def weeks(generator: Generator, count: int, correlation: float, drop: float) -> np.ndarray:
+    noise = generator.standard_normal(count)
+    for week in range(1, count):
+        noise[week] = correlation * noise[week - 1] + math.sqrt(1 - correlation**2) * noise[week]
+    return noise - drop
+
+
+def shown(bets: Sequence[np.ndarray]) -> bool:
+    """Return whether the product's bets, one each, show a change at any time."""
+    series = ScoreSeries({str(n): [(0.0, float(value)) for value in bet] for n, bet in enumerate(bets)})
+    level = LEVEL * DIMENSIONS_SHARE
+    differences = [after - before for before, after in series.means()]
+    return paired_change(differences, level, interval=False).p_value <= level
+
+
+def measure_compare(runs: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+
+    def line(what: str, drawn: Callable[[float], tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]) -> None:
+        same, worse = ([drawn(drop) for _ in range(runs)] for drop in (0.0, 1.0))
+        cells = [sum(shown(item[way]) for item in found) for found in (same, worse) for way in (0, 1)]
+        print(f"| {what} | {' | '.join(share(hits, runs) for hits in cells)} |", flush=True)
+
+    print(f"level {LEVEL * DIMENSIONS_SHARE}, as for one dimension of one agent\n")
+    print("| | same: reported, as before | now | 1 point worse: seen, as before | now |\n|:--|--:|--:|--:|--:|")
+    for world in ("normal", "heavy", "judged"):
+        for icc in (0.5, 0.1):
+            for count in (4, 10, 40):
+
+                def drawn(drop: float, of=(world, count, icc)) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+                    found = conversations(generator, *of, drop)
+                    return generator.permutation(np.concatenate(found))[:, None], found
+
+                line(f"{count} conversations, {world}, icc {icc}", drawn)
+    for correlation in (0.0, 0.5, 0.8):
+        for count in (8, 16, 40, 80):
+
+            def windows(drop: float, of=(count, correlation)) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+                found = weeks(generator, *of, drop)
+                length = block_length(len(found))
+                blocks = [found[start : start + length] for start in range(0, len(found), length)]
+                order = generator.permutation(len(blocks))
+                return generator.permutation(found)[:, None], [blocks[place] for place in order]
+
+            line(f"{count} windows, autocorrelation {correlation}", windows)
 
 
 # ---- fading
@@ -87,13 +169,13 @@ def measure_fading(runs: int, seed: int) -> None:
     )
     for world, (held, gone, sd) in FADING.items():
         for half_life in (5, 10, 20):
-            for leaves in (0.0, 0.3, 1.0) if sd == 1.0 else (0.0,):
+            for leaves in (0.0, 0.1, 0.3, 1.0) if sd == 1.0 else (0.0,):
                 for count in (20, 100):
 
-                    def make(g: Generator, planted=(half_life, held, gone, sd), leaves=leaves) -> Talk:
+                    def talk(g: Generator, planted=(half_life, held, gone, sd), leaves=leaves) -> Talk:
                         return left(g, lost(g, *planted), leaves)
 
-                    seen = found(make, count)
+                    seen = found(talk, count)
                     told = [item for item in seen if item.fades]
                     bounds = [(i.half_life_low or math.inf, i.half_life_high or math.inf) for i in told]
                     within = sum(low <= half_life <= high for low, high in bounds)
@@ -115,7 +197,7 @@ def _leaving(found: Fading) -> bool:
     return found.leaving
 
 
-SECTIONS = {"fading": measure_fading}
+SECTIONS = {"compare": measure_compare, "fading": measure_fading}
 
 
 def main() -> None:

@@ -137,9 +137,15 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
             for agent_id, tally in tallies.items()
             if place < len(scenes.get(agent_id, ())) and set(tally.compared) - tally.done
         }
+        for agent_id, (tally, scene) in due.items():
+            later = scenes[agent_id][place + 1 : place + 2]
+            tally.going = scene.conversation if later and later[0].conversation == scene.conversation else ""
         _take(contest, due, request, spent)
         if spent.out_of_money:
             stopped = NO_MONEY
+            # Where the money ends is no matter of scores: what a conversation has by then counts.
+            for tally in tallies.values():
+                tally.going = ""
             break
         if look and _decide(tallies, request):
             stopped = DECIDED
@@ -174,7 +180,7 @@ def _take(
     contest: Contest, due: dict[str, tuple[AgentTally, Scene]], request: ComparisonRequest, spent: _Spent
 ) -> None:
     """Answer and judge one scene of every agent that is not decided."""
-    plans: list[tuple[AgentTally, AgentPlan, AgentPlan]] = []
+    plans: list[tuple[AgentTally, Scene, AgentPlan, AgentPlan]] = []
     texts = _texts(contest, due) if contest.answering else dict.fromkeys(due, ())
     if contest.answering and contest.answering.out_of_money:
         spent.out_of_money = True
@@ -186,8 +192,8 @@ def _take(
             continue
         before, after = _due(contest, tally, contest.plans(tally, scene, said, request))
         if contest.answering is None or tally.is_new(before, after):
-            plans.append((tally, before, after))
-    befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
+            plans.append((tally, scene, before, after))
+    befores, afters = [item[2] for item in plans], [item[3] for item in plans]
     if contest.judges[0] is contest.judges[1]:
         # One call: what both versions ask alike is asked, and paid, once.
         judged = judge_plans([*befores, *afters], contest.judges[0])
@@ -198,8 +204,8 @@ def _take(
         # Half a scene is no pair: which half was paid for may depend on what it says.
         spent.out_of_money = True
         return
-    for (tally, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
-        tally.add(before.dimensions(), after.dimensions())
+    for (tally, scene, *_), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
+        tally.add(before.dimensions(), after.dimensions(), scene.conversation or f"{scene.id}/{scene.attempt}")
 
 
 def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]) -> tuple[AgentPlan, AgentPlan]:
@@ -395,6 +401,8 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
 # Of an answer in a chat: short, about, long.
 _ANSWER = (20, 90, 350)
 _WORDS = "word " * 72
+# So many differences of one sign are the fewest that chance does not explain.
+FEWEST_CONVERSATIONS = 6
 
 
 @dataclass(frozen=True)
@@ -404,6 +412,7 @@ class ComparisonEstimate:
     Attributes:
         judging: by judge, one or two.
         answers: how many answers are asked for at most; ``answers_usd``: their price, None: not known.
+        conversations: what counts once, of the agent that has fewest.
     """
 
     judging: tuple[Estimate, ...]
@@ -411,9 +420,14 @@ class ComparisonEstimate:
     recorded: int = 0
     answers: int = 0
     answers_usd: Range | None = None
+    conversations: int = FEWEST_CONVERSATIONS
 
     def __str__(self) -> str:
         lines = [f"at most {self.scenes} scenes an agent; it stops when all is decided"]
+        if 1 < self.conversations < FEWEST_CONVERSATIONS:
+            lines.append(
+                f"{self.conversations} conversations count once each: fewer than {FEWEST_CONVERSATIONS} decide nothing"
+            )
         lines += [str(item) for item in self.judging]
         if self.recorded:
             lines.append(f"{self.recorded} judgments are taken from recordings and cost nothing")
@@ -460,7 +474,8 @@ def estimate_comparison(
         )
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
-    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices))
+    counted = min((len({each.conversation or each.id for each in own}) for own in scenes.values() if own), default=0)
+    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices), counted)
 
 
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
