@@ -1,7 +1,7 @@
 """Messages in order of time to measure on: a television series, strangers who chat, and three worlds that are made up.
 
-``series`` is benchmarks/dialogue.py. ``chat`` are 7,168 conversations of people who chatted with changing strangers, in the wheel of
-chitchat-dataset 0.9.0 (MIT), downloaded when a benchmark runs; nothing of it is kept in the project.
+``series`` is benchmarks/dialogue.py. ``chat`` are 7,168 conversations of people who chatted with changing strangers, in the wheel
+of chitchat-dataset 0.9.0 (MIT), downloaded when a benchmark runs; nothing of it is kept in the project.
 
 The others are made of invented words, each agent with its own: how often it uses which common words, what it talks about, how long
 and how it writes. A conversation has a subject of its own and is more or less wordy, and that drifts slowly. ``tickets``: short
@@ -56,7 +56,8 @@ def series() -> tuple[Message, ...]:
     return tuple(dialogue.as_messages(chosen))
 
 
-SYLLABLES = [a + b + c for a in "b d f g k l m n p r s t v st tr".split() for b in "aeiou" for c in ("", "n", "r", "l")]
+ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "st", "tr")
+SYLLABLES = [onset + vowel + end for onset in ONSETS for vowel in "aeiou" for end in ("", "n", "r", "l")]
 COMMON, TOPICS, TOPIC_WORDS, OWN_WORDS = 400, 40, 60, 120
 
 

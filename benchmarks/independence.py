@@ -13,11 +13,19 @@ Windows follow one another with an autocorrelation. *As before*: each scene and 
 Conversations of 10 to 60 turns. *Never* are of one level and sd, with noise that goes on from turn to turn (``ar``) or a mood
 that a conversation has; *lost* are for good at a turn drawn from a geometric distribution with the planted half-life; ``leave q``:
 after a broken turn a share of q goes.
+
+**voice**: false alarms in an agent's next 500 messages, in their order, by how many of its own the voice was learnt from, and after
+how many messages it is noticed when somebody else speaks for it. Worlds are those of benchmarks/chats.py. Learnt is from the
+conversations that the agent is in, from at most twice as many messages of others as of its own.
+
+**repetition**: how often five intact messages of an agent fire, by the rule that is the same for all and against 400 of its own
+earlier messages, and how often five that repeat one another in a way that is new to it.
 """
 
 import argparse
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -26,12 +34,18 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
+import chats
 from signals import share
 
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, paired_change
 from persona_pipeline.lab.compare.scenes import block_length
 from persona_pipeline.lab.compare.tally import ScoreSeries
 from persona_pipeline.scoring.fading import THRESHOLD, Fading, MessageValue, fading
+from persona_pipeline.scoring.text.repetition import MOST_USUAL, excessive_repetition
+from persona_pipeline.scoring.voice_alarm.learning import conversations as conversations_of
+from persona_pipeline.scoring.voice_alarm.learning import learn_voice
+from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel
+from persona_pipeline.world.models import CorrectionSettings, Message
 
 Generator = np.random.Generator
 Talk = np.ndarray
@@ -197,7 +211,110 @@ def _leaving(found: Fading) -> bool:
     return found.leaving
 
 
-SECTIONS = {"compare": measure_compare, "fading": measure_fading}
+# ---- voice
+
+WORLDS, COUNTS = ("tickets", "chat", "series"), (40, 100, 300, 800)
+
+
+def learnable(messages: Sequence[Message], agent_id: str) -> list[Message]:
+    """Return the messages of conversations that an agent is in, at most twice as many of others as of its own."""
+    talks = places_of(messages)
+    own = {talk for talk, message in zip(talks, messages, strict=True) if message.agent_id == agent_id}
+    near = [message for talk, message in zip(talks, messages, strict=True) if talk in own]
+    others = [place for place, message in enumerate(near) if message.agent_id != agent_id]
+    kept = {
+        others[n] for n in np.linspace(0, len(others) - 1, min(len(others), 2 * (len(near) - len(others)))).astype(int)
+    }
+    return [message for place, message in enumerate(near) if message.agent_id == agent_id or place in kept]
+
+
+def places_of(messages: Sequence[Message]) -> list[int]:
+    return conversations_of(messages).tolist()
+
+
+def noticed(model: VoiceModel, texts: Sequence[str]) -> int | None:
+    """Return after how many messages an agent's sum reaches the threshold."""
+    totals = np.zeros(len(model.sides))
+    for number, text in enumerate(texts, start=1):
+        totals = np.maximum(0.0, totals + model.steps((text,)))
+        if totals.max() >= model.threshold:
+            return number
+    return None
+
+
+def measure_voice(runs: int, seed: int) -> None:
+    print(
+        "| world | learnt from | is followed | false alarms in the next 500 | another seen within 200 | median delay |"
+    )
+    print("|:--|--:|--:|--:|--:|--:|", flush=True)
+    for world in WORLDS:
+        for count in COUNTS:
+            false, delays, tried = [], [], 0
+            for name, messages in chats.drawn(world, runs, count + 500, seed):
+                own = [place for place, message in enumerate(messages) if message.agent_id == name]
+                model = learn_voice(name, learnable(messages[: own[count - 1] + 1], name))
+                if model is None or model.kind is not VoiceKind.LOG_ODDS:
+                    continue
+                tried += 1
+                if not model.tells:
+                    continue
+                false.append(noticed(model, [messages[place].text for place in own[count:]]) is not None)
+                later = [message for message in messages[own[count - 1] + 1 :] if message.agent_id != name]
+                other = Counter(message.agent_id for message in later).most_common(1)[0][0]
+                delays.append(noticed(model, [item.text for item in later if item.agent_id == other][:200]))
+            seen = [delay for delay in delays if delay is not None]
+            rates = (share(sum(false), len(false)), share(len(seen), len(delays))) if false else ("–", "–")
+            middle = f"{np.median([math.inf if delay is None else delay for delay in delays]):g}" if delays else "–"
+            followed = share(len(false), tried) if tried else "–"
+            print(f"| {world} | {count} | {followed} | {rates[0]} | {rates[1]} | {middle} |", flush=True)
+
+
+# ---- repetition
+
+OPENERS = ("Allow me to say", "Listen to me now", "Here is the thing")
+PHRASES = ("at the end of the day", "when push comes to shove", "as I said before")
+
+
+def repeated(texts: list[str], kind: str, generator: Generator) -> list[str]:
+    """Return five messages that repeat one another in a way of their own: an opener or phrase in three, a copy, a template."""
+    places = generator.choice(5, 3, replace=False)
+    if kind == "template":
+        words = " ".join(texts).split()
+        pick = [[str(word) for word in generator.choice(words, 4)] for _ in texts]
+        return [f"Hey {a} just wanted to {b} about the {c} and the new {d}" for a, b, c, d in pick]
+    if kind == "copy":
+        return [texts[places[0]] if place == places[1] else text for place, text in enumerate(texts)]
+    if kind == "opener":
+        words = str(generator.choice(OPENERS))
+        return [f"{words}, {text}" if place in places else text for place, text in enumerate(texts)]
+    words = str(generator.choice(PHRASES))
+    return [f"{text} {words}" if place in places else text for place, text in enumerate(texts)]
+
+
+def measure_repetition(runs: int, seed: int) -> None:
+    kinds = ("opener", "phrase", "template", "copy")
+    print("| world | intact, the same rule for all | against its own history | " + " | ".join(kinds) + " |")
+    print("|:--|--:|--:|--:|--:|--:|--:|", flush=True)
+    limit = CorrectionSettings().repetition_threshold
+    for world in ("series", "chat", "tickets", "play", "tutor"):
+        generator, fired = np.random.default_rng(seed), Counter[str]()
+        for name, messages in chats.drawn(world, runs, MOST_USUAL + 55, seed):
+            own = [message.text for message in messages if message.agent_id == name]
+            history, latest = own[:MOST_USUAL], own[-5:]
+            fired["all"] += excessive_repetition(latest, limit) is not None
+            fired["own"] += excessive_repetition(latest, limit, history=history) is not None
+            for kind in kinds:
+                made = repeated(latest, kind, generator)
+                fired[kind] += excessive_repetition(made, limit, history=history) is not None
+        print(f"| {world} | {' | '.join(share(fired[kind], runs) for kind in ('all', 'own', *kinds))} |", flush=True)
+
+
+SECTIONS = {
+    "compare": measure_compare,
+    "fading": measure_fading,
+    "voice": measure_voice,
+    "repetition": measure_repetition,
+}
 
 
 def main() -> None:
