@@ -4,11 +4,10 @@ The input is one value a turn (an adherence score of that message, or a computed
 as lost from the turn on from which all that follows, taken together, lies farthest below the threshold, and at least two turns do;
 a conversation that ends in character is censored, and says only that it held so long.
 
-That is said only of characters that fade. One that does not, and whose messages vary, is out of character in some turns at any
-time; its late turns are so no more often than its early ones. Conversations are what is independent, not turns: each gives one
-number, how its broken turns lean to its end, and their mean is held against their spread. A conversation's last turns are left out
-of that, since who leaves after a broken turn makes them look worse. Where people leave so, it is neither known how long characters
-would have lasted, and that is said.
+That is said only where late turns are out of character more often than early ones: a character that varies is so at any time.
+Conversations are what is independent, not turns: each gives one number, how its broken turns lean to its end. Its last turns are
+left out of that, since they look worse where people leave after a broken turn; and where they do, it is not known how long
+characters would have lasted.
 """
 
 import math

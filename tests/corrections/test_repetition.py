@@ -6,9 +6,8 @@ import pytest
 
 from persona_pipeline.corrections.nudges import HEADING, RepetitionSuppression
 from persona_pipeline.scoring.text import repetition
-from persona_pipeline.scoring.text.phrases import SharedPhrase
 from persona_pipeline.scoring.text.repetition import NearCopy, find_repetition, mean_share, message_shares
-from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.text.tokens import SharedPhrase, tokenize
 from persona_pipeline.world import CorrectionSettings
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import Catchphrase

@@ -401,8 +401,6 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
 # Of an answer in a chat: short, about, long.
 _ANSWER = (20, 90, 350)
 _WORDS = "word " * 72
-# So many differences of one sign are the fewest that chance does not explain.
-FEWEST_CONVERSATIONS = 6
 
 
 @dataclass(frozen=True)
@@ -412,7 +410,6 @@ class ComparisonEstimate:
     Attributes:
         judging: by judge, one or two.
         answers: how many answers are asked for at most; ``answers_usd``: their price, None: not known.
-        conversations: what counts once, of the agent that has fewest.
     """
 
     judging: tuple[Estimate, ...]
@@ -420,14 +417,9 @@ class ComparisonEstimate:
     recorded: int = 0
     answers: int = 0
     answers_usd: Range | None = None
-    conversations: int = FEWEST_CONVERSATIONS
 
     def __str__(self) -> str:
         lines = [f"at most {self.scenes} scenes an agent; it stops when all is decided"]
-        if 1 < self.conversations < FEWEST_CONVERSATIONS:
-            lines.append(
-                f"{self.conversations} conversations count once each: fewer than {FEWEST_CONVERSATIONS} decide nothing"
-            )
         lines += [str(item) for item in self.judging]
         if self.recorded:
             lines.append(f"{self.recorded} judgments are taken from recordings and cost nothing")
@@ -474,8 +466,7 @@ def estimate_comparison(
         )
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
-    counted = min((len({each.conversation or each.id for each in own}) for own in scenes.values() if own), default=0)
-    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices), counted)
+    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices))
 
 
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:

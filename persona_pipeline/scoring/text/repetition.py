@@ -14,8 +14,15 @@ from statistics import fmean
 from typing import TypeVar
 
 from persona_pipeline.scoring.results import HIGHEST, PropositionResult, algorithmic_row
-from persona_pipeline.scoring.text.phrases import OPENER_LENGTH, SharedPhrase, maximal_repeated, shared_openers
-from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, tokenize
+from persona_pipeline.scoring.text.tokens import (
+    OPENER_LENGTH,
+    SharedPhrase,
+    corpus_repetition,
+    extract_ngrams,
+    maximal_repeated,
+    shared_openers,
+    tokenize,
+)
 from persona_pipeline.world.propositions.models import Catchphrase
 
 NGRAM_LENGTH = 3

@@ -135,7 +135,7 @@ def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: Voi
     return VoiceModel(
         kind=VoiceKind.LOG_ODDS,
         threshold=threshold,
-        tells=_knows(provenance) and threshold <= LONGEST_DELAY * max(theirs),
+        tells=_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs),
         sides=sides,
         provenance=provenance,
         weights=packed(weights.T),
