@@ -296,7 +296,7 @@ def measure_repetition(runs: int, seed: int) -> None:
     print("| world | intact, the same rule for all | against its own history | " + " | ".join(kinds) + " |")
     print("|:--|--:|--:|--:|--:|--:|--:|", flush=True)
     limit = CorrectionSettings().repetition_threshold
-    for world in ("series", "chat", "tickets", "play", "tutor"):
+    for world in ("series", "chat", "tutor", "play", "tickets"):
         generator, fired = np.random.default_rng(seed), Counter[str]()
         for name, messages in chats.drawn(world, runs, MOST_USUAL + 55, seed):
             own = [message.text for message in messages if message.agent_id == name]

@@ -85,13 +85,14 @@ class Usual:
     Attributes:
         share: see ``Repetition``.
         opener, phrase: in how many of a stretch the same words begin a message, or stand in it.
-        copy: share (0-1) of the longer message that a near copy, or one of a template, has in common with another.
+        copy: share (0-1) of the longer message that a near copy, or one of a template, has in common with another; pairs: how many.
     """
 
     share: float = 0.0
     opener: float = MOST_HOLDERS
     phrase: float = MOST_HOLDERS
     copy: float = 0.0
+    pairs: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Repetition:
         found = {
             "opener": any(opener.messages > self.usual.opener for opener in self.openers),
             "phrase": any(item.messages > self.usual.phrase and item.length >= PHRASE_LENGTH for item in self.phrases),
-            "copy": any(copy.share > self.usual.copy for copy in self.copies),
+            "copy": len(self.copies) > self.usual.pairs or any(item.share > self.usual.copy for item in self.copies),
         }
         return tuple(name for name, holds in found.items() if holds)
 
@@ -168,21 +169,23 @@ def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase]
     place = -1 - int(USUAL_SHARE * len(found))
     limits = [sorted(values)[place] for values in zip(*found, strict=True)]
     plain = Usual()
-    return Usual(limits[0], max(plain.opener, limits[1]), max(plain.phrase, limits[2]), limits[3])
+    return Usual(limits[0], max(plain.opener, limits[1]), max(plain.phrase, limits[2]), limits[3], limits[4])
 
 
 @lru_cache(maxsize=_KEPT)
-def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float]:
-    """Return share, opener, phrase and copy of a stretch, as ``Usual`` has them."""
+def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float, float]:
+    """Return share, opener, phrase, copy and pairs of a stretch, as ``Usual`` has them."""
     if _nothing_shared(read):
-        return 0.0, 0.0, 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0, 0.0
     openers = Counter(item.parts[0][:OPENER_LENGTH] for item in read if item.parts)
+    copies = _copies(read)
     phrases = Counter(gram for item in read for gram in item.phrases)
     return (
         _share(read, _holders(read)),
         max((count for opener, count in openers.items() if len(opener) == OPENER_LENGTH), default=0),
         max(phrases.values(), default=0),
-        max((copy.share for copy in _copies(read)), default=0.0),
+        max((copy.share for copy in copies), default=0.0),
+        len(copies),
     )
 
 
