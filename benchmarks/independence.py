@@ -87,10 +87,11 @@ def weeks(generator: Generator, count: int, correlation: float, drop: float) -> 
 
 def shown(bets: Sequence[np.ndarray]) -> bool:
     """Return whether the product's bets, one each, show a change at any time."""
-    series = ScoreSeries({str(n): [(0.0, float(value)) for value in bet] for n, bet in enumerate(bets)})
-    level = LEVEL * DIMENSIONS_SHARE
-    differences = [after - before for before, after in series.means()]
-    return paired_change(differences, level, interval=False).p_value <= level
+    series, level = ScoreSeries(), LEVEL * DIMENSIONS_SHARE
+    for bet in bets:
+        series.going = [(0.0, float(value)) for value in bet]
+        series.close()
+    return paired_change(series.differences, level, interval=False).p_value <= level
 
 
 def measure_compare(runs: int, seed: int) -> None:

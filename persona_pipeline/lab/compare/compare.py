@@ -137,16 +137,17 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
             for agent_id, tally in tallies.items()
             if place < len(scenes.get(agent_id, ())) and set(tally.compared) - tally.done
         }
-        for agent_id, (tally, scene) in due.items():
-            later = scenes[agent_id][place + 1 : place + 2]
-            tally.going = scene.conversation if later and later[0].conversation == scene.conversation else ""
         _take(contest, due, request, spent)
         if spent.out_of_money:
             stopped = NO_MONEY
             # Where the money ends is no matter of scores: what a conversation has by then counts.
             for tally in tallies.values():
-                tally.going = ""
+                tally.close()
             break
+        for agent_id, (tally, scene) in due.items():
+            later = scenes[agent_id][place + 1 : place + 2]
+            if not (scene.conversation and later and later[0].conversation == scene.conversation):
+                tally.close()
         if look and _decide(tallies, request):
             stopped = DECIDED
             break
@@ -180,7 +181,7 @@ def _take(
     contest: Contest, due: dict[str, tuple[AgentTally, Scene]], request: ComparisonRequest, spent: _Spent
 ) -> None:
     """Answer and judge one scene of every agent that is not decided."""
-    plans: list[tuple[AgentTally, Scene, AgentPlan, AgentPlan]] = []
+    plans: list[tuple[AgentTally, AgentPlan, AgentPlan]] = []
     texts = _texts(contest, due) if contest.answering else dict.fromkeys(due, ())
     if contest.answering and contest.answering.out_of_money:
         spent.out_of_money = True
@@ -192,8 +193,8 @@ def _take(
             continue
         before, after = _due(contest, tally, contest.plans(tally, scene, said, request))
         if contest.answering is None or tally.is_new(before, after):
-            plans.append((tally, scene, before, after))
-    befores, afters = [item[2] for item in plans], [item[3] for item in plans]
+            plans.append((tally, before, after))
+    befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
     if contest.judges[0] is contest.judges[1]:
         # One call: what both versions ask alike is asked, and paid, once.
         judged = judge_plans([*befores, *afters], contest.judges[0])
@@ -204,8 +205,8 @@ def _take(
         # Half a scene is no pair: which half was paid for may depend on what it says.
         spent.out_of_money = True
         return
-    for (tally, scene, *_), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
-        tally.add(before.dimensions(), after.dimensions(), scene.conversation or f"{scene.id}/{scene.attempt}")
+    for (tally, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
+        tally.add(before.dimensions(), after.dimensions())
 
 
 def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]) -> tuple[AgentPlan, AgentPlan]:

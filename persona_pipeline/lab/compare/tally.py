@@ -1,7 +1,6 @@
 """Scores of both versions, scene by scene, and what they come to.
 
-Scenes of one conversation go well or ill together, so it is conversations that are counted: each is one difference, the mean of its
-scenes, once its last scene was seen.
+Scenes of one conversation go well or ill together, so conversations are counted: each is one difference, the mean of its scenes.
 """
 
 from collections import defaultdict
@@ -36,31 +35,39 @@ _SURE = 0.05
 
 @dataclass
 class ScoreSeries:
-    """Scores before and after, by conversation."""
+    """Mean scores before and after of each conversation that is over, and the scores of one that goes on."""
 
-    pairs: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+    going: list[tuple[float, float]] = field(default_factory=list)
+    scenes: int = 0
     unjudged: int = 0
     silent: int = 0
 
-    def means(self, going: str = "") -> list[tuple[float, float]]:
-        """Return the mean scores before and after of each conversation that is over."""
-        over = [scores for name, scores in self.pairs.items() if name != going]
-        return [(fmean(before for before, _ in scores), fmean(after for _, after in scores)) for scores in over]
+    @property
+    def differences(self) -> list[float]:
+        return [after - before for before, after in self.pairs]
 
     def told(self, **found: Any) -> ScoreDifference:
         """Return what was found, with how many scenes it rests on."""
-        scenes = sum(map(len, self.pairs.values()))
-        return ScoreDifference(**found, scenes=scenes, unjudged=self.unjudged, silent=self.silent)
+        return ScoreDifference(**found, scenes=self.scenes, unjudged=self.unjudged, silent=self.silent)
 
-    def add(self, before: Scored | None, after: Scored | None, conversation: str) -> None:
+    def add(self, before: Scored | None, after: Scored | None) -> None:
         if before is not None and after is not None and before.score is not None and after.score is not None:
-            self.pairs.setdefault(conversation, []).append((before.score, after.score))
+            self.going.append((before.score, after.score))
+            self.scenes += 1
         elif any(
             item is None or (item.unscored is not None and item.unscored not in ANSWERS) for item in (before, after)
         ):
             self.unjudged += 1
         else:
             self.silent += 1
+
+    def close(self) -> None:
+        """Take it that the conversation is over."""
+        if self.going:
+            before, after = zip(*self.going, strict=True)
+            self.pairs.append((fmean(before), fmean(after)))
+            self.going.clear()
 
 
 @dataclass
@@ -71,7 +78,6 @@ class AgentTally:
         repeated: of how many scenes both answered word by word what they had answered before: they tell nothing new.
         done: dimensions that are decided: nothing more is asked of them.
         alike: dimensions, and claims as (dimension, id), of which the judge is asked the same for both: nothing can have changed.
-        going: the conversation of which scenes are still to come; empty: none.
     """
 
     before: SideAgent
@@ -81,15 +87,10 @@ class AgentTally:
     scenes: int = 0
     left_out: int = 0
     repeated: int = 0
+    conversations: int = 0
     done: set[str] = field(default_factory=set)
     alike: set[str | tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[tuple[str, ...], ...]] = field(default_factory=set)
-    going: str = ""
-
-    @property
-    def conversations(self) -> int:
-        """How many conversations the scenes that are judged in both versions are of."""
-        return len({name for series in self.dimensions.values() for name in series.pairs})
 
     @property
     def compared(self) -> list[str]:
@@ -104,9 +105,7 @@ class AgentTally:
         before, after = self._claims(self.before), self._claims(self.after)
         return [(name, key) for name in self.compared for key in before[name] if key in after[name]]
 
-    def add(
-        self, before: Mapping[str, DimensionEvaluation], after: Mapping[str, DimensionEvaluation], conversation: str
-    ) -> None:
+    def add(self, before: Mapping[str, DimensionEvaluation], after: Mapping[str, DimensionEvaluation]) -> None:
         """Take a scene in; one of which nothing at all is recorded is left out."""
         self.scenes += 1
         if _is_unrecorded(before) and _is_unrecorded(after):
@@ -114,10 +113,18 @@ class AgentTally:
             return
         for name in [*before]:
             one, other = before[name], after.get(name)
-            self.dimensions[name].add(one, other, conversation)
+            self.dimensions[name].add(one, other)
             for key in (key for dimension, key in self.shared if dimension == name):
-                theirs = other.propositions.get(key) if other is not None else None
-                self.claims[name, key].add(one.propositions.get(key), theirs, conversation)
+                self.claims[name, key].add(
+                    one.propositions.get(key), other.propositions.get(key) if other is not None else None
+                )
+
+    def close(self) -> None:
+        """Take it that the conversation is over of which scenes were added."""
+        series = [*self.dimensions.values(), *self.claims.values()]
+        self.conversations += any(item.going for item in series)
+        for item in series:
+            item.close()
 
     def is_new(self, before: AgentPlan, after: AgentPlan) -> bool:
         """Whether the judge is asked something of these scenes that it was not asked before; it would only say the same."""
@@ -190,17 +197,14 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: b
     # What is asked alike is no test: its differences are nothing, whatever the judge says.
     dimensions = [(p, name) for p, tally in enumerate(tallies) for name in tally.compared if name not in tally.alike]
     claims = [(p, key) for p, tally in enumerate(tallies) for key in tally.shared if key not in tally.alike]
-    own = [(tallies[place].dimensions[name], tallies[place].going) for place, name in dimensions]
-    single = [(tallies[place].claims[key], tallies[place].going) for place, key in claims]
+    own = [tallies[place].dimensions[name] for place, name in dimensions]
+    single = [tallies[place].claims[key] for place, key in claims]
     levels = _levels([place for place, _ in dimensions], len(tallies), DIMENSIONS_SHARE)
     claim_levels = _levels([place for place, _ in claims], len(tallies), CLAIMS_SHARE)
 
-    def changes(scores: Sequence[tuple[ScoreSeries, str]], levels: Sequence[float]) -> list[PairedChange]:
-        found = []
-        for (series, going), level in zip(scores, levels, strict=True):
-            differences = [after - before for before, after in series.means(going)]
-            found.append(paired_change(differences, level, margin=change, interval=intervals))
-        return found
+    def changes(scores: Sequence[ScoreSeries], levels: Sequence[float]) -> list[PairedChange]:
+        pairs = zip(scores, levels, strict=True)
+        return [paired_change(item.differences, level, margin=change, interval=intervals) for item, level in pairs]
 
     found, found_single = changes(own, levels), changes(single, claim_levels)
     right = corrected(
@@ -213,15 +217,13 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: b
     )
     by_agent = [{name: _alike(tally.dimensions[name]) for name in tally.compared} for tally in tallies]
     rows: list[list[ClaimDifference]] = [[] for _ in tallies]
-    for (place, name), (series, going), item, p, level in zip(
-        dimensions, own, found, right.dimensions, levels, strict=True
-    ):
-        by_agent[place][name] = _difference(series, going, item, float(p), level)
-    for (place, (name, key)), (series, going), item, p, level in zip(
+    for (place, name), series, item, p, level in zip(dimensions, own, found, right.dimensions, levels, strict=True):
+        by_agent[place][name] = _difference(series, item, float(p), level)
+    for (place, (name, key)), series, item, p, level in zip(
         claims, single, found_single, right.claims, claim_levels, strict=True
     ):
         text, edited = tallies[place].text_of(name, key)
-        difference = _difference(series, going, item, float(p), level)
+        difference = _difference(series, item, float(p), level)
         rows[place].append(ClaimDifference(dimension=name, id=key, claim=text, edited=edited, difference=difference))
     return [
         AgentDifference(
@@ -229,9 +231,9 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: b
             display_name=tally.after.persona.display_name,
             persona_changed=tally.before.persona.hash != tally.after.persona.hash,
             scenes=tally.scenes,
-            conversations=tally.conversations,
             left_out=tally.left_out,
             repeated=tally.repeated,
+            conversations=tally.conversations,
             dimensions=own_dimensions,
             claims=tuple(own_claims),
             only_before=tally.only(tally.before, tally.after),
@@ -248,23 +250,21 @@ def _levels(places: Sequence[int], agents: int, share: float) -> list[float]:
 
 
 def _alike(series: ScoreSeries) -> ScoreDifference:
-    means = series.means()
-    mean = fmean(after for _, after in means) if means else None
+    mean = sum(after for _, after in series.pairs) / len(series.pairs) if series.pairs else None
     return series.told(before=mean, after=mean, change=0.0, low=0.0, high=0.0, moved=ScoreChange.SAME, asked_alike=True)
 
 
-def _difference(series: ScoreSeries, going: str, found: PairedChange, p_value: float, level: float) -> ScoreDifference:
-    means = series.means(going)
-    if not means:
+def _difference(series: ScoreSeries, found: PairedChange, p_value: float, level: float) -> ScoreDifference:
+    if not series.pairs:
         return series.told()
-    before, after = (fmean(side) for side in zip(*means, strict=True))
+    before, after = (sum(side) / len(series.pairs) for side in zip(*series.pairs, strict=True))
     moved = ScoreChange.OPEN
     if p_value <= LEVEL:
         # The middle of the interval, since single scenes far off move the mean.
         moved = ScoreChange.FELL if found.low + found.high < 0 else ScoreChange.ROSE
     elif found.margin_p <= level * _SURE:
         moved = ScoreChange.SAME
-    known = len(means) > 1
+    known = len(series.pairs) > 1
     low, high = (found.low, found.high) if known else (None, None)
     return series.told(
         before=before, after=after, change=after - before, low=low, high=high, p_value=p_value, moved=moved
