@@ -22,7 +22,7 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 CEILINGS = {
     "files": (333, 400),
     "lines": (70_000, 63_000),
-    "lines of the core": (33_038, 28_500),
+    "lines of the core": (33_450, 28_500),
     "modules with one importer": (58, 60),
     "modules that other rooms import": (117, 70),
     "class names in several modules": (2, 8),
