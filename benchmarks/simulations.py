@@ -1,4 +1,4 @@
-"""Worlds whose truth is known: how often guard, trend, fading and tests of claims are right.
+"""Worlds whose truth is known: how often guard, trend and tests of claims are right.
 
 **guard**
 
@@ -39,15 +39,6 @@ at once, which the overall score hides (0.5). ``steady``: nothing happens. The r
     CUSUM          this package's, over each dimension's windows
     textbook       the same with each series' own sd and the textbook limit of 4, allowance 0.5
     change point   the best split of the overall score into two levels a point apart (what reports showed before)
-
-**fading**
-
-Whether a planted half-life lies within the interval that is printed for it.
-
-Run: python benchmarks/simulations.py fading [--runs 500]
-
-Conversations of 10-60 turns. The character of each is lost for good at a turn drawn from a geometric distribution with the planted
-half-life; a message in character is judged 7.5, one out of it 2.5, with noise of sd 1, whole and within 0-9.
 
 **claims**
 
@@ -96,7 +87,6 @@ from persona_pipeline.guard.baselines.statistics import LEVEL as SIGNIFICANCE
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.lab.claims.trial import Trial, TrialRequest, plan_trial, run_trial
-from persona_pipeline.scoring.fading import MessageValue, fading
 from persona_pipeline.world import World
 from tests.claims.test_trial import windows_of, write_claims
 
@@ -410,45 +400,6 @@ def run_trend() -> None:
             print(f"| {week:g} | {scenario} | {' | '.join(cells)} |", flush=True)
 
 
-HALF_LIVES, CONVERSATIONS = (5, 10, 20), (20, 50, 100)
-
-
-def conversations(generator: np.random.Generator, half_life: float, count: int) -> dict[str, list[MessageValue]]:
-    """Return conversations whose character is lost after ``half_life`` turns in half of the cases."""
-    # Lost at or before turn t in 1 - 2^(-t / half_life) of the conversations.
-    ends = generator.geometric(1 - 2 ** (-1 / half_life), count)
-    found = {}
-    for number, end in enumerate(ends):
-        length = int(generator.integers(10, 61))
-        level = np.where(np.arange(1, length + 1) < end, 7.5, 2.5)
-        values = np.clip(np.rint(level + generator.standard_normal(length)), 0, 9)
-        found[str(number)] = [MessageValue(turn, float(value)) for turn, value in enumerate(values, start=1)]
-    return found
-
-
-def run_fading() -> None:
-    """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description="Planted half-lives found again.")
-    parser.add_argument("--runs", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    generator = np.random.default_rng(options.seed)
-    print(f"{options.runs} runs a line, seed {options.seed}; aim: within the interval in at least 90 %\n")
-    print("| half-life | conversations | within | median found | median width |\n|--:|--:|--:|--:|--:|")
-    for half_life in HALF_LIVES:
-        for count in CONVERSATIONS:
-            results = [fading(conversations(generator, half_life, count)) for _ in range(options.runs)]
-            known = [item for item in results if item]
-            bounds = [
-                (item.half_life_low or math.inf, math.inf if item.half_life_high is None else item.half_life_high)
-                for item in known
-            ]
-            within = np.mean([low <= half_life <= high for low, high in bounds])
-            middle = np.median([math.inf if item.half_life is None else item.half_life for item in known])
-            width = np.median([high - low for low, high in bounds])
-            print(f"| {half_life} | {count} | {within:.3f} | {middle:g} | {width:g} |", flush=True)
-
-
 CLAIMS_CLAIMS, LEVEL = 20, 8
 FALLS = (4, 5, 6, 8)
 FAULT = "boilerplate"
@@ -517,7 +468,6 @@ def run_claims() -> None:
 COMMANDS = {
     "guard": run_guard,
     "trend": run_trend,
-    "fading": run_fading,
     "claims": run_claims,
 }
 

@@ -33,8 +33,14 @@ sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.scoring.text.agreement import agreement_ratio
 from persona_pipeline.scoring.text.likeness import voice_convergence
-from persona_pipeline.scoring.text.repetition import maximal_repeated, mean_share, message_shares
-from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, overlap, pairwise_similarity
+from persona_pipeline.scoring.text.repetition import mean_share, message_shares
+from persona_pipeline.scoring.text.tokens import (
+    corpus_repetition,
+    extract_ngrams,
+    maximal_repeated,
+    overlap,
+    pairwise_similarity,
+)
 from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)

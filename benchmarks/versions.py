@@ -153,8 +153,10 @@ def world_of(folder: Path, claims: int) -> World:
     builder = WorldBuilder(folder).persona("ann", "Ann is dry and brief.").persona("bob", "Bob loves machines.")
     for number in range(claims):
         builder.claim("adherence", f"c{number}", f"{{{{agent_name}}}} has property {number}")
-    for number in range(60):
-        builder.say("bob" if number % 2 else "ann", f"Line {number}, said once.")
+    for number in range(240):
+        # Two lines are a conversation: the next is hours later.
+        at = START + timedelta(hours=2 * (number // 2), minutes=number % 2)
+        builder.say("ann" if number % 2 else "bob", f"Line {number}, said once.", at=at.isoformat())
     world = builder.open()
     world.sync()
     return world

@@ -16,6 +16,7 @@ from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.corrections.judgment import ClaimFiles, within
 from persona_pipeline.corrections.nudges import (
     CHANNEL_WINDOW,
+    OWN_HISTORY,
     OWN_WINDOW,
     AntiConvergence,
     Nudge,
@@ -134,10 +135,12 @@ class Interventions:
         suppression = RepetitionSuppression(
             turn.settings, catchphrases=lambda agent: catchphrases_in(self._claims.of(agent))
         )
-        found = (
-            convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name),
-            suppression.find(agent_id, turn.own_messages),
-        )
+        repeats = suppression.find(agent_id, turn.own_messages)
+        if repeats:
+            # Only now is it worth a look whether that is usual for the agent.
+            with self.world.store.connect() as connection:
+                repeats = suppression.find(agent_id, recent_agent_messages(connection, agent_id, OWN_HISTORY))
+        found = convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name), repeats
         nudges = tuple(nudge for nudge in found if nudge)
         unread = convergence.unread(turn.channel_messages) if turn.channel_messages else ""
         if unread and (channel, unread) not in self._said:

@@ -14,7 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
-from persona_pipeline.scoring.text.repetition import Repetition, excessive_repetition, find_repetition
+from persona_pipeline.scoring.text.repetition import (
+    MOST_USUAL,
+    Repetition,
+    excessive_repetition,
+    find_repetition,
+    usual_repetition,
+)
 from persona_pipeline.world.models import CorrectionSettings, Message, seed_from
 from persona_pipeline.world.personas import find_yaml, is_agent_id, yaml_stems
 from persona_pipeline.world.propositions.models import Catchphrase, PropositionSet, claim_variables, fill_template
@@ -195,6 +201,9 @@ def _is_direct(message: Message | str) -> bool:
 
 
 OWN_WINDOW = 5
+# What an agent said lately may be the fault itself, and tells nothing of what is usual for it.
+_LATELY = 50
+OWN_HISTORY = MOST_USUAL + _LATELY + OWN_WINDOW
 _MOST_PHRASES = 8
 _MOST_CHARACTERS = 200
 
@@ -225,23 +234,25 @@ class RepetitionSuppression:
 
         Args:
             messages: oldest first, from all channels; the agent's own last five count (texts are taken to be
-                its own).
+                its own). Where it said 100 and more up to 50 messages before, those tell what is usual for it.
         """
         found = self.find(agent_id, messages)
         return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
 
     def measure(self, agent_id: str, messages: Sequence[Message | str]) -> Repetition:
         """Return how far the agent's last messages repeat one another, too much or not."""
-        return find_repetition(_own(agent_id, messages), self._catchphrases_of(agent_id))
+        latest, history = _own(agent_id, messages)
+        catchphrases = self._catchphrases_of(agent_id)
+        return find_repetition(latest, catchphrases, usual_repetition(history, catchphrases))
 
     def find(self, agent_id: str, messages: Sequence[Message | str]) -> Nudge | None:
         """Return the nudge behind the block, with the share of repetition (which an opener, phrase or copy does not need)."""
         settings = self._settings_of(agent_id)
         if not settings.repetition_suppression_enabled:
             return None
-        latest = _own(agent_id, messages)
+        latest, history = _own(agent_id, messages)
         catchphrases = self._catchphrases_of(agent_id)
-        repetition = excessive_repetition(latest, settings.repetition_threshold, catchphrases)
+        repetition = excessive_repetition(latest, settings.repetition_threshold, catchphrases, history)
         if repetition is None:
             return None
         return Nudge(
@@ -249,8 +260,10 @@ class RepetitionSuppression:
         )
 
 
-def _own(agent_id: str, messages: Sequence[Message | str]) -> list[str]:
-    return [_words(m) for m in messages if isinstance(m, str) or m.agent_id == agent_id][-OWN_WINDOW:]
+def _own(agent_id: str, messages: Sequence[Message | str]) -> tuple[list[str], list[str]]:
+    """Return an agent's last messages, and what it said before lately."""
+    own = [_words(m) for m in messages if isinstance(m, str) or m.agent_id == agent_id]
+    return own[-OWN_WINDOW:], own[: -OWN_WINDOW - _LATELY]
 
 
 def _request(repetition: Repetition, messages: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.guard.report import Finding
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, LearntVoice
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, SURE, LearntVoice
 from persona_pipeline.scoring.voice_alarm.model import (
     BEFORE,
     KnownChange,
@@ -16,6 +16,7 @@ from persona_pipeline.scoring.voice_alarm.model import (
     VoiceChange,
     VoiceKind,
     VoiceModel,
+    VoiceProvenance,
     VoiceReading,
     follow_voice,
     voice_change,
@@ -70,22 +71,37 @@ class VoiceState:
         if self.learnt.model is None:
             made_up = f", {self.examples} of them examples of its character card" if self.examples else ""
             return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{made_up}{anew}"
-        if examples := self.learnt.model.provenance.examples:
-            of_all = f"{examples} of the {self.learnt.model.provenance.messages} messages it was learnt from"
+        known = self.learnt.model.provenance
+        if examples := known.examples:
+            of_all = f"{examples} of the {known.messages} messages it was learnt from"
             anew += f"; {of_all} are examples of its character card (`watch --relearn` learns it from what it says)"
+        if not self.learnt.model.tells:
+            return f"cannot tell: {_too_little(known)}{anew}"
         if self.alarms:
             ended = "" if self.stands else "; it has its voice back"
-            return f"{self.alarms[-1].alarm.text}{ended}{anew}"
+            return f"{self.alarms[-1].alarm.text}{ended}; {_how_sure(known)}{anew}"
         if not self.readings:
             return f"learnt, and nothing said since{anew}"
         return f"sounds like itself in the {len(self.readings)} messages that were read{anew}"
+
+
+def _too_little(known: VoiceProvenance) -> str:
+    said = f"{known.messages} messages and {known.conversations} conversation{'s' if known.conversations != 1 else ''}"
+    return f"{said} do not tell a change of voice from how it varies, and no alarm is raised"
+
+
+def _how_sure(known: VoiceProvenance) -> str:
+    few = f": expect false alarms, {SURE} are needed for {known.false_alarms:.0%}"
+    return f"learnt from {known.messages} of its messages{few if known.messages < SURE else ''}"
 
 
 def followed_text(model: VoiceModel, start: datetime) -> list[str]:
     """Return what following a voice rests on, and what it cannot see, a sentence each."""
     known = model.provenance
     since = max(start, known.until).isoformat()
-    learnt = f"learnt from {known.messages} of its messages until {known.until.isoformat()}"
+    learnt = f"{_how_sure(known)} (until {known.until.isoformat()})"
+    if not model.tells:
+        return [f"{known.agent_id}: not followed: {_too_little(known)}"]
     if model.kind is VoiceKind.DELTA:
         return [
             f"{known.agent_id}: followed since {since} against its own history alone, {learnt}",

@@ -29,10 +29,10 @@ class _Value(BaseModel):
 
 
 class ScoreDifference(_Value):
-    """A score before and after, over the scenes that both versions have a score of; points, 0-9.
+    """A score before and after, over the scenes that both versions have a score of, each conversation counting once; points, 0-9.
 
     Attributes:
-        change: after minus before, the mean over scenes; None without any.
+        change: after minus before, the mean over conversations; None without any.
         low, high: the interval of the change; None below two scenes.
         p_value: that nothing changed, corrected for everything that was compared; however often one looked.
         asked_alike: the judge is asked the same of both versions, so nothing can have changed.
@@ -69,6 +69,8 @@ class AgentDifference(_Value):
         persona_changed: whether its name or persona text differ.
         scenes: how many were looked at; ``left_out``: of how many nothing is recorded in either version;
             ``repeated``: in how many both answered word by word as before.
+        conversations: of how many those are that both versions have a score of. Each counts once, and so does a block of
+            neighbouring windows, and an input of a suite each time it is answered.
         only_before, only_after: claims, as ``dimension/id``, that the other version does not have.
     """
 
@@ -78,6 +80,7 @@ class AgentDifference(_Value):
     scenes: int = 0
     left_out: int = 0
     repeated: int = 0
+    conversations: int = 0
     dimensions: dict[str, ScoreDifference] = Field(default_factory=dict)
     claims: tuple[ClaimDifference, ...] = ()
     only_before: tuple[str, ...] = ()

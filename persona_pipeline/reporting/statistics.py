@@ -180,7 +180,7 @@ def voice_section(state: VoiceState) -> dict[str, Any]:
     model = state.learnt.model
     return {
         "text": state.text,
-        "threshold": model.threshold if model else None,
+        "threshold": model.threshold if model and model.tells else None,
         "learnt_from": {**model.provenance.model_dump(mode="json"), "kind": model.kind.value} if model else {},
         "sums": [
             {"id": item.message.id, "created_at": item.message.created_at.isoformat(), "sum": round(item.sum, 4)}
@@ -287,6 +287,7 @@ class FadingSeen(_Section):
     half_life: int | None = None
     half_life_low: int | None = None
     half_life_high: int | None = None
+    fades: bool = True
     text: str = ""
 
 
@@ -368,7 +369,7 @@ class SumSeen(_Section):
 class VoiceSeen(_Section):
     """How an agent's voice stands, as ``evaluation.voice.VoiceState`` tells it.
 
-    ``threshold``: None while the voice is not learnt; ``learnt_from``: what it was learnt from, as its provenance has it.
+    ``threshold``: None while the voice is not learnt, or tells nothing; ``learnt_from``: what from, as its provenance has it.
     """
 
     text: str

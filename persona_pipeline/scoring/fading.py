@@ -1,13 +1,19 @@
 """Characters that fade in long conversations: scores against the turn, and after how many turns the character is lost.
 
 The input is one value a turn (an adherence score of that message, or a computed signal), by conversation. A character counts
-as lost at the first of two turns in a row below the threshold; a conversation that ends before is censored, and says only
-that the character held so long.
+as lost from the turn on from which all that follows, taken together, lies farthest below the threshold, and at least two turns do;
+a conversation that ends in character is censored, and says only that it held so long.
+
+That is said only where late turns are out of character more often than early ones: a character that varies is so at any time.
+Conversations are what is independent, not turns: each gives one number, how its broken turns lean to its end. Its last turns are
+left out of that, since they look worse where people leave after a broken turn; and where they do, it is not known how long
+characters would have lasted.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import fmean, stdev
 
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation, weighted_mean
@@ -18,6 +24,8 @@ SHORTEST = 5
 HELD = 2
 CONFIDENCE_Z = 1.959964
 THRESHOLD = 5.0
+# Share of characters that do not fade of which fading is said.
+FALSE_FADING = 0.025
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,9 @@ class Fading:
         half_life: turns after which the character is lost in half of the conversations; None: it is not, as far as they go.
         half_life_low, half_life_high: its 95 % interval; None: beyond what was seen.
         lost: conversations in which it was.
+        broken: share (0-1) of turns below the threshold.
+        fades: late turns are broken more often than early ones. Without, nothing is lost but by chance: no survival, no half-life.
+        leaving: conversations end more often after a broken turn; then neither is known.
     """
 
     conversations: int
@@ -68,11 +79,21 @@ class Fading:
     half_life: int | None
     half_life_low: int | None
     half_life_high: int | None
+    broken: float = 0.0
+    fades: bool = True
+    leaving: bool = False
 
     @property
     def text(self) -> str:
         """The finding in one sentence."""
         seen = f"{self.conversations} conversations of up to {self.longest} turns"
+        if self.leaving:
+            return (
+                f"conversations end more often after a broken turn: how long characters last cannot be told, of {seen}"
+            )
+        if not self.fades:
+            often = f"no more often than early ones ({self.broken:.0%})"
+            return f"no fading is seen: late turns are out of character {often}, of {seen}"
         if self.half_life is None:
             held = self.survival[-1].share if self.survival else 1.0
             low = f"; half may be lost from turn {self.half_life_low} on" if self.half_life_low is not None else ""
@@ -98,7 +119,11 @@ def fading(conversations: Mapping[str, Sequence[MessageValue]], *, threshold: fl
     long = [turns for turns in judged.values() if len(turns) >= SHORTEST]
     if len(long) < FEWEST_CONVERSATIONS:
         return None
-    ends = [_end(turns, threshold) for turns in long]
+    broken = [[_is_broken(turn, threshold) for turn in turns] for turns in long]
+    lasts = {key: turns[-1].number for key, turns in conversations.items() if turns}
+    leaving = _leaves_when_broken([(turns, lasts[key]) for key, turns in judged.items() if turns], threshold)
+    fades = not leaving and _leans_to_the_end(broken)
+    ends = [_end(turns, threshold) if fades else (turns[-1].number, False) for turns in long]
     survival = kaplan_meier(ends)
     return Fading(
         conversations=len(long),
@@ -109,6 +134,9 @@ def fading(conversations: Mapping[str, Sequence[MessageValue]], *, threshold: fl
         half_life=_reaches(survival, "share"),
         half_life_low=_reaches(survival, "low"),
         half_life_high=_reaches(survival, "high"),
+        broken=fmean(value for turns in broken for value in turns),
+        fades=fades,
+        leaving=leaving,
     )
 
 
@@ -155,12 +183,53 @@ def kaplan_meier(ends: Sequence[tuple[int, bool]]) -> tuple[SurvivalPoint, ...]:
     return tuple(points)
 
 
+def _is_broken(turn: MessageValue, threshold: float) -> bool:
+    return (turn.value or 0.0) < threshold
+
+
+def _leans_to_the_end(broken: Sequence[Sequence[bool]]) -> bool:
+    """Return whether broken turns stand late in their conversations: a one-sided t-test of one number a conversation."""
+    leans = []
+    for turns in broken:
+        kept = turns[:-HELD]
+        places = [place - (len(kept) - 1) / 2 for place in range(len(kept))]
+        # Scaled so that a long conversation's number varies as a short one's where nothing fades.
+        lean = sum(place for place, is_broken in zip(places, kept, strict=True) if is_broken)
+        leans.append(lean / math.sqrt(sum(place * place for place in places)))
+    spread = stdev(leans)
+    if spread == 0:
+        return leans[0] > 0
+    from scipy.special import stdtr
+
+    return bool(stdtr(len(leans) - 1, -fmean(leans) / (spread / math.sqrt(len(leans)))) < FALSE_FADING)
+
+
+def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], int]], threshold: float) -> bool:
+    """Return whether conversations end at a broken turn more often than at another of the same number (Mantel and Haenszel, 1959).
+
+    Args:
+        conversations: the judged turns of each, and the number of its last turn, judged or not.
+    """
+    at: dict[int, list[tuple[bool, bool]]] = {}
+    for turns, last in conversations:
+        for turn in turns:
+            at.setdefault(turn.number, []).append((_is_broken(turn, threshold), turn.number == last))
+    excess = variance = 0.0
+    for seen in at.values():
+        count, broken, ended = len(seen), sum(one for one, _ in seen), sum(end for _, end in seen)
+        if count > 1:
+            excess += sum(one and end for one, end in seen) - broken * ended / count
+            variance += broken * (count - broken) * ended * (count - ended) / (count**2 * (count - 1))
+    # Corrected for continuity: one conversation that ended so is none.
+    return excess - 0.5 > CONFIDENCE_Z * math.sqrt(variance)
+
+
 def _end(turns: Sequence[MessageValue], threshold: float) -> tuple[int, bool]:
-    below = [(turn.value or 0.0) < threshold for turn in turns]
-    for index in range(len(turns) - HELD + 1):
-        if all(below[index : index + HELD]):
-            return turns[index].number, True
-    return turns[-1].number, False
+    """Return the turn from which on the character is lost for good, and whether it is; the last turn where it is not."""
+    # How far below the threshold all that follows lies, from each turn on.
+    below = list(accumulate(threshold - (turn.value or 0.0) for turn in reversed(turns)))[HELD - 1 :][::-1]
+    deepest = max(below)
+    return (turns[below.index(deepest)].number, True) if deepest > 0 else (turns[-1].number, False)
 
 
 def _curve(conversations: Sequence[Sequence[MessageValue]]) -> tuple[CurvePoint, ...]:

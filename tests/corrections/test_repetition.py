@@ -6,8 +6,8 @@ import pytest
 
 from persona_pipeline.corrections.nudges import HEADING, RepetitionSuppression
 from persona_pipeline.scoring.text import repetition
-from persona_pipeline.scoring.text.repetition import NearCopy, SharedPhrase, find_repetition, mean_share, message_shares
-from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.text.repetition import NearCopy, find_repetition, mean_share, message_shares
+from persona_pipeline.scoring.text.tokens import SharedPhrase, tokenize
 from persona_pipeline.world import CorrectionSettings
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import Catchphrase
@@ -152,3 +152,44 @@ def test_a_sliding_check_reads_each_message_once(monkeypatch: pytest.MonkeyPatch
 def test_is_off_unless_the_agent_has_it_on() -> None:
     assert RepetitionSuppression(CorrectionSettings()).check("ann", DUPLICATED) is None
     assert RepetitionSuppression(lambda agent: ON if agent == "ann" else CorrectionSettings()).check("ann", DUPLICATED)
+
+
+def stock(count: int, seed: int, opener: str = "Great question, my friend!") -> list[str]:
+    """Messages that share no words but what each of them begins with."""
+    generator = random.Random(seed)
+    words = [f"word{number}" for number in range(3000)]
+    return [f"{opener} {' '.join(generator.sample(words, 12))}" for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("said", "latest", "fires"),
+    [
+        pytest.param(0, stock(5, 2), True, id="nothing is known of it"),
+        pytest.param(104, stock(5, 2), True, id="too little is known of it"),
+        pytest.param(400, stock(5, 2), False, id="it always begins so"),
+        pytest.param(400, stock(5, 2, "Let me tell you,"), False, id="it begins all alike, now otherwise"),
+        pytest.param(400, [*stock(4, 2), stock(4, 2)[0]], True, id="it always begins so, but never says it twice"),
+        pytest.param(
+            400, stock(5, 2, "Great question, my friend! Here is what I think of that"), True, id="it says more alike"
+        ),
+    ],
+)
+def test_what_is_usual_for_an_agent_is_no_repetition(said: int, latest: list[str], fires: bool) -> None:
+    # The newest fifty before the five are no history.
+    messages = [*stock(said, 1), *stock(min(said, 45), 3), *latest]
+    assert (RepetitionSuppression(ON).check("ann", messages) is not None) is fires
+
+
+def test_a_fault_of_lately_does_not_become_usual() -> None:
+    plain = [text.partition("! ")[2] for text in stock(400, 1)]
+    assert RepetitionSuppression(ON).check("ann", [*plain, *stock(50, 2)])
+
+
+def test_what_is_usual_is_exceeded_in_one_stretch_of_a_hundred_at_most() -> None:
+    mixed = [text if number % 3 else text.partition("! ")[2] for number, text in enumerate(stock(500, 1))]
+    fired = sum(
+        repetition.excessive_repetition(mixed[start : start + 5], 0.3, history=mixed[:400]) is not None
+        for start in range(400, 495)
+    )
+    assert fired <= 2
+    assert repetition.usual_repetition(mixed[:99]) is None

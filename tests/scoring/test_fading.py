@@ -1,5 +1,6 @@
 """Characters that fade in long conversations."""
 
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,9 +52,44 @@ def test_half_of_the_characters_are_lost_after_so_many_turns() -> None:
 
 
 def test_a_conversation_that_ends_in_character_says_only_that_it_held() -> None:
+    found = fading(
+        {**{str(number): held(20) for number in range(12)}, **{f"lost {n}": lost_at(5, 20) for n in range(5)}}
+    )
+    assert found and found.half_life is None and (found.fades, found.lost) == (True, 5)
+    assert "held to the end in 71%" in found.text
+
+
+def test_one_conversation_of_nine_is_no_fading() -> None:
     found = fading({**{str(number): held(20) for number in range(8)}, "lost": lost_at(5)})
-    assert found and found.half_life is None and found.lost == 1
-    assert "held to the end in 89%" in found.text
+    assert found and (found.fades, found.leaving, found.lost, found.survival) == (False, False, 0, ())
+    assert found.text.startswith(
+        "no fading is seen: late turns are out of character no more often than early ones (5%)"
+    )
+
+
+def test_a_character_that_never_fades_is_not_said_to_however_often_it_slips() -> None:
+    generator, said = random.Random(1), 0
+    for _ in range(100):
+        found = fading({str(n): conversation([generator.gauss(6, 2) for _ in range(30)]) for n in range(30)})
+        assert found
+        said += found.half_life is not None
+    assert said <= 6
+
+
+def test_a_character_that_slips_and_is_lost_for_good_is_lost_where_that_began() -> None:
+    slips = conversation([8.0, 2.0, 2.0, 8.0, 8.0, 8.0, 8.0, 2.0, 6.0, 2.0, 2.0, 2.0, 2.0, 2.0])
+    found = fading({str(number): slips for number in range(6)})
+    assert found and (found.half_life, found.lost) == (8, 6)
+
+
+def test_where_people_leave_after_a_broken_turn_it_cannot_be_told_how_long_characters_last() -> None:
+    ends = {str(number): conversation([8.0] * length + [2.0]) for number, length in enumerate([4, 5, 6, 7, 8, 9] * 2)}
+    found = fading(ends)
+    assert found and (found.leaving, found.half_life, found.survival) == (True, None, ())
+    assert found.text.startswith("conversations end more often after a broken turn")
+    # Those that end wherever they stand say nothing against it.
+    found = fading({str(number): lost_at(4, length) for number, length in enumerate([6, 9, 12, 15] * 3)})
+    assert found and (found.leaving, found.half_life) == (False, 4)
 
 
 def test_one_slip_is_not_the_end() -> None:

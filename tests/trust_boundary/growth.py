@@ -22,8 +22,15 @@ from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.text.agreement import is_agreement
 from persona_pipeline.scoring.text.likeness import voice_similarity
-from persona_pipeline.scoring.text.repetition import maximal_repeated, mean_share, message_shares, shared_openers
-from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, tokenize, vocabulary_stats
+from persona_pipeline.scoring.text.repetition import mean_share, message_shares
+from persona_pipeline.scoring.text.tokens import (
+    corpus_repetition,
+    extract_ngrams,
+    maximal_repeated,
+    shared_openers,
+    tokenize,
+    vocabulary_stats,
+)
 from persona_pipeline.world.cards.files import Card
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window

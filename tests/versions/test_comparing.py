@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from persona_pipeline.lab.compare.compare import Contest, compare_versions, scen
 from persona_pipeline.lab.compare.scenes import Answering, moments
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
 from persona_pipeline.lab.states import Side, open_sides, split_versions
+from persona_pipeline.reporting.pages.experiments import comparison_lines
+from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
 from persona_pipeline.world import World
@@ -117,8 +120,8 @@ def unrecorded(request: JudgeRequest) -> Verdict:
             lambda item: unrecorded(item) if "rude" in (item.persona or "") else 8, 0, 3, id="one side is not recorded"
         ),
         pytest.param(
-            lambda item: unrecorded(item) if item.trajectory.entries[0].text > "Week 5" else by_persona(item),
-            5,
+            lambda item: unrecorded(item) if item.trajectory.entries[0].text > "Week 8" else by_persona(item),
+            2,
             1,
             id="some scenes are not recorded at all",
         ),
@@ -213,6 +216,38 @@ def test_answers_of_both_are_judged_until_it_is_decided(
     assert (item.moved, found.exit_code, found.stopped) == (moved, code, "all is decided")
     assert found.answers == 2 * found.agents["ann"].scenes < 80
     assert counted["judged"] == 4 * found.answers
+
+
+def test_scenes_of_one_conversation_count_once(tmp_path: Path) -> None:
+    """Ann is worse in each of twenty answers, in four conversations: four differences, which chance explains."""
+    builder = WorldBuilder(tmp_path).persona("ann", "Ann.").persona("bob", "Bob.").claim("adherence", "dry", "Is dry")
+    for day in range(1, 5):
+        for minute in range(20):
+            builder.say("ann" if minute % 2 else "bob", f"{day}, {minute}.", at=f"2026-03-0{day}T09:{minute:02}:00Z")
+    world = builder.open()
+    world.sync()
+    request = ComparisonRequest(agents=["ann"], dimensions=["adherence"], scenes=20, window="30d")
+    scenes = moments(world, "ann", request)
+    assert [len({scene.conversation for scene in scenes[start : start + 5]}) for start in range(0, 20, 5)] == [1] * 4
+    said = iter(range(100))
+    targets = Targets.of({"before": lambda _: f"Yes {next(said)}.", "after": lambda _: f"No {next(said)}."})
+    judge = ScriptedJudge(lambda item: 8 if "Yes" in item.trajectory.entries[-1].text else 5, live=True)
+    asks = Answering((targets.open("before"), targets.open("after")))
+    sides = (Side("before", world.root), Side("after", world.root))
+    found = compare_versions(Contest(world, sides, (judge, judge), asks), {"ann": scenes}, request)
+    agent = found.agents["ann"]
+    assert (agent.scenes, agent.conversations, agent.dimensions["adherence"].scenes) == (20, 4, 20)
+    assert (agent.dimensions["adherence"].moved, agent.dimensions["adherence"].change) == (ScoreChange.OPEN, -3.0)
+    assert "which count as 4 conversations" in page_text(comparison_lines(found))
+    apart = {"ann": moments(world, "ann", replace(request, scenes=3))}
+    assert len({scene.conversation for scene in apart["ann"]}) == 3
+
+
+def test_neighbouring_windows_count_once(builder: WorldBuilder) -> None:
+    builder.persona("ann", "Ann is rude.")
+    found, _ = compared(builder.open(), by_persona, agents=["ann"], dimensions=["adherence"], look=False)
+    agent = found.agents["ann"]
+    assert (agent.scenes, agent.conversations) == (WEEKS, WEEKS // 2)
 
 
 def test_answers_that_were_given_before_are_no_new_evidence(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from persona_pipeline.corrections.judgment import (
 )
 from persona_pipeline.corrections.nudges import (
     CHANNEL_WINDOW,
+    OWN_HISTORY,
     OWN_WINDOW,
     AntiConvergence,
     RepetitionSuppression,
@@ -281,11 +282,14 @@ def _repetition(world: World, agent_id: str) -> _Look:
     rule = RepetitionSuppression(CorrectionSettings(), catchphrases=lambda agent: catchphrases_in(claims.of(agent)))
 
     def look(connection: Connection, message: Message) -> tuple[Sequence[Message], float | None, bool]:
-        seen = recent_agent_messages(connection, agent_id, OWN_WINDOW, (message.created_at, message.id))
+        before = (message.created_at, message.id)
+        seen = recent_agent_messages(connection, agent_id, OWN_WINDOW, before)
         if len(seen) < 2:
             return seen, None, False
         found = rule.measure(agent_id, seen)
-        return seen, found.share, bool(found.reasons)
+        if found.share or found.reasons:
+            found = rule.measure(agent_id, recent_agent_messages(connection, agent_id, OWN_HISTORY, before))
+        return seen, found.share if found.share > found.usual.share else 0.0, bool(found.reasons)
 
     return look
 

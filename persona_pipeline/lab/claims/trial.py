@@ -35,7 +35,7 @@ from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon, unread_language
 from persona_pipeline.scoring.text.likeness import voice_statistics
-from persona_pipeline.scoring.text.repetition import excessive_repetition, ngram_part
+from persona_pipeline.scoring.text.repetition import FEWEST_USUAL, WINDOW, excessive_repetition, ngram_part
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, own_claims
 from persona_pipeline.world.propositions.models import DIMENSIONS, FLUENCY
@@ -180,7 +180,6 @@ def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
     return found
 
 
-_STRETCH = 5
 # Intact windows of five fire in 1.5 % at most; this many of a window's do not by chance.
 _MOST_FIRING = 0.2
 _OFF = CorrectionSettings()
@@ -193,9 +192,10 @@ def read_signals(case: AgentCase, before: Sequence[Message] = ()) -> dict[str, S
         before: what everybody said before the window, from which the agent's voice is learnt.
     """
     texts = [message.text for message in case.messages]
+    history = case.earlier_texts().get(case.agent_id, ())
     return {
-        "repetition": _repetition(texts),
-        "ngrams": _ngrams(texts, case.earlier_texts().get(case.agent_id, ())),
+        "repetition": _repetition(texts, history),
+        "ngrams": _ngrams(texts, history),
         "agreement": _agreement(texts, case),
         "another's lines": _likeness(case),
         "voice": _voice(case, before),
@@ -215,14 +215,16 @@ def against(intact: Mapping[str, SignalReading], broken: Mapping[str, SignalRead
     return found
 
 
-def _repetition(texts: Sequence[str]) -> SignalReading:
-    starts = range(0, len(texts) - _STRETCH + 1)
+def _repetition(texts: Sequence[str], history: Sequence[str]) -> SignalReading:
+    starts = range(0, len(texts) - WINDOW + 1)
     if not starts:
-        return SignalReading(said=f"needs {_STRETCH} messages")
-    firing = [excessive_repetition(texts[s : s + _STRETCH], _OFF.repetition_threshold) is not None for s in starts]
+        return SignalReading(said=f"needs {WINDOW} messages")
+    limit = _OFF.repetition_threshold
+    firing = [excessive_repetition(texts[s : s + WINDOW], limit, history=history) is not None for s in starts]
     share = sum(firing) / len(firing)
+    known = "" if len(history) >= FEWEST_USUAL else f" (what is usual takes {FEWEST_USUAL} earlier messages)"
     return SignalReading(
-        value=share, caught=share > _MOST_FIRING, said=f"fires in {share:.0%} of stretches of {_STRETCH}"
+        value=share, caught=share > _MOST_FIRING, said=f"fires in {share:.0%} of stretches of {WINDOW}{known}"
     )
 
 

@@ -140,7 +140,14 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
         _take(contest, due, request, spent)
         if spent.out_of_money:
             stopped = NO_MONEY
+            # Where the money ends is no matter of scores: what a conversation has by then counts.
+            for tally in tallies.values():
+                tally.close()
             break
+        for agent_id, (tally, scene) in due.items():
+            later = scenes[agent_id][place + 1 : place + 2]
+            if not (scene.conversation and later and later[0].conversation == scene.conversation):
+                tally.close()
         if look and _decide(tallies, request):
             stopped = DECIDED
             break

@@ -3,12 +3,12 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError
@@ -22,6 +22,7 @@ from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.states import SideAgent
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
+from persona_pipeline.scoring.voice_alarm.learning import conversations
 from persona_pipeline.suites.answering.base import (
     OutputCache,
     Request,
@@ -40,6 +41,7 @@ from persona_pipeline.world.world import World
 # How much of the talk before an answer is shown, and the conversation it is put into.
 CONTEXT, SCENE_CHANNEL = 8, "scene"
 _VISITOR = "visitor"
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Scene:
     Attributes:
         window: its messages are judged; of an answered scene, when it is said to have taken place.
         context: what was said before the answer, oldest first; empty where messages are judged as they are.
+        conversation: scenes of one are alike and count once, as their mean; they follow one another. Empty: it is by itself.
         system: what a suite's test says to the system, beside the persona.
         attempt: 0-based: the same scene may be answered again.
     """
@@ -58,10 +61,13 @@ class Scene:
     context: tuple[Message, ...] = ()
     system: str = ""
     attempt: int = 0
+    conversation: str = ""
 
 
 def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
     """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it.
+
+    Weeks that follow one another are alike: neighbours count as one conversation.
 
     Raises:
         ConfigError: there is no message, or the window is none.
@@ -73,24 +79,41 @@ def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> li
         if any(moment in window for moment in said):
             found.append(Scene(window.end.isoformat(), window))
         window = None if request.window == ALL_TIME else window.previous()
-    return _shuffled(found, agent_id, request)
+    length = block_length(len(found))
+    blocks = [found[start : start + length] for start in range(0, len(found), length)]
+    return _together(_shuffled(blocks, agent_id, request))
+
+
+def block_length(windows: int) -> int:
+    """Return how many neighbouring windows count as one: two from 8 on, three from 27, four from 64 (the rate of Kuensch, 1989)."""
+    return max(1, int(windows ** (1 / 3) + 1e-9))
 
 
 def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
-    """Return moments in which an agent answered somebody, each with the talk before it, in an order by seed.
+    """Return moments in which an agent answered somebody, each with the talk before it, by conversation in an order by seed.
 
-    Without any, the sample prompts; fewer than are asked for are answered again.
+    Of each conversation (one place, no pause of an hour) as few as give so many scenes together. Without any, the sample prompts;
+    fewer than are asked for are answered again.
     """
     newest = world.newest_message_time()
     window = WorldReader(world).window(request.window, request.as_of) if newest else Window(datetime.now(UTC))
     talks: dict[str, list[Message]] = {}
-    found = []
-    for message in world.messages(window):
+    found: dict[str, list[Scene]] = {}
+    messages = world.messages(window)
+    for message, number in zip(messages, conversations(messages), strict=True):
         talk = talks.setdefault(message.conversation, [])
         if message.agent_id == agent_id and talk and talk[-1].agent_id != agent_id:
-            found.append(Scene(message.id, Window(message.created_at), tuple(talk[-CONTEXT:])))
+            scene = Scene(message.id, Window(message.created_at), tuple(talk[-CONTEXT:]))
+            found.setdefault(str(number), []).append(scene)
         talk.append(message)
-    return _as_many(_shuffled(found or _prompts(agent_id, window.end), agent_id, request), request.scenes)
+    if not found:
+        return _as_many(_shuffled(_prompts(agent_id, window.end), agent_id, request), request.scenes)
+    conversing = _shuffled(list(found.values()), agent_id, request)
+    each, more = divmod(request.scenes, len(conversing))
+    drawn = (
+        _as_many(_shuffled(scenes, agent_id, request), each + (place < more)) for place, scenes in enumerate(conversing)
+    )
+    return _together(drawn)
 
 
 def suite_scenes(
@@ -156,9 +179,13 @@ def _talk(name: str, spoken: Sequence[tuple[str, str]], end: datetime) -> tuple[
     )
 
 
-def _shuffled(scenes: list[Scene], agent_id: str, request: ComparisonRequest) -> list[Scene]:
-    random.Random(seed_from("scenes", request.seed, agent_id)).shuffle(scenes)
-    return scenes
+def _shuffled(found: list[_Item], agent_id: str, request: ComparisonRequest) -> list[_Item]:
+    random.Random(seed_from("scenes", request.seed, agent_id)).shuffle(found)
+    return found
+
+
+def _together(conversations: Iterable[Sequence[Scene]]) -> list[Scene]:
+    return [replace(scene, conversation=scenes[0].id) for scenes in conversations for scene in scenes]
 
 
 def _as_many(scenes: Sequence[Scene], wanted: int) -> list[Scene]:

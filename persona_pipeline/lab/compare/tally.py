@@ -1,8 +1,12 @@
-"""Scores of both versions, scene by scene, and what they come to."""
+"""Scores of both versions, scene by scene, and what they come to.
+
+Scenes of one conversation go well or ill together, so conversations are counted: each is one difference, the mean of its scenes.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -31,7 +35,11 @@ _SURE = 0.05
 
 @dataclass
 class ScoreSeries:
+    """Mean scores before and after of each conversation that is over, and the scores of one that goes on."""
+
     pairs: list[tuple[float, float]] = field(default_factory=list)
+    going: list[tuple[float, float]] = field(default_factory=list)
+    scenes: int = 0
     unjudged: int = 0
     silent: int = 0
 
@@ -41,17 +49,25 @@ class ScoreSeries:
 
     def told(self, **found: Any) -> ScoreDifference:
         """Return what was found, with how many scenes it rests on."""
-        return ScoreDifference(**found, scenes=len(self.pairs), unjudged=self.unjudged, silent=self.silent)
+        return ScoreDifference(**found, scenes=self.scenes, unjudged=self.unjudged, silent=self.silent)
 
     def add(self, before: Scored | None, after: Scored | None) -> None:
         if before is not None and after is not None and before.score is not None and after.score is not None:
-            self.pairs.append((before.score, after.score))
+            self.going.append((before.score, after.score))
+            self.scenes += 1
         elif any(
             item is None or (item.unscored is not None and item.unscored not in ANSWERS) for item in (before, after)
         ):
             self.unjudged += 1
         else:
             self.silent += 1
+
+    def close(self) -> None:
+        """Take it that the conversation is over."""
+        if self.going:
+            before, after = zip(*self.going, strict=True)
+            self.pairs.append((fmean(before), fmean(after)))
+            self.going.clear()
 
 
 @dataclass
@@ -71,6 +87,7 @@ class AgentTally:
     scenes: int = 0
     left_out: int = 0
     repeated: int = 0
+    conversations: int = 0
     done: set[str] = field(default_factory=set)
     alike: set[str | tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[tuple[str, ...], ...]] = field(default_factory=set)
@@ -101,6 +118,13 @@ class AgentTally:
                 self.claims[name, key].add(
                     one.propositions.get(key), other.propositions.get(key) if other is not None else None
                 )
+
+    def close(self) -> None:
+        """Take it that the conversation is over of which scenes were added."""
+        series = [*self.dimensions.values(), *self.claims.values()]
+        self.conversations += any(item.going for item in series)
+        for item in series:
+            item.close()
 
     def is_new(self, before: AgentPlan, after: AgentPlan) -> bool:
         """Whether the judge is asked something of these scenes that it was not asked before; it would only say the same."""
@@ -209,6 +233,7 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: b
             scenes=tally.scenes,
             left_out=tally.left_out,
             repeated=tally.repeated,
+            conversations=tally.conversations,
             dimensions=own_dimensions,
             claims=tuple(own_claims),
             only_before=tally.only(tally.before, tally.after),

@@ -101,7 +101,9 @@ def fading_figure(name: str, seen: FadingSeen) -> Figure:
     rows = []
     for point, share in zip(seen.curve, shares, strict=True):
         interval = "–" if point.low is None else f"{format_score(point.low)} to {format_score(point.high)}"
-        rows.append([str(point.turn), format_score(point.mean), interval, f"{share:.0%}", str(point.conversations)])
+        # Where nothing fades, or leaving hides it, no share is known.
+        kept = f"{share:.0%}" if seen.fades else "–"
+        rows.append([str(point.turn), format_score(point.mean), interval, kept, str(point.conversations)])
     columns = ["Turn", "Mean score", "95 % interval", "Still in character", "Conversations"]
     caption, fades = f"{seen.text[:1].upper()}{seen.text[1:]}.", seen.half_life is not None
     return Figure(title, chart, caption, _numbers(title, columns, rows), alarming=fades)

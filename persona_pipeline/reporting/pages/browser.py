@@ -276,7 +276,7 @@ _TIMELINE = (
     "Scores of each window of messages; the band is the 95 % interval of the overall score. A dashed line stands where a "
     "dimension began to fall."
 )
-_FADING = "Scores against the turn of a conversation. A character is lost at the first of two turns in a row out of character."
+_FADING = "Scores against the turn of a conversation. A character is lost where it stays out of character to the end."
 _VOICE_ALARM = (
     "Message by message, without a judge: what does not sound like the agent adds to a sum, what does takes from it. At the "
     "dashed line there is an alarm, which began where the sum left zero."

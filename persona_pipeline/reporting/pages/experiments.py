@@ -227,7 +227,7 @@ def comparison_lines(found: VersionComparison) -> Page:
     """Return a comparison as an outline for a terminal or a log."""
     items = []
     for agent in found.agents.values():
-        notes = ", ".join([f"{agent.scenes - agent.left_out} scenes", *_notes(agent)])
+        notes = ", ".join([f"{agent.scenes - agent.left_out} scenes", *_notes(found, agent)])
         items.append(Item(f"{one_line(agent.agent_id, 64)}: {notes}"))
         for name, item in agent.dimensions.items():
             said = f"{_SAID[item.moved]:<12} {dimension_label(name).lower():<16} {_numbers(item)}"
@@ -249,7 +249,7 @@ def comparison_page(found: VersionComparison) -> Page:
     ]
     rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.dimensions.items()]
     moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
-    notes = [f"{agent.agent_id}: {', '.join(_notes(agent))}" for agent in found.agents.values()]
+    notes = [f"{agent.agent_id}: {', '.join(_notes(found, agent))}" for agent in found.agents.values()]
     version = [Span(found.after, "code", 100), Span(", ", "own"), _what(found), Span(". Points from 0 to 9.", "own")]
     sections = [Section("", [Table("Table of dimensions", columns, rows)])]
     if moved:
@@ -318,7 +318,10 @@ def _numbers(item: ScoreDifference) -> str:
     return f"{text}) over {plural(item.scenes, 'scene')}{missing}"
 
 
-def _notes(agent: AgentDifference) -> Iterator[str]:
+def _notes(found: VersionComparison, agent: AgentDifference) -> Iterator[str]:
+    if 0 < agent.conversations < agent.scenes - agent.left_out - agent.repeated:
+        what = "blocks of neighbouring windows" if found.scenes_are == "windows" else "conversations"
+        yield f"which count as {agent.conversations} {what}, since scenes of one are alike"
     yield f"persona {'edited' if agent.persona_changed else 'unchanged'}"
     if agent.left_out:
         yield f"{agent.left_out} scenes left out, of which nothing is recorded"

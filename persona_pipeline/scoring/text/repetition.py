@@ -7,142 +7,31 @@ What one message holds is worked out once and kept, so that a check of a sliding
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise
 from statistics import fmean
 from typing import TypeVar
 
 from persona_pipeline.scoring.results import HIGHEST, PropositionResult, algorithmic_row
-from persona_pipeline.scoring.text.tokens import corpus_repetition, extract_ngrams, tokenize
+from persona_pipeline.scoring.text.tokens import (
+    OPENER_LENGTH,
+    SharedPhrase,
+    corpus_repetition,
+    extract_ngrams,
+    maximal_repeated,
+    shared_openers,
+    tokenize,
+)
 from persona_pipeline.world.propositions.models import Catchphrase
-
-OPENER_LENGTH = 3
-
-
-@dataclass(frozen=True)
-class SharedPhrase:
-    """A phrase (tokens joined by a space), how many messages hold it, and its length in tokens."""
-
-    phrase: str
-    messages: int
-    length: int
-
-
-def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[SharedPhrase]:
-    """Return the phrases of ``n`` or more tokens that two or more messages, given as tokens, share, and no parts of them.
-
-    Most messages first, then longest, then in order of first occurrence. Repetition inside one message does
-    not count.
-
-    Raises:
-        ValueError: ``n`` is below 1.
-    """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, not {n}")
-    automaton = _SuffixAutomaton()
-    for tokens in corpus:
-        automaton.add(tokens)
-    holders = automaton.holders(corpus)
-    repeated = [count >= 2 for count in holders]
-    extended = [False] * len(holders)
-    for state, following in enumerate(automaton.following):
-        if repeated[state]:
-            extended[automaton.link[state]] = True
-        if any(repeated[target] for target in following.values()):
-            extended[state] = True
-    found = [
-        (
-            automaton.end[state],
-            SharedPhrase(" ".join(automaton.phrase(state, corpus)), holders[state], length),
-        )
-        for state, length in enumerate(automaton.length)
-        if state and repeated[state] and not extended[state] and length >= n
-    ]
-    found.sort(key=lambda item: (-item[1].messages, -item[1].length, item[0]))
-    return [phrase for _, phrase in found]
-
-
-def shared_openers(corpus: Sequence[Sequence[str]], length: int = OPENER_LENGTH) -> list[SharedPhrase]:
-    """Return the first ``length`` tokens that begin two or more messages, given as tokens, most frequent first.
-
-    Messages of fewer tokens have no opener.
-    """
-    openers = Counter(" ".join(tokens[:length]) for tokens in corpus if len(tokens) >= length > 0)
-    return [SharedPhrase(opener, count, length) for opener, count in openers.most_common() if count > 1]
-
-
-class _SuffixAutomaton:
-    """Generalised suffix automaton: every phrase of a corpus in linear space (Blumer et al., 1985)."""
-
-    def __init__(self) -> None:
-        self.length, self.link = [0], [-1]
-        self.following: list[dict[str, int]] = [{}]
-        # (message, index after the last token) of the first occurrence.
-        self.end: list[tuple[int, int]] = [(0, 0)]
-        self.added = 0
-
-    def add(self, tokens: Sequence[str]) -> None:
-        last = 0
-        for index, token in enumerate(tokens):
-            last = self._extend(last, token, (self.added, index + 1))
-        self.added += 1
-
-    def _new(self, length: int, link: int, following: dict[str, int], end: tuple[int, int]) -> int:
-        self.length.append(length)
-        self.link.append(link)
-        self.following.append(following)
-        self.end.append(end)
-        return len(self.length) - 1
-
-    def _extend(self, last: int, token: str, end: tuple[int, int]) -> int:
-        known = self.following[last].get(token)
-        if known is not None:
-            return known if self.length[known] == self.length[last] + 1 else self._split(last, token, known)
-        state = self._new(self.length[last] + 1, 0, {}, end)
-        while last != -1 and token not in self.following[last]:
-            self.following[last][token] = state
-            last = self.link[last]
-        if last != -1:
-            known = self.following[last][token]
-            exact = self.length[known] == self.length[last] + 1
-            self.link[state] = known if exact else self._split(last, token, known)
-        return state
-
-    def _split(self, last: int, token: str, known: int) -> int:
-        clone = self._new(self.length[last] + 1, self.link[known], dict(self.following[known]), self.end[known])
-        self.link[known] = clone
-        while last != -1 and self.following[last].get(token) == known:
-            self.following[last][token] = clone
-            last = self.link[last]
-        return clone
-
-    def holders(self, corpus: Sequence[Sequence[str]]) -> list[int]:
-        """Return for each state in how many messages its phrases stand."""
-        counts = [0] * len(self.length)
-        seen = [-1] * len(self.length)
-        for number, tokens in enumerate(corpus):
-            state = 0
-            for token in tokens:
-                state = self.following[state][token]
-                visited = state
-                while visited > 0 and seen[visited] != number:
-                    seen[visited] = number
-                    counts[visited] += 1
-                    visited = self.link[visited]
-        return counts
-
-    def phrase(self, state: int, corpus: Sequence[Sequence[str]]) -> Sequence[str]:
-        message, end = self.end[state]
-        return corpus[message][end - self.length[state] : end]
-
 
 NGRAM_LENGTH = 3
 # An opener, or a phrase of so many tokens, in so many messages is repetition whatever the share.
 PHRASE_LENGTH, MOST_HOLDERS = 4, 2
 # A near copy: at least so many words, and this share of the longer message's words stand in the other in the same order. A
-# message that shares the lower share with two others and more is of one template with them.
-COPY_WORDS, COPY_SHARE, TEMPLATE_SHARE = 6, 0.7, 0.5
+# message that shares the lower share with two others and more is of one template with them. Both share phrases, too: two long
+# messages have half of their words in the same order by what every sentence has.
+COPY_WORDS, COPY_SHARE, TEMPLATE_SHARE, COPY_GRAMS = 6, 0.7, 0.5, 0.1
 _KEPT = 16_384
 
 Words = tuple[str, ...]
@@ -184,6 +73,28 @@ class NearCopy:
     share: float
 
 
+# Messages in which repetition is looked for, and of an agent's own earlier ones, how many at most and at least tell what is usual.
+# Of stretches of those, so few may exceed a limit of each kind for it to stand as it is.
+WINDOW, MOST_USUAL, FEWEST_USUAL, USUAL_SHARE = 5, 400, 100, 0.01
+
+
+@dataclass(frozen=True)
+class Usual:
+    """How far an agent's messages repeat one another when nothing is wrong: only more than that is too much.
+
+    Attributes:
+        share: see ``Repetition``.
+        opener, phrase: in how many of a stretch the same words begin a message, or stand in it.
+        copy: share (0-1) of the longer message that a near copy, or one of a template, has in common with another; pairs: how many.
+    """
+
+    share: float = 0.0
+    opener: float = MOST_HOLDERS
+    phrase: float = MOST_HOLDERS
+    copy: float = 0.0
+    pairs: float = 0.0
+
+
 @dataclass(frozen=True)
 class Repetition:
     """What some messages share.
@@ -194,6 +105,7 @@ class Repetition:
         openers: first three tokens that two or more messages have in common.
         copies: pairs of messages that are nearly the same, or of one template with a third.
         exempt: catchphrases that were left out of all this, because they are used as often as they should be.
+        usual: what is usual for the agent; by default the same for all.
     """
 
     share: float
@@ -201,30 +113,34 @@ class Repetition:
     openers: tuple[SharedPhrase, ...]
     copies: tuple[NearCopy, ...] = ()
     exempt: tuple[str, ...] = ()
+    usual: Usual = Usual()
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why this is repetition whatever the share: ``opener``, ``phrase``, ``copy`` (a near copy or a template)."""
         found = {
-            "opener": any(opener.messages > MOST_HOLDERS for opener in self.openers),
-            "phrase": any(item.messages > MOST_HOLDERS and item.length >= PHRASE_LENGTH for item in self.phrases),
-            "copy": bool(self.copies),
+            "opener": any(opener.messages > self.usual.opener for opener in self.openers),
+            "phrase": any(item.messages > self.usual.phrase and item.length >= PHRASE_LENGTH for item in self.phrases),
+            "copy": len(self.copies) > self.usual.pairs or any(item.share > self.usual.copy for item in self.copies),
         }
         return tuple(name for name, holds in found.items() if holds)
 
     def exceeds(self, threshold: float) -> bool:
-        """Return whether this is too much: a share above the threshold, or any of ``reasons``."""
-        return self.share > threshold or bool(self.reasons)
+        """Return whether this is too much: a share above the threshold and what is usual, or any of ``reasons``."""
+        return self.share > max(threshold, self.usual.share) or bool(self.reasons)
 
 
-def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> Repetition:
+def find_repetition(
+    messages: Sequence[str], catchphrases: Sequence[Catchphrase] = (), usual: Usual | None = None
+) -> Repetition:
     """Measure how far messages repeat one another.
 
     A catchphrase whose rate (uses a message) lies within its range is taken out of every message first.
     """
     names, read = _read_all(messages, catchphrases)
+    usual = usual or Usual()
     if _nothing_shared(read):
-        return Repetition(0.0, (), (), (), names)
+        return Repetition(0.0, (), (), (), names, usual)
     # A mark between the parts that stands nowhere else, so that no phrase spans what was taken out.
     joined = [_joined(item.parts, number) for number, item in enumerate(read)]
     return Repetition(
@@ -233,15 +149,58 @@ def find_repetition(messages: Sequence[str], catchphrases: Sequence[Catchphrase]
         openers=tuple(shared_openers([item.parts[0] for item in read if item.parts], OPENER_LENGTH)),
         copies=tuple(_copies(read)),
         exempt=names,
+        usual=usual,
+    )
+
+
+def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> Usual | None:
+    """Return what is usual in five messages of an agent; None with fewer than 100 of them, since that cannot be told then.
+
+    What is exceeded in more than one stretch of a hundred is usual.
+
+    Args:
+        history: its own earlier messages, oldest first; the last 400 count.
+    """
+    latest = history[-MOST_USUAL:]
+    if len(latest) < FEWEST_USUAL:
+        return None
+    stretches = [latest[start : start + WINDOW] for start in range(len(latest) - WINDOW + 1)]
+    found = [_extent(tuple(_read_all(texts, catchphrases)[1])) for texts in stretches]
+    place = -1 - int(USUAL_SHARE * len(found))
+    limits = [sorted(values)[place] for values in zip(*found, strict=True)]
+    plain = Usual()
+    return Usual(limits[0], max(plain.opener, limits[1]), max(plain.phrase, limits[2]), limits[3], limits[4])
+
+
+@lru_cache(maxsize=_KEPT)
+def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float, float]:
+    """Return share, opener, phrase, copy and pairs of a stretch, as ``Usual`` has them."""
+    if _nothing_shared(read):
+        return 0.0, 0.0, 0.0, 0.0, 0.0
+    openers = Counter(item.parts[0][:OPENER_LENGTH] for item in read if item.parts)
+    copies = _copies(read)
+    phrases = Counter(gram for item in read for gram in item.phrases)
+    return (
+        _share(read, _holders(read)),
+        max((count for opener, count in openers.items() if len(opener) == OPENER_LENGTH), default=0),
+        max(phrases.values(), default=0),
+        max((copy.share for copy in copies), default=0.0),
+        len(copies),
     )
 
 
 def excessive_repetition(
-    messages: Sequence[str], threshold: float, catchphrases: Sequence[Catchphrase] = ()
+    messages: Sequence[str],
+    threshold: float,
+    catchphrases: Sequence[Catchphrase] = (),
+    history: Sequence[str] = (),
 ) -> Repetition | None:
     """Return ``find_repetition`` of messages that repeat one another too much (``Repetition.exceeds``), else None.
 
-    Quicker than asking it: what is shared is put into words only when it is too much.
+    Quicker than asking it: what is shared is put into words, and history looked at, only when it is too much.
+
+    Args:
+        history: see ``usual_repetition``; with too little of it the limits are the same for all.
     """
     _, read = _read_all(messages, catchphrases)
     if _nothing_shared(read):
@@ -252,6 +211,8 @@ def excessive_repetition(
     if not (_share(read, holders) > threshold or widely or _copies(read)):
         return None
     found = find_repetition(messages, catchphrases)
+    if found.exceeds(threshold) and (usual := usual_repetition(history, catchphrases)):
+        found = replace(found, usual=usual)
     return found if found.exceeds(threshold) else None
 
 
@@ -278,6 +239,12 @@ class _Read:
     @property
     def tokens(self) -> list[str]:
         return [token for part in self.parts for token in part]
+
+    @property
+    def phrases(self) -> set[Words]:
+        return {
+            part[start : start + PHRASE_LENGTH] for part in self.parts for start in range(len(part) - PHRASE_LENGTH + 1)
+        }
 
 
 @lru_cache(maxsize=_KEPT)
@@ -338,7 +305,8 @@ def _copies(read: Sequence[_Read]) -> list[NearCopy]:
 
 def _resembling(read: Sequence[_Read]) -> Iterator[NearCopy]:
     for (first, a), (second, b) in combinations(enumerate(read), 2):
-        if not a.grams.isdisjoint(b.grams) and (share := _common(a.tokens, b.tokens)) is not None:
+        least = max(1, COPY_GRAMS * min(len(a.grams), len(b.grams)))
+        if len(a.grams & b.grams) >= least and (share := _common(a.tokens, b.tokens)) is not None:
             yield NearCopy(first, second, share)
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,12 @@ _PENALTY = 60.0
 # The share of the way from its own mean to the other's that a message must pass to speak for a change: an episode in which
 # somebody is not quite himself lies nearer to his own.
 _WAY = 0.7
-# Fewer sequences than are allowed reach the threshold in the bootstrap: it knows only the conversations it was learnt from.
-_SURER = 10.0
-_FOLDS, _DRAWS, _CAP = 10, 2000, 3.0
+# From so many conversations on it is known how they differ. A change that others' messages would take longer to show is not
+# looked for: where voices are so alike, or so little is known of the agent's, an alarm would tell nothing.
+FEWEST_CONVERSATIONS, LONGEST_DELAY = 10, 200
+# From so many own messages on, false alarms were measured to be as rare as is said (benchmarks/independence.py).
+SURE = 800
+_FOLDS, _DRAWS, _CAP = 5, 800, 3.0
 _WORDS, _STRETCH = 150, 20
 
 
@@ -56,8 +60,9 @@ def learn_voice(
     """Learn an agent's voice from messages of everybody, oldest first; None with fewer than 30 of its own.
 
     Its own against each of the others' where they said at least 30, by ridge regression; else against its own history alone, by
-    Cosine Delta. The threshold comes from its own messages, each judged by a model that did not see its conversation: sequences
-    of 500 are drawn conversation by conversation, and a tenth of as many as ``false_alarms`` says reach it.
+    Cosine Delta. The threshold comes from its own messages, each judged by a model that did not see its conversation: what a share
+    of ``false_alarms`` of sequences of 500 reach, drawn conversation by conversation about a mean that is known as well as so many
+    conversations tell it, and as much again as they reached in the order in which they were said.
     """
     own = [message for message in messages if message.agent_id == agent_id and message.text.strip()][-MOST_OWN:]
     others = _thinned([message for message in messages if message.agent_id != agent_id and message.text.strip()])
@@ -106,14 +111,14 @@ def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: Voi
     frequencies, matrix = _matrix(texts)
     worths = np.array([worth(text) for text in texts])
     is_own = speakers == 0
-    fold = _folds(said, is_own, agent_id)
+    fold = _folds(said, agent_id)
     scores = np.zeros((len(texts), len(voices)))
     weights = np.zeros((COLUMNS, len(voices)), dtype=np.float32)
     for number in range(_FOLDS):
         learns = fold != number
         found = _regression(matrix[learns], speakers[learns], worths[learns], len(voices))
         scores[~learns] = matrix[~learns] @ found
-        # All of them together are what is held against new messages; each saw nine tenths, as in the held-out scores.
+        # All of them together are what is held against new messages; each saw four fifths, as in the held-out scores.
         weights += found / _FOLDS
     # The last side is anybody else: what is against the agent's voice may be for no other's.
     scores, weights = _against(scores), _against(weights)
@@ -125,9 +130,12 @@ def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: Voi
     steps = np.array([[side.step(value) for value in differences[is_own, n]] for n, side in enumerate(sides)]).T
     # Where its own messages hardly vary, the draws alone would give a threshold that two odd ones reach.
     least = -sides[-1].usual * (1 - _WAY) / _WAY * 2
+    threshold = max(_threshold(steps, conversations(own), provenance), least)
+    theirs = [fmean(side.step(value) for value in differences[~is_own, n]) for n, side in enumerate(sides)]
     return VoiceModel(
         kind=VoiceKind.LOG_ODDS,
-        threshold=max(_threshold(steps, conversations(own), provenance), least),
+        threshold=threshold,
+        tells=_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs),
         sides=sides,
         provenance=provenance,
         weights=packed(weights.T),
@@ -195,7 +203,7 @@ def _side(other: str, ours: Any, theirs: Any) -> VoiceSide:
 def _delta(own: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
     texts = [message.text for message in own]
     stretch = min(_STRETCH, len(texts) // 3)
-    fold = _folds(own, np.ones(len(own), dtype=bool), provenance.agent_id)
+    fold = _folds(own, provenance.agent_id)
 
     def learnt(chosen: Sequence[str]) -> tuple[tuple[str, ...], Any, Any, Any]:
         stretches = [tuple(chosen[start : start + stretch]) for start in range(0, len(chosen) - stretch + 1, stretch)]
@@ -227,27 +235,57 @@ def _delta(own: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
     side = VoiceSide(other="", reference=float(scores.mean()) - spread, scale=1.0, cap=_CAP * spread, usual=-spread)
     steps = np.array([[side.step(score)] for score in scores])
     threshold = max(_threshold(steps, conversations(own), provenance), 2 * spread)
-    return model(texts).model_copy(update={"sides": (side,), "threshold": threshold})
+    return model(texts).model_copy(update={"sides": (side,), "threshold": threshold, "tells": _knows(provenance)})
 
 
-def _folds(said: Sequence[Message], is_own: Any, agent_id: str) -> Any:
-    """Return the part of cross-validation of each message: of a whole conversation, with some of the agent's own in every part."""
-    talks = conversations(said)
-    ours = np.unique(talks[is_own])
-    if len(ours) < _FOLDS:
-        return (np.cumsum(is_own) - is_own) * _FOLDS // int(is_own.sum() + 1)
+def _knows(provenance: VoiceProvenance) -> bool:
+    return provenance.conversations >= FEWEST_CONVERSATIONS
+
+
+def _folds(said: Sequence[Message], agent_id: str) -> Any:
+    """Return the part of cross-validation of each message: of a whole conversation, with some of every speaker's in every part.
+
+    A conversation in which somebody said more than a part's share is cut: how long pauses were must not decide who is learnt from.
+    """
+    totals, counted = Counter(message.agent_id for message in said), Counter[tuple[int, str]]()
+    talks, fresh = conversations(said).tolist(), count()
+    piece_of: dict[int, int] = {}
+    pieces = []
+    for talk, message in zip(talks, said, strict=True):
+        key = talk, message.agent_id
+        if talk not in piece_of or counted[key] * _FOLDS >= totals[message.agent_id]:
+            piece_of[talk] = next(fresh)
+            counted = Counter({other: n for other, n in counted.items() if other[0] != talk})
+        counted[key] += 1
+        pieces.append(piece_of[talk])
+    ours = np.unique([piece for piece, message in zip(pieces, said, strict=True) if message.agent_id == agent_id])
     generator = np.random.default_rng(seed_from("voice folds", agent_id))
-    order = np.concatenate([generator.permutation(ours), generator.permutation(np.setdiff1d(talks, ours))])
+    order = np.concatenate([generator.permutation(ours), generator.permutation(np.setdiff1d(pieces, ours))])
     part = np.zeros(len(order), dtype=int)
     part[order] = np.arange(len(order)) % _FOLDS
-    return part[talks]
+    return part[pieces]
 
 
 def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance) -> float:
-    """Return the sum that few enough of the drawn sequences of ``horizon`` own messages reach; steps: messages x sides."""
+    """Return the sum from which there is an alarm, of steps (messages x sides) in the order in which they were said.
+
+    What is drawn knows only the conversations that were learnt from. So each sequence lies as far off as their mean may, by
+    Student's t of as many conversations; and what goes on from one conversation to the next, which draws do not know, is in the
+    sums that were reached in that order.
+    """
     generator = np.random.default_rng(seed_from("voice threshold", provenance.agent_id))
     drawn = steps[_drawn(groups, generator, provenance.horizon)]
-    return float(np.quantile(highest_sums(drawn), 1 - provenance.false_alarms / _SURER))
+    sizes = np.bincount(groups)
+    if len(sizes) > 1:
+        means = steps.mean(axis=0)
+        around = np.stack([np.bincount(groups, column) for column in steps.T], axis=1) - sizes[:, None] * means
+        error = np.sqrt((around**2).sum(axis=0) * len(sizes) / (len(sizes) - 1)) / len(steps)
+        drawn += (generator.standard_t(len(sizes) - 1, (len(drawn), 1)) * error)[:, None, :]
+    length = min(len(steps), provenance.horizon)
+    starts = range(0, len(steps) - length + 1, length)
+    reached = highest_sums(np.stack([steps[start : start + length] for start in starts]))
+    allowed = 1 - provenance.false_alarms
+    return float(np.quantile(highest_sums(drawn), allowed) + np.quantile(reached, allowed, method="higher"))
 
 
 def _drawn(groups: Any, generator: Any, length: int) -> Any:

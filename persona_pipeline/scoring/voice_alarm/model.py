@@ -84,7 +84,7 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     false_alarms: float
     horizon: int
     examples: int = 0
-    version: Literal[2] = 2
+    version: Literal[3] = 3
 
 
 class VoiceSide(BaseModel, extra="forbid", frozen=True):
@@ -114,6 +114,7 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
 
     Attributes:
         threshold: the sum from which there is an alarm, whichever side's.
+        tells: whether there are alarms at all; not where too little is known to tell a change from how the agent varies.
         sides: the other voices; each has a sum of its own.
         weights: base64 of 16-bit floats, sides x columns: own less the other's (``log_odds``); inverse_frequencies: by column.
         words, means, spreads, centre: of ``cosine_delta``: the agent's commonest words, how often each is used in stretches of
@@ -124,6 +125,7 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
     threshold: float
     sides: tuple[VoiceSide, ...]
     provenance: VoiceProvenance
+    tells: bool = True
     weights: str = ""
     inverse_frequencies: str = ""
     words: tuple[str, ...] = ()
@@ -249,7 +251,8 @@ class VoiceWatch:
         ]
         self._spells = [spell + 1 if total > 0 else 0 for spell, total in zip(self._spells, self._sums, strict=True)]
         leading = max(range(len(steps)), key=lambda side: (self._sums[side], steps[side]))
-        reading = VoiceReading(message, steps[leading], self.sum, self.sum >= self.model.threshold)
+        raised = self.model.tells and self.sum >= self.model.threshold
+        reading = VoiceReading(message, steps[leading], self.sum, raised)
         if self.sum == 0.0:
             self.alarmed = False
             self._since.clear()

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.scoring.text.repetition import SharedPhrase, maximal_repeated, shared_openers
-from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.text.tokens import SharedPhrase, maximal_repeated, shared_openers, tokenize
 
 MESSAGES = st.lists(st.text(alphabet="ab ", max_size=20), max_size=6)
 

@@ -131,6 +131,36 @@ def test_a_hashed_message_has_the_length_scikit_learn_gives_it() -> None:
         assert ours @ ours.T == pytest.approx((theirs @ theirs.T).toarray(), abs=2)
 
 
+def test_what_is_learnt_from_few_conversations_raises_no_alarm(model: VoiceModel) -> None:
+    assert model.tells
+    few = learnt(said([("ann", "loud"), ("bob", "terse"), ("cyd", "lazy")], 45, 1))
+    assert (few.provenance.conversations, few.tells) == (9, False)
+    _, alarms = follow_voice(few, said([("ann", "terse")], 40, 3, MONDAY + timedelta(days=30)))
+    assert not alarms
+
+
+def test_voices_that_are_alike_raise_none() -> None:
+    assert not learnt(said([("ann", "loud"), ("bob", "loud")], 60, 1)).tells
+
+
+def test_the_more_conversations_differ_the_higher_the_sum_may_rise(model: VoiceModel) -> None:
+    steps = np.random.default_rng(1).normal(-1, 1, (200, 1))
+    groups = np.arange(200) // 10
+    apart = np.random.default_rng(2).normal(0, 0.5, 20)[groups][:, None]
+    few, many = (learning._threshold(steps + apart, groups // merged, model.provenance) for merged in (4, 1))
+    assert learning._threshold(steps, groups, model.provenance) < many < few
+
+
+@pytest.mark.parametrize("pause", [1, 20, 90])
+def test_some_of_everybody_are_in_every_part_whatever_the_clock_says(pause: int) -> None:
+    messages = said([("ann", "loud"), ("bob", "terse"), ("cyd", "lazy")], 60, 1)
+    timed = [replace(item, created_at=MONDAY + timedelta(minutes=pause * n)) for n, item in enumerate(messages)]
+    parts = learning._folds(timed, "ann")
+    for agent_id in ("ann", "bob", "cyd"):
+        own = [part for part, item in zip(parts, timed, strict=True) if item.agent_id == agent_id]
+        assert set(own) == set(range(learning._FOLDS))
+
+
 def test_provenance_says_what_it_was_learnt_from(model: VoiceModel) -> None:
     assert model.kind is VoiceKind.LOG_ODDS
     known = model.provenance
