@@ -79,7 +79,13 @@ def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
 
 
 def learnt(
-    agent_of: Indices, between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers
+    agent_of: Indices,
+    between: Numbers,
+    judge: Numbers,
+    degrees: Numbers,
+    own: Mask,
+    otherwise: Numbers,
+    most: float = math.inf,
 ) -> Week:
     """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
 
@@ -88,16 +94,18 @@ def learnt(
     """
     showing = np.unique(agent_of[degrees > 0])
     if len(showing) >= FEWEST_AGENTS:
-        return from_windows(between, judge, degrees, own, otherwise)
+        return from_windows(between, judge, degrees, own, otherwise, most)
     found = from_windows(between, judge, np.zeros(len(between)), own, otherwise)
     for agent in showing:
-        alone = from_windows(between, judge, np.where(agent_of == agent, degrees, 0.0), own, otherwise)
+        alone = from_windows(between, judge, np.where(agent_of == agent, degrees, 0.0), own, otherwise, most)
         elsewhere = np.where(agent_of == agent, alone.source, UNKNOWN)
         found = found.or_else(Week(alone.effect, alone.whole, alone.degrees, elsewhere))
     return found
 
 
-def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers) -> Week:
+def from_windows(
+    between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers, most: float = math.inf
+) -> Week:
     """Return what is known of the week from the windows of the fleet's baselines; UNKNOWN where there is one window each.
 
     Plain variances between windows hold judge and week together; outliers and all, since a robust estimate of a large week's
@@ -108,6 +116,7 @@ def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, 
             they do not), and its degrees of freedom.
         own: rows with enough windows of their own.
         otherwise: the judge's part where the baselines do not tell it.
+        most: degrees of freedom that the fleet's variance counts for beside a row's own.
     """
     total = float(degrees.sum())
     if total <= 0:
@@ -116,8 +125,8 @@ def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, 
     # Baselines judged differently often are brought to the same judge's part before they are compared.
     common = float(np.sum(judge * degrees) / total)
     adjusted = between - judge + common
-    prior = prior_of(adjusted, degrees, max(common, ROUNDING_VARIANCE) / 20)
-    variance, freedom = moderated(np.maximum(adjusted, 0.0), degrees, prior, total)
+    alike, variance = prior_of(adjusted, degrees, max(common, ROUNDING_VARIANCE) / 20)
+    variance, freedom = moderated(np.maximum(adjusted, 0.0), degrees, (min(alike, most), variance), total)
     alone = total == degrees
     source = np.where(degrees <= 0, FLEET, np.where(alone | own, OWN, SHRUNK))
     return Week(np.maximum(variance - (common or otherwise), 0.0), variance, freedom, source)
@@ -159,6 +168,8 @@ def from_run(fleet: Fleet, drop: Numbers, judge: Numbers) -> Week:
 
 # From so many windows on an agent has a spread of its own.
 OWN_WINDOWS = 4
+# From so many on a claim has one, beside which what all of them show counts for so many degrees of freedom.
+ENOUGH_WINDOWS, PRIOR, RARE = 8, 4.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -196,14 +207,24 @@ class Drops:
         """The whole variance of the drop."""
         return self.judge_before + self.judge_now + self.week_part
 
+    def or_more_careful(self, other: "Drops") -> "Drops":
+        """Return of each row what makes less of the same drop."""
+        careful = _tail(other, np.abs(other.drop)) > _tail(self, np.abs(self.drop))
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Drops(*(np.where(careful, theirs, own) for own, theirs in pairs))
+
     @property
     def p_value(self) -> Numbers:
         """One-sided, of a drop above 0; NaN where nothing can be tested."""
-        from scipy.special import stdtr
+        return _tail(self, self.drop)
 
-        error = np.sqrt(self.variance)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(error > 0, stdtr(self.degrees, -self.drop / error), np.nan)
+
+def _tail(drops: Drops, drop: Numbers) -> Numbers:
+    from scipy.special import stdtr
+
+    error = np.sqrt(drops.variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error > 0, stdtr(drops.degrees, -drop / error), np.nan)
 
 
 @dataclass(frozen=True)
@@ -246,7 +267,11 @@ def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
     week = learnt(fleet.agent_of, pooled, window, total, own, otherwise)
     week = week.or_else(from_run(fleet, before - now, judge.before + judge.now))
     fallen = fleet.claims_before.mean - fleet.claims_now.mean
-    claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), fleet.claims_before.windows)
+    windows = fleet.claims_before.windows
+    claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), windows)
+    if (often := windows >= ENOUGH_WINDOWS).any():
+        by_itself = _by_itself(fleet, between, judge, np.where(often, degrees, 0.0)).or_else(week.at(at))
+        claims = claims.or_more_careful(_assembled(fleet.same[at], before - now, fallen, judge, by_itself, windows))
 
     def summed(values: Numbers) -> Numbers:
         return by_group(at, values * fleet.weight**2, units)
@@ -269,6 +294,15 @@ def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
         fleet.same, first - second, fallen, whole_judge, whole_week.or_else(parts), fleet.dimensions_before.windows
     )
     return dimensions, claims
+
+
+def _by_itself(fleet: Fleet, between: Numbers, judge: _Judge, degrees: Numbers) -> Week:
+    """Return the week of each claim by itself, which the other claims of its dimension hide, drawn to that of all claims."""
+    agents, own = fleet.agent_of[fleet.dimension_of], degrees > 0
+    week, alone = (learnt(agents, between, judge.window, degrees, own, judge.otherwise, most) for most in (math.inf, PRIOR))
+    # One that is rare among many says nothing of what they have in common.
+    rare = own & (between > RARE * week.whole)
+    return Week(*(np.where(rare, theirs, usual) for usual, theirs in zip(vars(week).values(), vars(alone).values(), strict=True)))
 
 
 def _outliers_seen(fleet: Fleet) -> Mask:
