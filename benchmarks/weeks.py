@@ -41,7 +41,7 @@ How often 26 weekly runs beside one baseline report anything though nothing chan
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py year [--runs 300]
 
     red      some run reports an agent (aim: at most .05 a year). red as a week: the same if every run were the only one
-    moved    the e-process of a dimension's windows crosses its limit (aim: at most .05 a year); the baseline's windows are among them
+    moved    the e-process of a dimension's windows crosses its limit (aim: at most .05 a year)
 
 **trend**
 
@@ -61,7 +61,7 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -74,13 +74,11 @@ from persona_pipeline.guard.baselines.falls import (
     TOLERANCE,
     UNDECIDED_DELTA,
     TestedDrops,
-    levels_of,
     tested,
     worth_asking,
 )
-from persona_pipeline.guard.baselines.noise import detectable, interval
-from persona_pipeline.guard.baselines.spread import FEWEST_WINDOWS, LIMIT, cusum
-from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, MOST_TOGETHER
+from persona_pipeline.guard.baselines.sight import interval
+from persona_pipeline.guard.baselines.statistics import LEVEL, MOST_TOGETHER
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
 
 DIMENSIONS, CLAIMS = 5, 5
@@ -203,7 +201,7 @@ class Drawn:
         found = judged(generator, truth, self.spreads, count)
         return thinned(generator, found) if self.cell.process == "unequal" else found
 
-    def fleet(self, now: np.ndarray) -> Fleet:
+    def fleet(self, now: np.ndarray, week: int = 1) -> Fleet:
         claims_now, dimensions_now = level(now[:, :, None, :])
         cell, claims = self.cell, self.cell.units * CLAIMS
         return Fleet(
@@ -216,6 +214,7 @@ class Drawn:
             weight=np.full(claims, 1 / CLAIMS),
             weight_before=np.full(claims, 1 / CLAIMS),
             same=np.zeros(cell.units, bool),
+            week=np.full(cell.units, float(week)),
         )
 
 
@@ -248,26 +247,21 @@ def thinned(generator: np.random.Generator, samples: np.ndarray) -> np.ndarray:
     return np.where(np.arange(samples.shape[-1]) < kept[..., None], samples, np.nan)
 
 
-def decided(generator: np.random.Generator, made: Drawn, after: np.ndarray, window: int = 1, week: int = 1) -> TestedDrops:
+def decided(
+    generator: np.random.Generator, made: Drawn, after: np.ndarray, window: int = 1, week: int = 1
+) -> TestedDrops:
     """Return what is decided of a window, what fell judged again."""
     cell = made.cell
     samples = 5 if cell.process == "unequal" else cell.samples
     now = made.judged(generator, after, window, samples)
-    fleet = made.fleet(now)
+    fleet = made.fleet(now, week)
     found = tested(fleet, watched=cell.agents)
     again = worth_asking(fleet, found, watched=cell.agents)
     if not again.any():
         return found
     more = made.judged(generator, after, window, CONFIRMATIONS)
     more[~again.reshape(cell.units, CLAIMS)] = np.nan
-    return tested(made.fleet(np.concatenate([now, more], axis=-1)), watched=cell.agents)
-
-
-def printed(found: TestedDrops, cell: Cell) -> np.ndarray:
-    """Return the smallest fall that is printed for each dimension."""
-    agent_of = np.repeat(np.arange(cell.agents), DIMENSIONS)
-    levels = levels_of(found.dimensions, agent_of, watched=cell.agents, share=DIMENSIONS_SHARE)
-    return detectable(found.dimensions, levels)
+    return tested(made.fleet(np.concatenate([now, more], axis=-1), week), watched=cell.agents)
 
 
 def simulate(cell: Cell, scenario: str, runs: int, seed: int) -> Tally:
@@ -287,11 +281,11 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
     elif scenario in (DOWN, FAR):
         after[rows] -= 2.0 if scenario == DOWN else 4.0
     elif scenario == PRINTED:
-        after[rows] -= printed(decided(generator, made, made.truth), cell)[rows][:, None]
+        after[rows] -= decided(generator, made, made.truth).sees[rows][:, None]
     found = decided(generator, made, after, 2 if scenario == PRINTED else 1)
     units, undecided = reported(found)
     _count(units, undecided, cell, scenario, tally)
-    tally.sees.append(float(np.nanmedian(printed(found, cell))))
+    tally.sees.append(float(np.nanmedian(found.sees)))
     _cover(found, made.truth, after, tally)
 
 
@@ -374,7 +368,9 @@ def run_guard() -> None:
     parser.add_argument("--weeks", type=float, nargs="+", default=[0.5, 1.0])
     parser.add_argument("--samples", type=int, nargs="+", default=[3])
     parser.add_argument("--windows", type=int, nargs="+", default=[4])
-    parser.add_argument("--process", choices=PROCESSES, nargs="+", default=PROCESSES[:1], help="what a week moves alike")
+    parser.add_argument(
+        "--process", choices=PROCESSES, nargs="+", default=PROCESSES[:1], help="what a week moves alike"
+    )
     parser.add_argument("--scenarios", choices=SCENARIOS, nargs="+", default=SCENARIOS)
     options = parser.parse_args()
     print(f"{options.runs} runs a cell and scenario, seed {options.seed}\n\n{HEADER}")

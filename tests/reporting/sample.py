@@ -13,7 +13,7 @@ from persona_pipeline.corrections.statistics import (
     GateStatistics,
 )
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
-from persona_pipeline.guard.baselines.noise import sees
+from persona_pipeline.guard.baselines.sight import sees
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
