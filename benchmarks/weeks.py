@@ -40,7 +40,7 @@ How often 26 weekly runs beside one baseline report anything though nothing chan
 
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py year [--runs 300]
 
-    red      some run reports an agent (aim: at most .05 a year). red as a week: the same if every run were the only one
+    red      some run reports an agent (aim: at most .05 a year).
     moved    the e-process of a dimension's windows crosses its limit (aim: at most .05 a year)
 
 **trend**
@@ -54,7 +54,8 @@ claims of one dimension fall by 0.3 a week. ``one of four``: one dimension of fo
 hides (0.5). ``steady``: nothing happens. The rules:
 
     CUSUM          this package's, over each dimension's windows
-    textbook       the same with each series' own sd and the textbook limit of 4, allowance 0.5
+    moved          its e-process
+    textbook       CUSUM with each series' own sd and the textbook limit of 4, allowance 0.5
 """
 
 import argparse
@@ -69,6 +70,7 @@ import numpy as np
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
+from persona_pipeline.guard.baselines.drift import CERTAIN, FEWEST_WINDOWS, LIMIT, cusum, winnings
 from persona_pipeline.guard.baselines.falls import (
     CONFIRMATIONS,
     TOLERANCE,
@@ -383,7 +385,144 @@ def run_guard() -> None:
                         print(line(cell, options.runs, options.seed, options.scenarios), flush=True)
 
 
-COMMANDS = {"guard": run_guard}
+# The cells of docs/guard.md beside every kind of week at 20 agents and 4 windows: one factor at a time, and where it is hardest.
+BESIDE = (
+    *(
+        (process, agents, windows)
+        for process in ("claims", "dimension")
+        for agents, windows in ((4, 4), (20, 2), (20, 8))
+    ),
+    *((process, agents, 1) for process in ("claims", "dimension", "agent", "mood") for agents in (4, 20)),
+    *((process, 100, 4) for process in ("claims", "heavy")),
+    *(("apart", agents, 8) for agents in (4, 20)),
+)
+
+
+def run_tables() -> None:
+    """Print the tables of docs/guard.md as Markdown."""
+    parser = argparse.ArgumentParser(description="The tables of docs/guard.md.")
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(f"{options.runs} runs a cell and scenario, seed {options.seed}\n\n{HEADER}")
+    for process, agents, windows in (*BESIDE, *((name, 20, 4) for name in PROCESSES)):
+        scenarios = SCENARIOS if windows == 4 and agents == 20 else SCENARIOS[:3]
+        for week in (0.5, 1.0):
+            print(line(Cell(agents, week, 3, windows, process), options.runs, options.seed, scenarios), flush=True)
+
+
+YEAR_WEEKS, DOWN_SEEN = 26, (6, 13)
+
+
+def year(cell: Cell, runs: int, seed: int, fall: float = 0.0) -> dict[str, float]:
+    """Return in how many years what is reported: of the fleet without any change, else of the one dimension that fell."""
+    key = [seed, cell.agents, round(10 * cell.week), cell.windows, PROCESSES.index(cell.process), round(10 * fall)]
+    generator, found = np.random.default_rng(key), dict.fromkeys(("red", "moved", *DOWN_SEEN), 0.0)
+    for _ in range(runs):
+        made = drawn(generator, cell, YEAR_WEEKS)
+        after, series = made.truth.copy(), [made.series]
+        after[0] -= fall
+        red = []
+        for week in range(1, YEAR_WEEKS + 1):
+            decisions = decided(generator, made, after, week, week)
+            now = made.judged(generator, after, week, cell.samples)
+            series.append(means(np.swapaxes(means(now[:, :, None, :]), 1, 2)))
+            red.append(reported(decisions)[0][:1] if fall else reported(decisions)[0])
+        held = winnings(np.concatenate(series, axis=1)) > math.log(CERTAIN * cell.units)
+        moved = held[0] if fall else held.any(axis=0)
+        found["red"] += any(item.any() for item in red)
+        found["moved"] += moved.any()
+        for weeks in DOWN_SEEN:
+            found[weeks] += moved[: cell.windows + weeks].any()
+    return {name: count / runs for name, count in found.items()}
+
+
+def run_year() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description="A year of weekly runs.")
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--agents", type=int, nargs="+", default=[4, 20])
+    parser.add_argument("--windows", type=int, nargs="+", default=[8])
+    parser.add_argument("--process", choices=PROCESSES, nargs="+", default=("claims", "dimension", "ar5", "ar8"))
+    options = parser.parse_args()
+    print(f"{options.runs} years of {YEAR_WEEKS} weeks a line, seed {options.seed}\n")
+    print("| what a week moves | agents | c | windows | red | moved | down by 2: red | moved after 6 | after 13 |")
+    print("|:--|--:|--:|--:|:--|:--|:--|:--|:--|")
+    for process in options.process:
+        for agents in options.agents:
+            for week in (0.5, 1.0):
+                for windows in options.windows:
+                    cell = Cell(agents, week, 3, windows, process)
+                    same, down = (year(cell, options.runs, options.seed, fall) for fall in (0.0, 2.0))
+                    told = [
+                        same["red"],
+                        same["red as a week"],
+                        same["moved"],
+                        down["red"],
+                        *(down[n] for n in DOWN_SEEN),
+                    ]
+                    shares = " | ".join(share(value * options.runs, options.runs) for value in told)
+                    print(f"| {process} | {agents} | {week:g} | {windows} | {shares} |", flush=True)
+
+
+TREND_WEEKS = 6
+TEXTBOOK_LIMIT, ALLOWANCE = 4.0, 0.5
+
+
+def trend_scores(generator: np.random.Generator, week: float, weeks: int, scenario: str) -> np.ndarray:
+    """Return scores (dimensions, windows); the first agent's first dimension is the one that changes."""
+    made = drawn(generator, Cell(20, week, 3, FEWEST_WINDOWS), weeks)
+    level = made.truth[..., None] + made.weeks[..., FEWEST_WINDOWS:]
+    if scenario == "drift":
+        level[0] -= 0.3 * np.arange(1, weeks + 1)
+    elif scenario == "one of four":
+        level[0] -= 2.0
+    now = judged(generator, level, np.repeat(made.spreads[..., None], weeks, axis=-1), 3)
+    return np.concatenate([made.series, means(np.swapaxes(means(now), 1, 2))], axis=1)
+
+
+def alarms(series: np.ndarray, rule: str) -> np.ndarray:
+    """Return whether each series (series x windows) alarms at any time after its first windows."""
+    if rule == "CUSUM":
+        return (cusum(series)[0] > LIMIT).any(axis=1)
+    if rule == "moved":
+        return (winnings(series) > math.log(CERTAIN * len(series))).any(axis=1)
+    first = series[:, :FEWEST_WINDOWS]
+    steady, deviation = first.mean(axis=1), first.std(axis=1, ddof=1)
+    value, seen = np.zeros(len(series)), np.zeros(len(series), bool)
+    for window in range(FEWEST_WINDOWS, series.shape[1]):
+        value = np.maximum(0, value + (steady - series[:, window]) / deviation - ALLOWANCE)
+        seen |= value > TEXTBOOK_LIMIT
+    return seen
+
+
+def run_trend() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description="Slow drift, seen and imagined.")
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--weeks", type=int, default=TREND_WEEKS, help="weeks after the first eight")
+    options = parser.parse_args()
+    print(f"{options.runs} fleets a line, seed {options.seed}, {options.weeks} weeks\n")
+    print("| c | series | CUSUM | moved | textbook |\n|--:|:--|:--|:--|:--|")
+    for week in (0.0, 0.5, 1.0):
+        for scenario in ("steady", "drift", "one of four"):
+            generator = np.random.default_rng([options.seed, round(week * 10), options.weeks])
+            found = dict.fromkeys(("CUSUM", "moved", "textbook"), 0)
+            tries = 0
+            for _ in range(options.runs):
+                series = trend_scores(generator, week, options.weeks, scenario)
+                counted = slice(None) if scenario == "steady" else slice(1)
+                tries += len(series[counted])
+                for rule in found:
+                    found[rule] += int(alarms(series, rule)[counted].sum())
+            print(
+                f"| {week:g} | {scenario} | {' | '.join(share(hits, tries) for hits in found.values())} |", flush=True
+            )
+
+
+COMMANDS = {"guard": run_guard, "tables": run_tables, "year": run_year, "trend": run_trend}
 
 
 if __name__ == "__main__":

@@ -325,22 +325,24 @@ def shared_weeks(drop: Numbers, agent_of: Indices, moved: Mapping[str, Sequence[
     """Return the least variance of a dimension's drop, and its degrees of freedom, as the other agents' dimensions show it.
 
     A week that moves all of a dimension, of an agent or of the fleet alike is in no claim's difference from the others, and in one
-    window there is nothing to compare it with: what is known of it is how far the dimensions of others moved, up and down, those
-    left out that fell unlike the rest. Where fewer than 3 agents are in the run nothing is.
+    window there is nothing to compare it with: what is known of it is how far the dimensions of others moved, up and down, agents
+    left out of which one fell unlike the rest. Where fewer than 3 agents are in the run nothing is.
 
     Args:
         drop: of the dimensions of a run, NaN for those that tell nothing; agent_of: the agent of each.
         moved: the same of agents that are not among them.
     """
-    elsewhere = [np.asarray(values, float) for values in moved.values() if len(values)]
+    sizes = {f"row {agent}": np.abs(drop[(agent_of == agent) & np.isfinite(drop)]) for agent in np.unique(agent_of)}
+    sizes |= {agent: np.abs(np.asarray(values, float)) for agent, values in moved.items()}
     variance, degrees = np.zeros(len(drop)), np.ones(len(drop))
-    known = np.isfinite(drop)
-    for agent in np.unique(agent_of[known]):
-        others = known & (agent_of != agent)
-        if len(np.unique(agent_of[others])) + len(elsewhere) < FEWEST_AGENTS - 1:
+    for agent in np.unique(agent_of):
+        others = [own for key, own in sizes.items() if len(own) and key != f"row {agent}"]
+        if len(others) < FEWEST_AGENTS - 1:
             continue
-        sizes = np.abs(np.concatenate([drop[others], *elsewhere]))
-        kept = sizes[sizes <= max(FALLEN * BY_MEDIAN * float(np.median(sizes)), MOVES)]
+        farthest = max(FALLEN * BY_MEDIAN * float(np.median(np.concatenate(others))), MOVES)
+        steady = [own for own in others if own.max() <= farthest]
+        kept = np.concatenate(steady if len(steady) >= FEWEST_AGENTS - 1 else others)
+        kept = kept[kept <= farthest]
         variance[agent_of == agent], degrees[agent_of == agent] = np.mean(kept**2), len(kept)
     return variance, degrees
 
