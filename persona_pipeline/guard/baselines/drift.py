@@ -97,7 +97,7 @@ def find_moved(series: Series) -> dict[tuple[str, str], str]:
             before, since = float(scores[row, :began].mean()), float(scores[row, began : len(windows)].mean())
             found[agent_id, dimension] = (
                 f"{agent_id}: {dimension} has truly moved since the week of {windows[began].end:%d %b %Y}: {before:.1f} before, "
-                f"{since:.1f} since; by chance that is said in one fleet of {CERTAIN:.0f}, however long it is watched"
+                f"{since:.1f} since; chance alone says so in one fleet of {CERTAIN:.0f}, however long it is watched"
             )
     return found
 
