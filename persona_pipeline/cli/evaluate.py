@@ -134,11 +134,15 @@ def baseline(
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
 
+    from persona_pipeline.evaluation.estimate import more_windows_text
+
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
     world = open_world()
     judge = judge_name(request.judge, mock_judge, world=world)
     if judge != "recorded" and world.settled(request).samples < 3:
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
+    if windows == 1 and (hint := more_windows_text(world, request, None if judge == "recorded" else judge)):
+        typer.echo(f"hint: {hint}", err=True)
     run = run_and_print(context, world, request, judge=judge)
     for path in run.baselines:
         typer.echo(str(path))

@@ -1,12 +1,13 @@
 """What is said of agents: their scores beside their baselines, and what fell is asked again before it is called a fall."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, cast
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.history import SavedRun, trend_findings, trends_of
+from persona_pipeline.evaluation.history import Point, SavedRun, drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, compare, settled, to_confirm
@@ -60,12 +61,43 @@ class Guard:
     Attributes:
         others: the newest p-values of watched agents, needed where many are watched; see ``baselines.falls.settled``.
         trust: what is known of the judges.
+        points: stored windows of watched agents.
+        moved: by how much the dimensions of the others fell, by agent; see ``beside``.
     """
 
     rules: GateRules
     watched: Watched = field(default_factory=Watched)
     others: Mapping[str, float] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
+    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    moved: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def beside(self, evaluation: AgentEvaluation, run: Iterable[AgentEvaluation]) -> "Guard":
+        """Return the guard with how far the others had moved by then: in the same run, else in their newest stored window."""
+        until, found = evaluation.window_end, dict[str, list[float]]()
+        judged = {item.agent_id: item for item in run if item.window_end <= until}
+        for agent_id, baseline in self.watched.baselines.items():
+            stored = (point for point in reversed(self.points.get(agent_id, ())) if point.window_end <= until)
+            point, now = next(stored, None), judged.get(agent_id)
+            if agent_id == evaluation.agent_id:
+                continue
+            if now and (point is None or now.window_end >= point.window_end):
+                scores = {name: item.score for name, item in now.dimensions.items()}
+                found[agent_id] = moved_since(baseline, now.window_end, scores)
+            elif point:
+                scores = {name: item["score"] for name, item in point.dimensions.items()}
+                found[agent_id] = moved_since(baseline, point.window_end, scores)
+        return replace(self, moved=found)
+
+
+def moved_since(baseline: Baseline, end: datetime, scores: Mapping[str, float | None]) -> list[float]:
+    """Return by how much dimensions fell since their baseline, those left out whose baseline is that window."""
+    known = baseline.provenance.get("dimensions", {})
+    return [
+        before - score
+        for name, before in baseline.dimensions.items()
+        if (score := scores.get(name)) is not None and known.get(name, {}).get("window_end") != end.isoformat()
+    ]
 
 
 @dataclass(frozen=True)
@@ -99,7 +131,7 @@ def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> Ga
 
 def guard_of(snapshot: Snapshot, rules: GateRules) -> Guard:
     """Return by what a fall is told from chance."""
-    return Guard(rules, snapshot.watched, snapshot.p_values, snapshot.trust)
+    return Guard(rules, snapshot.watched, snapshot.p_values, snapshot.trust, snapshot.points)
 
 
 def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
@@ -111,12 +143,14 @@ def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
 
 def decide(snapshot: Snapshot, evaluated: Sequence[Evaluated], guard: Guard) -> list[AgentResult]:
     """Return what is said of agents: their scores beside their baselines, every fall tested against chance, and what is wrong."""
-    found = [_decided(item, guard) for item in evaluated]
+    run = [item.evaluation for item in evaluated]
+    guards = [guard.beside(evaluation, run) for evaluation in run]
+    found = [_decided(item, own) for item, own in zip(evaluated, guards, strict=True)]
     if guard.watched.count > MOST_TOGETHER:
         # How much stands out depends on what the others do now: their first answers are in the second.
         now = {report.evaluation.agent_id: report.comparison.p_value for report in found}
         others = {**guard.others, **{agent_id: p for agent_id, p in now.items() if p is not None}}
-        found = [_decided(item, replace(guard, others=others)) for item in evaluated]
+        found = [_decided(item, replace(own, others=others)) for item, own in zip(evaluated, guards, strict=True)]
     return [_result(snapshot, item.plan, report) for item, report in zip(evaluated, found, strict=True)]
 
 
@@ -140,7 +174,7 @@ def _decided(item: Evaluated, guard: Guard) -> AgentReport:
 def _result(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentResult:
     evaluation, agent_id = report.evaluation, report.evaluation.agent_id
     if not report.past and not evaluation.synthetic:
-        falling = trend_findings(agent_id, trends_of(evaluation, snapshot.points))
+        falling = drift_findings(evaluation, snapshot.points)
         findings = [*report.findings, *falling, *snapshot.voices.get(agent_id, ())]
         report = report.model_copy(update={"findings": findings})
     whole = plan.is_whole(evaluation.dimensions)
@@ -188,8 +222,11 @@ def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -
         before: baselines by agent; agents that are not in both are left out.
         after: its scores, as they are.
     """
+    run = [report.evaluation for report in after.agents.values()]
     agents = {
-        agent_id: compared(report.evaluation, before[agent_id], guard, report.evaluation.dimensions)
+        agent_id: compared(
+            report.evaluation, before[agent_id], guard.beside(report.evaluation, run), report.evaluation.dimensions
+        )
         for agent_id, report in after.agents.items()
         if agent_id in before
     }
@@ -204,10 +241,11 @@ def confirm(evaluated: Sequence[Evaluated], judge: Judge, guard: Guard) -> list[
     A live judge is asked for the claims that could change the answer; a replay takes what was recorded then: left out, it would
     call a fall what the live run had found to be chance. What was confirmed before is not asked again.
     """
+    run = [item.evaluation for item in evaluated]
     asked = {
         index: item.plan.again(claims, CONFIRMATIONS)
         for index, item in enumerate(evaluated)
-        if (claims := _to_confirm(item, judge, guard))
+        if (claims := _to_confirm(item, judge, guard.beside(item.evaluation, run)))
     }
     if not asked:
         return list(evaluated)
@@ -245,6 +283,9 @@ def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard
         fleet=watched.baselines,
         watched=watched.count,
         others=guard.others,
+        moved=guard.moved,
+        delta=guard.rules.regression_delta,
+        proposition_delta=guard.rules.proposition_delta,
         undecided_delta=guard.rules.undecided_delta,
     )
     return found[agent_id]
@@ -269,7 +310,6 @@ def _compared(evaluation: AgentEvaluation, baseline: Baseline | None, rules: Gat
         evaluation.dimensions,
         baseline,
         judged_on(evaluation),
-        evaluation.sample_size,
     )
 
 
@@ -300,7 +340,7 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
     kept = [
         finding
         for finding in report.findings
-        if (finding.kind == "trend" and finding.dimension in own) or finding.kind == "voice_alarm"
+        if (finding.kind in ("trend", "moved") and finding.dimension in own) or finding.kind == "voice_alarm"
     ]
     return found.model_copy(
         update={"expenses": report.expenses, "past": report.past, "findings": [*found.findings, *kept]}
@@ -332,6 +372,7 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
         {agent_id: _compared(evaluation, moved(evaluation, plan.baseline, guard.trust).baseline, rules)},
         fleet=guard.watched.baselines,
         watched=guard.watched.count,
+        moved=guard.moved,
         delta=rules.regression_delta,
         proposition_delta=rules.proposition_delta,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan
+from persona_pipeline.evaluation.read import ALL_TIME
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.falls import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
@@ -90,6 +91,37 @@ def estimate_run(
         usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
         worst = judging.worst_usd + 6 * talks.high + confirming * dearest
     return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
+
+
+# So many windows tell weeks from falls.
+ENOUGH_WINDOWS = 4
+
+
+def more_windows_text(
+    world: World, request: EvaluationRequest, judge: str | None = None, asking: JudgeOptions | None = None
+) -> str:
+    """Return what a baseline of four windows would take beyond the newest, about what it costs and why; "": there is no history.
+
+    Args:
+        request: of a baseline of one window.
+        judge, asking: see ``estimate_run``.
+    """
+    if (request := world.settled(request)).window == ALL_TIME:
+        return ""
+    plans = planned(world, request.model_copy(update={"baseline_windows": ENOUGH_WINDOWS}))
+    earlier = [plan for plan in plans if plan.scope.past and plan.case.messages]
+    if len({plan.scope.window.end for plan in earlier}) < ENOUGH_WINDOWS - 1:
+        return ""
+    recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
+    missing = [item for plan in earlier for item in plan.requests if not recorded.has_recorded([item])]
+    options = ModelOptions.from_settings(world.settings, judge)
+    grouping = (asking or JudgeOptions()).grouping
+    taken = estimate(missing, options=options, grouping=grouping, store=world.store, count=False)
+    cost = "" if taken.usd is None else f", about ${taken.usd.expected:.2f}"
+    return (
+        f"the {ENOUGH_WINDOWS - 1} windows before hold messages, too: --windows {ENOUGH_WINDOWS} takes the baseline from all "
+        f"({len(missing)} judgments more{cost}) and learns how much weeks differ, which one window cannot tell"
+    )
 
 
 def missing_text(

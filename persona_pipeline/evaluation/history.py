@@ -12,15 +12,9 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
+from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, Trend, WindowScore, find_moved, find_trends
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.baselines.spread import (
-    FEWEST_JUDGMENTS,
-    FEWEST_WINDOWS,
-    Trend,
-    WindowScore,
-    find_trends,
-    score_margins,
-)
+from persona_pipeline.guard.baselines.spread import score_margins
 from persona_pipeline.guard.gate import GateRules, exit_code_of, nothing_evaluated
 from persona_pipeline.guard.report import (
     AgentEvaluation,
@@ -57,6 +51,7 @@ class Point:
         dimensions: by name, ``score`` (0-9 or None), ``samples`` (judgments a claim) and ``claims`` (hash of the set).
         judged_by: model and prompt version.
         whole: every dimension the agent has claims of is in it.
+        window_start: None where it is not known.
         margins: half the width of each dimension's 95 % interval, in points, and ``overall``'s.
     """
 
@@ -66,6 +61,7 @@ class Point:
     judged_by: tuple[str | None, ...]
     whole: bool = True
     margins: dict[str, float] = field(default_factory=dict)
+    window_start: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +77,7 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
     provenance = evaluation.provenance
     return {
         "overall": evaluation.overall,
+        "window_start": evaluation.window_start.isoformat() if evaluation.window_start else None,
         "dimensions": {
             name: {"score": item.score, "samples": item.samples, "claims": item.proposition_set_hash}
             for name, item in evaluation.dimensions.items()
@@ -108,7 +105,8 @@ def points_of(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[P
 def _point(window_end: datetime, whole: bool, known: Mapping[str, Any]) -> Point:
     judged_by = tuple(known.get("judged_by", ()))
     margins = known.get("margins", {})
-    return Point(window_end, known.get("overall"), known.get("dimensions", {}), judged_by, whole, margins)
+    start = datetime.fromisoformat(known["window_start"]) if known.get("window_start") else None
+    return Point(window_end, known.get("overall"), known.get("dimensions", {}), judged_by, whole, margins, start)
 
 
 def with_points(
@@ -268,55 +266,65 @@ def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport
     return report
 
 
-Series = dict[tuple[str, str], list[WindowScore]]
-
-
-def trends_of(evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]) -> dict[str, Trend]:
-    """Return the dimensions of an agent that are falling, this evaluation included.
+def series_beside(
+    evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]
+) -> dict[tuple[str, str], list[WindowScore]]:
+    """Return the windows of an agent's dimensions, this evaluation's the newest, and of all others that are watched.
 
     Args:
         points: of the agent, and of those that are watched, from whom is learnt what is steady.
+
+    Returns:
+        Nothing where none of its own is long enough to say anything of it.
     """
     newest, until = _point(evaluation.window_end, True, summary_of(evaluation)), evaluation.window_end
     known = [point for point in points.get(evaluation.agent_id, ()) if point.window_end <= until][-MOST_POINTS:]
-    own = series_of(evaluation.agent_id, [*(point for point in known if point.window_end < until), newest])
-    if not any(_is_long(windows) for windows in own.values()):
+    series = series_of(evaluation.agent_id, [*(point for point in known if point.window_end < until), newest])
+    if not any(sum(item.score is not None for item in own) > FEWEST_WINDOWS for own in series.values()):
         return {}
-    series = dict(own)
     for agent_id, windows in points.items():
         if agent_id != evaluation.agent_id:
             series |= series_of(agent_id, [point for point in windows if point.window_end <= until][-MOST_POINTS:])
-    found = find_trends(series)
+    return series
+
+
+def trends_of(evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]) -> dict[str, Trend]:
+    """Return the dimensions of an agent that are falling, this evaluation included; see ``series_beside``."""
+    found = find_trends(series_beside(evaluation, points))
     return {dimension: trend for (agent_id, dimension), trend in found.items() if agent_id == evaluation.agent_id}
 
 
-def series_of(agent_id: str, points: Sequence[Point]) -> Series:
-    """Return an agent's windows by dimension, those left out that were judged otherwise than the newest."""
+def series_of(agent_id: str, points: Sequence[Point]) -> dict[tuple[str, str], list[WindowScore]]:
+    """Return an agent's windows by dimension, those left out that were judged otherwise than the newest, or overlap a later one."""
     if not points:
         return {}
-    newest = points[-1]
+    newest, apart = points[-1], list[Point]()
+    for point in reversed(points):
+        start = apart[-1].window_start if apart else None
+        if point.judged_by == newest.judged_by and (start is None or point.window_end <= start):
+            apart.append(point)
     return {
         (agent_id, name): [
             WindowScore(point.window_end, point.dimensions[name]["score"], point.dimensions[name]["samples"])
-            for point in points
-            if name in point.dimensions
-            and point.dimensions[name]["claims"] == item["claims"]
-            and point.judged_by == newest.judged_by
+            for point in reversed(apart)
+            if name in point.dimensions and point.dimensions[name]["claims"] == item["claims"]
         ]
         for name, item in newest.dimensions.items()
     }
 
 
-def trend_findings(agent_id: str, trends: Mapping[str, Trend]) -> list[Finding]:
-    """Return a finding for each dimension that is falling: a warning."""
-    return [
-        Finding(kind="trend", message=trend.text(agent_id, name), agent_id=agent_id, dimension=name)
-        for name, trend in trends.items()
+def drift_findings(evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]) -> list[Finding]:
+    """Return a warning for each dimension that is falling slowly, and for each that has fallen for certain."""
+    agent_id, series = evaluation.agent_id, series_beside(evaluation, points)
+    told = [
+        *(("trend", *key, trend.text(*key)) for key, trend in find_trends(series).items()),
+        *(("moved", *key, text) for key, text in find_moved(series).items()),
     ]
-
-
-def _is_long(windows: Sequence[WindowScore]) -> bool:
-    return sum(item.score is not None and item.judgments >= FEWEST_JUDGMENTS for item in windows) > FEWEST_WINDOWS
+    return [
+        Finding(kind=kind, message=text, agent_id=agent_id, dimension=name)
+        for kind, whose, name, text in told
+        if whose == agent_id
+    ]
 
 
 MOST_SNIPPET = 2000

@@ -156,6 +156,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("new_baseline", EXIT_OK, warns=True),
         FindingKind("accepted", EXIT_OK, warns=True),
         FindingKind("trend", EXIT_REGRESSION, warns=True),
+        FindingKind("moved", EXIT_REGRESSION, warns=True),
         FindingKind("injection", EXIT_COVERAGE, warns=True),
         FindingKind("reading", EXIT_COVERAGE, warns=True),
         FindingKind("names", EXIT_COVERAGE, warns=True),

@@ -26,8 +26,8 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
+from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
-from persona_pipeline.guard.baselines.spread import Trend
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading

@@ -166,8 +166,10 @@ def test_only_what_could_change_the_answer_is_asked_again() -> None:
     asked = to_confirm({"ann": beside(fleet["ann"], one)}, fleet=fleet)["ann"]
     assert "p2" in asked["consistency"], "a single verdict is never the last word"
     assert asked.keys() == {"consistency"}
-    many = Office(12, week=0.3, samples=9).window(COLLAPSED)
-    assert to_confirm({"ann": beside(fleet["ann"], many)}, fleet=fleet) == {}, "nine verdicts of 0 leave nothing open"
+    many = Office(12, week=0.3, samples=15).window(COLLAPSED)
+    assert to_confirm({"ann": beside(fleet["ann"], many)}, fleet=fleet) == {}, (
+        "fifteen verdicts of 0 leave nothing open"
+    )
 
 
 def test_what_the_week_hides_whatever_the_judge_says_is_not_asked() -> None:
@@ -196,7 +198,7 @@ def test_a_dimension_of_which_too_little_was_judged_is_not_asked_again() -> None
 
 
 def test_false_alarms_are_rare_and_falls_are_seen() -> None:
-    """A short look at what benchmarks/simulations.py guard measures; ten seeds of one fleet."""
+    """A short look at what benchmarks/weeks.py guard measures; ten seeds of one fleet."""
     found: Counter[str] = Counter()
     for seed in range(10):
         office = Office(100 + seed, week=0.5)

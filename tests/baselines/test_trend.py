@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from persona_pipeline.guard.baselines.spread import WindowScore, find_trends
+from persona_pipeline.guard.baselines.drift import WindowScore, find_trends
 
 START = datetime(2026, 1, 4, tzinfo=UTC)
 Fleet = dict[tuple[str, str], list[WindowScore]]

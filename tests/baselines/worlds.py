@@ -62,4 +62,4 @@ def beside(
     agent_id = baseline.agent_id if baseline else "ann"
     comparison = compare(agent_id, dimensions, baseline)
     known = {"messages_hash": "now"} if provenance is None else provenance
-    return Compared(comparison, dimensions, baseline, known, messages=30)
+    return Compared(comparison, dimensions, baseline, known)

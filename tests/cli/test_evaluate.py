@@ -190,6 +190,16 @@ def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path
     assert cli("evaluate", "--agents", "michael", *BEFORE_DRIFT).returncode == 0, "a rise is no regression"
 
 
+def test_a_baseline_of_one_window_is_told_what_four_would_take(cli: Cli) -> None:
+    told = "--windows 4 takes the baseline from all ("
+    done = cli("baseline", "--agents", "jim", "--window", "2d", "--judge", "recorded")
+    assert told in done.stderr and "judgments more, about $" in done.stderr
+    for asked in (("--window", "30d"), ("--window", "all"), ("--window", "2d", "--windows", "4")):
+        assert told not in cli("baseline", "--agents", "jim", *asked).stderr, (
+            "there are no such windows, or they are taken"
+        )
+
+
 @pytest.mark.parametrize("option", ["--save-snapshot", "--snapshot"])
 def test_a_run_in_a_file_is_no_matter_of_baselines(cli: Cli, sample_root: Path, tmp_path: Path, option: str) -> None:
     done = cli("baseline", "--agents", "jim", option, str(tmp_path / "run.json"))

@@ -13,7 +13,7 @@ from persona_pipeline.corrections.statistics import (
     GateStatistics,
 )
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
-from persona_pipeline.guard.baselines.noise import sees
+from persona_pipeline.guard.baselines.sight import sees
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
@@ -301,9 +301,8 @@ def _comparison(agent_id: str, dimensions: dict[str, DimensionEvaluation]) -> Ba
                 week=0.3,
                 week_from="own windows",
                 windows=6,
-                messages=61,
                 judgments=3,
-                text=sees(Sight(detectable=SEES[name], messages=61, judgments=3)),
+                text=sees(Sight(detectable=SEES[name], judgments=3)),
             )
         if status == "regressed":
             rows[name].interval = (delta - 0.8, delta + 0.8)

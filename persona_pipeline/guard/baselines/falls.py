@@ -3,7 +3,7 @@
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +22,8 @@ from persona_pipeline.guard.baselines.models import (
     PropositionDrop,
     Regression,
 )
-from persona_pipeline.guard.baselines.noise import Drops, detectable, drops_of, interval, sight_of
+from persona_pipeline.guard.baselines.noise import Drops, drops_of
+from persona_pipeline.guard.baselines.sight import detectable, interval, sight_of
 from persona_pipeline.guard.baselines.statistics import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
@@ -32,6 +33,7 @@ from persona_pipeline.guard.baselines.statistics import (
     corrected,
     families_named,
     level_of,
+    year_share,
 )
 from persona_pipeline.guard.baselines.variance import Fleet, Indices, Mask, Numbers
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -212,13 +214,33 @@ def _warnings(
 
 @dataclass(frozen=True)
 class TestedDrops:
-    """The drops of a run, their corrected p-values, and which are beyond their delta."""
+    """The drops of a run, their corrected p-values, and which are beyond their delta.
+
+    Attributes:
+        levels, claim_levels: that each row must pass if no other row of its agent does.
+        delta, proposition_delta: points a dimension and a claim may fall.
+    """
 
     dimensions: Drops
     claims: Drops
     p_values: Corrected
-    beyond_dimensions: Mask
-    beyond_claims: Mask
+    levels: Numbers
+    claim_levels: Numbers
+    delta: float
+    proposition_delta: float
+
+    @property
+    def beyond_dimensions(self) -> Mask:
+        return self.dimensions.fallen > self.delta + TOLERANCE
+
+    @property
+    def beyond_claims(self) -> Mask:
+        return self.claims.fallen > self.proposition_delta + TOLERANCE
+
+    @property
+    def sees(self) -> Numbers:
+        """The smallest fall of each dimension that is told in four of five runs, in points."""
+        return detectable(self.dimensions, self.levels, self.delta)
 
 
 def tested(
@@ -228,31 +250,35 @@ def tested(
     delta: float = REGRESSION_DELTA,
     proposition_delta: float = PROPOSITION_DELTA,
     others: Numbers | None = None,
+    moved: Mapping[str, Sequence[float]] | None = None,
 ) -> TestedDrops:
     """Test what dropped in a run.
 
     Args:
         watched, others: see ``corrected``; agents of the fleet that are not in the run have no ``now`` and no test.
         delta, proposition_delta: points a dimension and a claim may fall.
+        moved: see ``drops_of``.
     """
-    dimensions, claims = drops_of(fleet)
-    at = fleet.agent_of[fleet.dimension_of]
+    dimensions, claims = drops_of(fleet, moved)
+    at, shares = fleet.dimension_of, year_share(fleet.week)
+    agents = fleet.agent_of[at]
     p_values = corrected(
-        dimensions.p_value, fleet.agent_of, claims.p_value, at, agents=watched, watched=watched, others=others
+        dimensions.p_value,
+        fleet.agent_of,
+        claims.p_value,
+        agents,
+        agents=watched,
+        watched=watched,
+        others=others,
+        shares=shares,
+        claim_shares=shares[at],
     )
-    beyond, beyond_claims = dimensions.fallen > delta + TOLERANCE, claims.fallen > proposition_delta + TOLERANCE
-    return TestedDrops(dimensions, claims, p_values, beyond, beyond_claims)
+    levels = level_of(_tests(dimensions, fleet.agent_of), watched, DIMENSIONS_SHARE) * shares
+    claim_levels = level_of(_tests(claims, agents), watched, CLAIMS_SHARE) * shares[at]
+    return TestedDrops(dimensions, claims, p_values, levels, claim_levels, delta, proposition_delta)
 
 
-def worth_asking(
-    fleet: Fleet,
-    drops: TestedDrops,
-    *,
-    watched: int,
-    delta: float = REGRESSION_DELTA,
-    proposition_delta: float = PROPOSITION_DELTA,
-    times: int = CONFIRMATIONS,
-) -> Mask:
+def worth_asking(fleet: Fleet, drops: TestedDrops, *, watched: int, times: int = CONFIRMATIONS) -> Mask:
     """Return the claims to judge again: those that fell beyond their delta, and all of a dimension that did, unless ``times``
     further judgments could not change the answer.
 
@@ -263,31 +289,14 @@ def worth_asking(
     counts = fleet.claims_now.count
     fewest = np.full(len(fleet.agent_of), np.inf)
     np.minimum.at(fewest, at, np.where(fleet.weight > 0, counts, np.inf))
-    open_dimensions = drops.beyond_dimensions & _open(
-        drops.dimensions,
-        _tests(drops.dimensions, fleet.agent_of),
-        fewest,
-        share=DIMENSIONS_SHARE,
-        watched=watched,
-        delta=delta,
-        times=times,
-    )
+    # Beyond so many agents the level depends on how many fell; at best all of them did.
+    best = watched if watched > MOST_TOGETHER else 1
+    open_dimensions = drops.beyond_dimensions & _open(drops.dimensions, fewest, drops.levels, best, drops.delta, times)
     open_claims = drops.beyond_claims & _open(
-        drops.claims,
-        _tests(drops.claims, fleet.agent_of[at]),
-        counts,
-        share=CLAIMS_SHARE,
-        watched=watched,
-        delta=proposition_delta,
-        times=times,
+        drops.claims, counts, drops.claim_levels, best, drops.proposition_delta, times
     )
     judged = (counts > 0) & np.isfinite(fleet.claims_before.mean)
     return judged & (open_claims | (open_dimensions[at] & (fleet.weight > 0)))
-
-
-def levels_of(drops: Drops, agent_of: Indices, *, watched: int, share: float) -> Numbers:
-    """Return the level that each row must pass if no other row of its agent does; see ``level_of``."""
-    return level_of(_tests(drops, agent_of), watched, share)
 
 
 def _tests(drops: Drops, agent_of: Indices) -> Numbers:
@@ -295,9 +304,7 @@ def _tests(drops: Drops, agent_of: Indices) -> Numbers:
     return np.bincount(agent_of, np.isfinite(drops.drop))[agent_of].astype(np.float64)
 
 
-def _open(
-    drops: Drops, tests: Numbers, counts: Numbers, *, share: float, watched: int, delta: float, times: int
-) -> Mask:
+def _open(drops: Drops, counts: Numbers, strictest: Numbers, best: int, delta: float, times: int) -> Mask:
     """Return which answers are still open. What cannot be tested, or rests on a verdict or two, always is."""
     from scipy.special import stdtr
 
@@ -307,11 +314,8 @@ def _open(
     total = np.where(known, counts, 1.0) + times
     reach = REACH * np.sqrt(safe * times / total)
     left = np.sqrt(np.maximum(drops.variance - safe + safe * (total - times) / total, 1e-12))
-    strictest = level_of(tests, watched, share)
-    # Beyond so many agents the level depends on how many fell; at best all of them did.
-    mildest = strictest * (watched if watched > MOST_TOGETHER else 1)
     with np.errstate(invalid="ignore"):
-        possible = stdtr(drops.degrees, -(drops.drop + reach) / left) < mildest
+        possible = stdtr(drops.degrees, -(drops.drop + reach) / left) < strictest * best
         certain = (drops.fallen - reach > delta) & (stdtr(drops.degrees, -(drops.drop - reach) / left) < strictest)
     certain &= counts >= TRUSTED
     return ~known | (possible & ~certain)
@@ -323,6 +327,9 @@ def settled(
     fleet: Mapping[str, Baseline] | None = None,
     watched: int | None = None,
     others: Mapping[str, float] | None = None,
+    moved: Mapping[str, Sequence[float]] | None = None,
+    delta: float = REGRESSION_DELTA,
+    proposition_delta: float = PROPOSITION_DELTA,
     undecided_delta: float = UNDECIDED_DELTA,
 ) -> dict[str, BaselineComparison]:
     """Return the comparisons of a run with only those falls that judge and week do not explain.
@@ -337,19 +344,22 @@ def settled(
             the product, so that an agent's answer is the same on all of them.
         watched: how many agents are watched, where ``fleet`` is a part of them; None: those in it.
         others: ``BaselineComparison.p_value`` of watched agents that are not in this run; used beyond 20 agents.
+        moved: by how much the dimensions of other agents fell, by agent; used for baselines of fewer than 4 windows.
+        delta, proposition_delta: of the comparisons.
     """
     table = FleetTable(agents, fleet or {})
     rows, watched = table.fleet(), max(1, watched or len(table.agents))
     known = np.array([p for agent_id, p in (others or {}).items() if agent_id not in agents], dtype=float)
-    drops = tested(rows, watched=watched, others=known)
+    drops = tested(rows, watched=watched, delta=delta, proposition_delta=proposition_delta, others=known, moved=moved)
     result = {agent_id: item.comparison.model_copy(deep=True) for agent_id, item in agents.items()}
-    _write_tests(result, agents, table, rows, drops, watched)
+    _write_tests(result, table, drops)
     for comparison in result.values():
         for item in comparison.dimensions.values():
             _judge(item, comparison.warnings, undecided_delta)
     for number, agent_id in enumerate(table.agents):
         if agent_id in result and any(item.sight for item in result[agent_id].dimensions.values()):
-            result[agent_id].families = families_named(watched)
+            week = int(rows.week[rows.agent_of == number].max())
+            result[agent_id].families = families_named(watched, week)
             result[agent_id].p_value = float(drops.p_values.agents[number])
     return result
 
@@ -359,6 +369,7 @@ def to_confirm(
     *,
     fleet: Mapping[str, Baseline] | None = None,
     watched: int | None = None,
+    moved: Mapping[str, Sequence[float]] | None = None,
     delta: float = REGRESSION_DELTA,
     proposition_delta: float = PROPOSITION_DELTA,
 ) -> dict[str, dict[str, list[str]]]:
@@ -366,13 +377,12 @@ def to_confirm(
     those where it changes nothing.
 
     Args:
-        fleet, watched: see ``settled``.
-        delta, proposition_delta: of the comparisons.
+        fleet, watched, moved, delta, proposition_delta: see ``settled``.
     """
     table = FleetTable(agents, fleet or {})
     rows, watched = table.fleet(), max(1, watched or len(table.agents))
-    drops = tested(rows, watched=watched, delta=delta, proposition_delta=proposition_delta)
-    mask = worth_asking(rows, drops, watched=watched, delta=delta, proposition_delta=proposition_delta)
+    drops = tested(rows, watched=watched, delta=delta, proposition_delta=proposition_delta, moved=moved)
+    mask = worth_asking(rows, drops, watched=watched)
     found: dict[str, dict[str, list[str]]] = {}
     for row in np.flatnonzero(mask):
         agent_id, dimension, claim = table.claims[row]
@@ -393,28 +403,17 @@ def most_confirmations(judgments: Mapping[str, int], samples: int, times: int = 
     return sum(judgments.values()) // max(1, samples) * times
 
 
-def _write_tests(
-    result: Mapping[str, BaselineComparison],
-    agents: Mapping[str, Compared],
-    table: FleetTable,
-    fleet: Fleet,
-    drops: TestedDrops,
-    watched: int,
-) -> None:
-    of_claims = fleet.agent_of[fleet.dimension_of]
-    levels = levels_of(drops.dimensions, fleet.agent_of, watched=watched, share=DIMENSIONS_SHARE)
-    claim_levels = levels_of(drops.claims, of_claims, watched=watched, share=CLAIMS_SHARE)
+def _write_tests(result: Mapping[str, BaselineComparison], table: FleetTable, drops: TestedDrops) -> None:
     low, high = interval(drops.dimensions)
-    smallest = detectable(drops.dimensions, levels)
     for row, (agent_id, dimension) in enumerate(table.dimensions):
         if agent_id not in result or not np.isfinite(drops.dimensions.drop[row]):
             continue
         item = result[agent_id].dimensions[dimension]
         item.interval = (-float(high[row]), -float(low[row]))
         item.p_value = float(drops.p_values.dimensions[row])
-        item.sight = sight_of(drops.dimensions, levels, row, float(smallest[row]), agents[agent_id].messages)
+        item.sight = sight_of(drops.dimensions, drops.levels, row, drops.delta)
     low, high = interval(drops.claims)
-    smallest = detectable(drops.claims, claim_levels)
+    smallest = detectable(drops.claims, drops.claim_levels, drops.proposition_delta)
     for row, (agent_id, dimension, claim) in enumerate(table.claims):
         if agent_id in result and np.isfinite(drops.claims.drop[row]):
             result[agent_id].dimensions[dimension].claims[claim] = ClaimTest(

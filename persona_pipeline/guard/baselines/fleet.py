@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from persona_pipeline.guard.baselines.spread import (
 )
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Numbers, Repeats
 from persona_pipeline.scoring.results import DimensionEvaluation
+
+WEEK = timedelta(days=7)
 
 
 class FleetTable:
@@ -40,6 +43,7 @@ class FleetTable:
         self._dimension_of: list[int] = []
         self._weights: list[tuple[float, float]] = []
         self._same: list[bool] = []
+        self._week: list[int] = []
         for number, (agent_id, item) in enumerate(compared.items()):
             for name in item.comparison.dimensions:
                 if item.baseline and name in item.baseline.dimensions and name in item.dimensions:
@@ -61,6 +65,7 @@ class FleetTable:
             weight=weights[:, 0].copy(),
             weight_before=weights[:, 1].copy(),
             same=np.array(self._same, dtype=bool),
+            week=np.array(self._week, dtype=float),
         )
 
     def _add(
@@ -76,6 +81,7 @@ class FleetTable:
         self.dimensions.append((agent_id, dimension))
         self._agent_of.append(number)
         self._same.append(evaluated is not None and same_messages(baseline, evaluated, provenance))
+        self._week.append(weeks_since(baseline, dimension, provenance))
         weights = claim_weights(evaluated) if evaluated else {}
         golden = _golden(baseline, dimension, weights) if evaluated else _watched_golden(baseline, dimension)
         self._levels["whole_before"].append(golden.whole)
@@ -102,6 +108,18 @@ def same_messages(baseline: Baseline, evaluated: DimensionEvaluation, provenance
         return known["messages_hash"] == provenance["messages_hash"]
     window = ("window_start", "window_end", "messages")
     return bool(known.get("window_end")) and all(known.get(key) == provenance.get(key) for key in window)
+
+
+def weeks_since(baseline: Baseline, dimension: str, provenance: Mapping[str, Any] | None) -> int:
+    """Return in which week after a dimension's baseline a window ends: 1 up to seven days after it, or where it is not known."""
+    ends = (
+        baseline.provenance.get("dimensions", {}).get(dimension, {}).get("window_end"),
+        (provenance or {}).get("window_end"),
+    )
+    if None in ends:
+        return 1
+    before, now = (datetime.fromisoformat(str(end)) for end in ends)
+    return max(1, -(-(now - before) // WEEK))
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,13 @@ class Sight(BaseModel, extra="forbid", frozen=True):
     """What a comparison could have seen, and what its error is made of; all in points (0-9).
 
     Attributes:
-        detectable: the smallest fall told from judge and week in four of five runs.
+        detectable: the smallest fall reported in four of five runs.
         judge, week: standard deviation of one judgment's part in the score, and of what a window does to it.
         week_from: where the week's part was learnt, see ``noise.SOURCES``.
         windows: of the baseline.
-        messages, judgments, windows_needed: what would bring ``detectable`` to 1.0, each alone; None: it cannot.
+        target: what it should see; judgments, windows_needed: what would bring ``detectable`` there, each alone; None: it cannot.
+        limit: below which neither judgments nor messages bring it; None: there is none.
+        messages: None; runs of earlier releases took weeks for an error of sampling.
         text: all that in one sentence.
     """
 
@@ -67,6 +69,8 @@ class Sight(BaseModel, extra="forbid", frozen=True):
     week: float = 0.0
     week_from: str = ""
     windows: int = 1
+    target: float = 1.0
+    limit: float | None = None
     messages: int | None = None
     judgments: int | None = None
     windows_needed: int | None = None
@@ -222,11 +226,9 @@ class Compared:
     Attributes:
         provenance: of the evaluation, as ``captured`` would keep it; tells whether the baseline judged the same messages.
             None: not known; then they are taken for the same, and only the judge's part counts.
-        messages: that the agent said in the window, None: unknown.
     """
 
     comparison: BaselineComparison
     dimensions: Mapping[str, DimensionEvaluation]
     baseline: Baseline | None
     provenance: Mapping[str, Any] | None = None
-    messages: int | None = None

@@ -9,12 +9,11 @@ and w is 0 where both sides judged the same messages. The same holds of a dimens
 computed parts included.
 """
 
-import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.models import BLIND, Sight
 from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.guard.baselines.variance import (
     ROUNDING_VARIANCE,
@@ -29,6 +28,7 @@ from persona_pipeline.guard.baselines.variance import (
     prior_of,
     satterthwaite,
 )
+from persona_pipeline.scoring.results import HIGHEST
 
 # How weeks differ is learnt from others only where so many agents show it: no neighbour alone moves another's limits.
 FEWEST_AGENTS = 3
@@ -36,6 +36,10 @@ FEWEST_AGENTS = 3
 FEWEST_DEGREES = 4
 # What the mean square of a handful of normal numbers loses with the farthest of them, made up for.
 TRIMMED = 2.0
+# What fell says nothing of the weeks: moves beyond so many standard deviations of the others', and not within half a point.
+FALLEN, MOVES = 4.0, 0.5
+# The median size of normal numbers in standard deviations, turned over.
+BY_MEDIAN = 1.4826
 SOURCES = ("same messages", "own windows", "own windows and the fleet's", "the fleet's windows", "this run", "unknown")
 SAME, OWN, SHRUNK, FLEET, RUN, UNKNOWN = range(len(SOURCES))
 
@@ -79,7 +83,12 @@ def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
 
 
 def learnt(
-    agent_of: Indices, between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers
+    agent_of: Indices,
+    between: Numbers,
+    judge: Numbers,
+    degrees: Numbers,
+    own: Mask,
+    otherwise: Numbers,
 ) -> Week:
     """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
 
@@ -159,6 +168,9 @@ def from_run(fleet: Fleet, drop: Numbers, judge: Numbers) -> Week:
 
 # From so many windows on an agent has a spread of its own.
 OWN_WINDOWS = 4
+# From so many on a claim has one of its own.
+ENOUGH_WINDOWS = 8
+NEAR_END = 0.5
 
 
 @dataclass(frozen=True)
@@ -196,14 +208,34 @@ class Drops:
         """The whole variance of the drop."""
         return self.judge_before + self.judge_now + self.week_part
 
+    def or_more_careful(self, other: "Drops") -> "Drops":
+        """Return of each row what makes less of the same drop."""
+        careful = _tail(other, np.abs(other.drop)) > _tail(self, np.abs(self.drop))
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Drops(*(np.where(careful, theirs, own) for own, theirs in pairs))
+
+    def wider(self, more: Numbers, degrees: Numbers) -> "Drops":
+        """Return the drops with so much more variance from the week, known with so many degrees of freedom."""
+        total = satterthwaite([(self.variance, self.degrees), (more, degrees)])
+        return replace(
+            self,
+            week=self.week + more / (1 + 1 / np.maximum(self.windows, 1)),
+            source=np.where((more > 0) & (self.source == UNKNOWN), RUN, self.source),
+            degrees=np.where(more > 0, total, self.degrees),
+        )
+
     @property
     def p_value(self) -> Numbers:
         """One-sided, of a drop above 0; NaN where nothing can be tested."""
-        from scipy.special import stdtr
+        return _tail(self, self.drop)
 
-        error = np.sqrt(self.variance)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(error > 0, stdtr(self.degrees, -self.drop / error), np.nan)
+
+def _tail(drops: Drops, drop: Numbers) -> Numbers:
+    from scipy.special import stdtr
+
+    error = np.sqrt(drops.variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error > 0, stdtr(drops.degrees, -drop / error), np.nan)
 
 
 @dataclass(frozen=True)
@@ -226,10 +258,14 @@ class _Judge:
     known: Mask
 
 
-def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
+def drops_of(fleet: Fleet, moved: Mapping[str, Sequence[float]] | None = None) -> tuple[Drops, Drops]:
     """Return the drops of all dimensions and of all claims.
 
-    An agent's answer rests on its own run and on the baselines of all, never on another agent's run.
+    An agent's answer rests on its own run and on the baselines of all; where a baseline has fewer than 4 windows, it rests also
+    on how far the others' dimensions moved.
+
+    Args:
+        moved: by how much dimensions of agents that are not in this fleet fell (points), by agent; see ``shared_weeks``.
     """
     at, units = fleet.dimension_of, len(fleet.agent_of)
     robust = _outliers_seen(fleet)
@@ -246,7 +282,16 @@ def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
     week = learnt(fleet.agent_of, pooled, window, total, own, otherwise)
     week = week.or_else(from_run(fleet, before - now, judge.before + judge.now))
     fallen = fleet.claims_before.mean - fleet.claims_now.mean
-    claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), fleet.claims_before.windows)
+    claims = _assembled(fleet.same[at], before - now, fallen, judge, week.at(at), fleet.claims_before)
+    if (often := fleet.claims_before.windows >= ENOUGH_WINDOWS).any():
+        # A claim that varies by itself hides among those of its dimension; drawn to all claims, as far as they are alike, it shows.
+        shown = np.where(often, degrees, 0.0)
+        by_itself = learnt(fleet.agent_of[at], between, judge.window, shown, often, judge.otherwise).or_else(
+            week.at(at)
+        )
+        claims = claims.or_more_careful(
+            _assembled(fleet.same[at], before - now, fallen, judge, by_itself, fleet.claims_before)
+        )
 
     def summed(values: Numbers) -> Numbers:
         return by_group(at, values * fleet.weight**2, units)
@@ -266,9 +311,40 @@ def drops_of(fleet: Fleet) -> tuple[Drops, Drops]:
     whole_week = learnt(fleet.agent_of, whole, golden, whole_degrees, own, whole_judge.otherwise)
     fallen = fleet.dimensions_before.mean - fleet.dimensions_now.mean
     dimensions = _assembled(
-        fleet.same, first - second, fallen, whole_judge, whole_week.or_else(parts), fleet.dimensions_before.windows
+        fleet.same, first - second, fallen, whole_judge, whole_week.or_else(parts), fleet.dimensions_before
     )
+    few = ~fleet.same & ~own
+    if few.any():
+        least, degrees = shared_weeks(np.where(fleet.same, np.nan, dimensions.drop), fleet.agent_of, moved or {})
+        more = np.where(few, np.maximum(least - dimensions.variance, 0.0), 0.0)
+        dimensions, claims = dimensions.wider(more, degrees), claims.wider(more[at], degrees[at])
     return dimensions, claims
+
+
+def shared_weeks(drop: Numbers, agent_of: Indices, moved: Mapping[str, Sequence[float]]) -> tuple[Numbers, Numbers]:
+    """Return the least variance of a dimension's drop, and its degrees of freedom, as the other agents' dimensions show it.
+
+    A week that moves all of a dimension, of an agent or of the fleet alike is in no claim's difference from the others, and in one
+    window there is nothing to compare it with: what is known of it is how far the dimensions of others moved, up and down, agents
+    left out of which one fell unlike the rest. Where fewer than 3 agents are in the run nothing is.
+
+    Args:
+        drop: of the dimensions of a run, NaN for those that tell nothing; agent_of: the agent of each.
+        moved: the same of agents that are not among them.
+    """
+    sizes = {f"row {agent}": np.abs(drop[(agent_of == agent) & np.isfinite(drop)]) for agent in np.unique(agent_of)}
+    sizes |= {agent: np.abs(np.asarray(values, float)) for agent, values in moved.items()}
+    variance, degrees = np.zeros(len(drop)), np.ones(len(drop))
+    for agent in np.unique(agent_of):
+        others = [own for key, own in sizes.items() if len(own) and key != f"row {agent}"]
+        if len(others) < FEWEST_AGENTS - 1:
+            continue
+        farthest = max(FALLEN * BY_MEDIAN * float(np.median(np.concatenate(others))), MOVES)
+        steady = [own for own in others if own.max() <= farthest]
+        kept = np.concatenate(steady if len(steady) >= FEWEST_AGENTS - 1 else others)
+        kept = kept[kept <= farthest]
+        variance[agent_of == agent], degrees[agent_of == agent] = np.mean(kept**2), len(kept)
+    return variance, degrees
 
 
 def _outliers_seen(fleet: Fleet) -> Mask:
@@ -332,8 +408,10 @@ def _floored(variance: Numbers) -> Numbers:
     return np.where(np.isfinite(variance), np.maximum(variance, ROUNDING_VARIANCE), 0.0)
 
 
-def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: Week, windows: Numbers) -> Drops:
-    effect = np.where(same, 0.0, week.effect)
+def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: Week, before: Level) -> Drops:
+    # Whatever others do, no score from 0 to 9 varies more about its mean; a mean at an end may lie half a point off it.
+    windows, mean = before.windows, np.clip(before.mean, NEAR_END, HIGHEST - NEAR_END)
+    effect = np.where(same, 0.0, np.fmin(week.effect, mean * (HIGHEST - mean)))
     source = np.where(same, SAME, week.source)
     # Nothing was judged twice and no week is known: there is nothing to test against.
     testable = np.isfinite(drop) & (judge.known | ((source != SAME) & (source != UNKNOWN)))
@@ -345,93 +423,3 @@ def _assembled(same: Mask, drop: Numbers, fallen: Numbers, judge: _Judge, week: 
     return Drops(
         np.where(testable, drop, np.nan), fallen, judge.before, judge.now, effect, windows, degrees, source, judge.one
     )
-
-
-CONFIDENCE = 0.95
-POWER = 0.8
-TARGET = 1.0
-MOST_JUDGMENTS, MOST_WINDOWS, MOST_MESSAGES = 15, 26, 2000
-
-
-def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Numbers]:
-    """Return the two-sided confidence interval of each drop (NaN: not tested)."""
-    from scipy.special import stdtrit
-
-    reach = stdtrit(drops.degrees, (1 + confidence) / 2) * np.sqrt(drops.variance)
-    return drops.drop - reach, drops.drop + reach
-
-
-def detectable(drops: Drops, levels: Numbers, power: float = POWER) -> Numbers:
-    """Return the fall of each row that is told from judge and week with this power, in points; NaN where nothing is tested.
-
-    Args:
-        levels: of the one-sided test of each row, corrections included. A fall must also be beyond spec/2's delta.
-    """
-    return np.where(np.isfinite(drops.drop), _quantiles(drops, levels, power) * np.sqrt(drops.variance), np.nan)
-
-
-def sight_of(drops: Drops, levels: Numbers, row: int, smallest: float, messages: int | None) -> Sight:
-    """Return what a row could have seen, and what would let it see a fall of ``TARGET`` points, its degrees of freedom as they are.
-
-    Nothing is needed where it does already; None: no amount does, within reason.
-
-    Args:
-        smallest: what ``detectable`` says of the row.
-        messages: that the agent said in the window, if what a week does to a score shrinks with how much was said; None: unknown.
-    """
-    allowed = float((TARGET / _quantiles(drops, levels, POWER)[row]) ** 2)
-    before, now, one = (float(part[row]) for part in (drops.judge_before, drops.judge_now, drops.one))
-    week, windows, weeks = float(drops.week[row]), max(1.0, float(drops.windows[row])), float(drops.week_part[row])
-    found = Sight(
-        detectable=smallest,
-        judge=float(np.sqrt(drops.one[row])) or None,
-        week=float(np.sqrt(drops.week[row])),
-        week_from=SOURCES[drops.source[row]],
-        windows=int(drops.windows[row]),
-    )
-    if float(drops.variance[row]) > allowed:
-        needed = {
-            "messages": _whole(weeks * (messages or 0), allowed - before - now, MOST_MESSAGES) if weeks > 0 else None,
-            "judgments": _whole(one * (1 + 1 / windows), allowed - weeks, MOST_JUDGMENTS) if one > 0 else None,
-            "windows_needed": _whole(before * windows + week, allowed - now - week, MOST_WINDOWS)
-            if weeks > 0
-            else None,
-        }
-        found = found.model_copy(update=needed)
-    return found.model_copy(update={"text": sees(found)})
-
-
-def sees(sight: Sight) -> str:
-    """Return in one sentence what a window can see and what a smaller fall needs."""
-    smallest = sight.detectable
-    text = f"this window can see a fall of {smallest:.1f}"
-    if smallest > BLIND:
-        text = f"this window cannot see a fall of {BLIND:g} points, only one of {smallest:.1f}: do not trust its green"
-    if smallest <= TARGET:
-        return text
-    ways = [
-        f"{count} {what}"
-        for count, what in (
-            (sight.messages, "messages"),
-            (sight.judgments, "judgments a claim"),
-            (sight.windows_needed, "windows in the baseline"),
-        )
-        if count
-    ]
-    if not ways:
-        return f"{text}; {TARGET:.1f} needs more messages, judgments and windows together"
-    return f"{text}; {TARGET:.1f} needs {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
-
-
-def _quantiles(drops: Drops, levels: Numbers, power: float) -> Numbers:
-    from scipy.special import stdtrit
-
-    return stdtrit(drops.degrees, 1 - levels) + stdtrit(drops.degrees, power)
-
-
-def _whole(part: float, room: float, most: int) -> int | None:
-    """Return the smallest whole n with part / n <= room, None beyond ``most``."""
-    if room <= 0 or part <= 0:
-        return None
-    count = math.ceil(part / room - 1e-9)
-    return count if count <= most else None

@@ -38,6 +38,16 @@ from persona_pipeline.guard.baselines.variance import Indices, Numbers
 LEVEL = 0.05
 DIMENSIONS_SHARE, CLAIMS_SHARE = 0.75, 0.25
 MOST_TOGETHER = 20
+YEAR, FIRST_WEEK = 52, 0.5
+
+
+def year_share(week: Numbers) -> Numbers:
+    """Return the part of a year's level that each window may spend, by its week since the baseline was taken (1 is the first).
+
+    Half of it is the first week's, the others share the rest alike, and each year has the same anew. Nothing has to be remembered:
+    whoever asks again about the same week asks the same question.
+    """
+    return np.where((week - 1) % YEAR < 1, FIRST_WEEK, (1 - FIRST_WEEK) / (YEAR - 1))
 
 
 @dataclass(frozen=True)
@@ -63,16 +73,19 @@ def corrected(
     agents: int,
     watched: int,
     others: Numbers | None = None,
+    shares: Numbers | None = None,
+    claim_shares: Numbers | None = None,
 ) -> Corrected:
     """Correct the p-values of every dimension and claim of some agents.
 
     Args:
+        shares, claim_shares: of the level, of each p-value, see ``year_share``; None: all of it.
         dimension_agents, claim_agents: the agent (0 to ``agents`` - 1) of each p-value.
         watched: how many agents are watched, those not in this run included; at least ``agents``.
         others: p-values of watched agents that are not in this run, where known; they matter beyond ``MOST_TOGETHER``.
     """
-    own = holm_within(dimensions, dimension_agents) / DIMENSIONS_SHARE
-    single = holm_within(claims, claim_agents) / CLAIMS_SHARE
+    own = holm_within(dimensions, dimension_agents) / (DIMENSIONS_SHARE * (1.0 if shares is None else shares))
+    single = holm_within(claims, claim_agents) / (CLAIMS_SHARE * (1.0 if claim_shares is None else claim_shares))
     smallest = np.ones(agents)
     for values, places in ((own, dimension_agents), (single, claim_agents)):
         known = np.isfinite(values)
@@ -89,9 +102,9 @@ def level_of(tests: Numbers, watched: int, share: float) -> Numbers:
     return LEVEL * share / (np.maximum(1.0, tests) * max(1, watched))
 
 
-def families_named(watched: int) -> str:
-    """Return what was corrected for, in words."""
-    within = "Holm over an agent's dimensions and over its claims"
+def families_named(watched: int, week: int = 1) -> str:
+    """Return what was corrected for, in words; ``week``: since the baseline was taken."""
+    within = f"week {week} of the year; Holm over an agent's dimensions and over its claims"
     if watched > MOST_TOGETHER:
         return f"{within}; Benjamini-Hochberg at {LEVEL:.0%} over {watched} agents"
     return f"{within}; Bonferroni over {watched} agents" if watched > 1 else within

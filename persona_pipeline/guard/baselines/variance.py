@@ -222,6 +222,7 @@ class Fleet:
         weight, weight_before: of each claim in its dimension's score now and in the baseline, 0-1; they sum to the judged
             share of the score.
         same: whether both sides of a dimension judged the same messages.
+        week: how many weeks after the baseline's newest window a dimension's window ends; 1 is the first.
     """
 
     claims_before: Level
@@ -233,6 +234,7 @@ class Fleet:
     weight: Numbers
     weight_before: Numbers
     same: NDArray[np.bool_]
+    week: Numbers
 
 
 def centre(level: Level, robust: Mask) -> tuple[Numbers, Numbers]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from persona_pipeline.guard.baselines.spread import Trend
+from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
 from persona_pipeline.reporting.charts.scores import Series, timeline, turn_chart
 from persona_pipeline.reporting.page import Figure, Table

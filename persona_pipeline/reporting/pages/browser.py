@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.models import PropositionDrop
-from persona_pipeline.guard.baselines.spread import Trend
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (

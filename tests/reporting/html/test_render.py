@@ -98,7 +98,7 @@ def test_trends_are_told_in_words() -> None:
 def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     html = render_html(sample_report())
     part = html[html.index('id="sight"') : html.index("</section>", html.index('id="sight"'))]
-    assert "1.0 needs 61 messages or 3 judgments a claim" in part
+    assert "1.0 needs 3 judgments a claim" in part
     assert part.count('class="blind"') == 4, "convergence of each agent cannot show a fall of 2"
     assert "Corrected for: Holm over an agent" in part
 

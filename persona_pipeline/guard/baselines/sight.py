@@ -1,0 +1,104 @@
+"""What a comparison can see: the interval of a drop, the smallest fall that is reported, and what it takes to see a smaller one."""
+
+import math
+
+import numpy as np
+
+from persona_pipeline.guard.baselines.models import BLIND, Sight
+from persona_pipeline.guard.baselines.noise import SOURCES, Drops
+from persona_pipeline.guard.baselines.variance import Numbers
+
+CONFIDENCE = 0.95
+POWER = 0.8
+# What a dimension should see beyond what it may fall.
+NEAR = 0.5
+MOST_JUDGMENTS, MOST_WINDOWS = 15, 26
+
+
+def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Numbers]:
+    """Return the two-sided confidence interval of each drop (NaN: not tested)."""
+    from scipy.special import stdtrit
+
+    reach = stdtrit(drops.degrees, (1 + confidence) / 2) * np.sqrt(drops.variance)
+    return drops.drop - reach, drops.drop + reach
+
+
+def detectable(drops: Drops, levels: Numbers, delta: float, power: float = POWER) -> Numbers:
+    """Return the fall of each row that is reported with this power, in points; NaN where nothing is tested.
+
+    It must pass its test, and be seen beyond ``delta``.
+
+    Args:
+        levels: of the one-sided test of each row, corrections included.
+    """
+    error = np.sqrt(drops.variance)
+    test, more = _quantiles(drops, levels, power)
+    return np.where(np.isfinite(drops.drop), np.maximum((test + more) * error, delta + more * error), np.nan)
+
+
+def sight_of(drops: Drops, levels: Numbers, row: int, delta: float) -> Sight:
+    """Return what a row could have seen, and what would let it see a fall of ``delta`` + 0.5, its degrees of freedom as they are.
+
+    Nothing is needed where it does already; None: no amount does, within reason. What weeks do is no error of sampling, as far as
+    is known: neither judgments nor messages take it away.
+    """
+    test, more = (float(part[row]) for part in _quantiles(drops, levels, POWER))
+
+    def seen(variance: float) -> float:
+        return max((test + more) * variance**0.5, delta + more * variance**0.5)
+
+    target = delta + NEAR
+    allowed = min(target / (test + more), NEAR / more) ** 2
+    before, now, one = (float(part[row]) for part in (drops.judge_before, drops.judge_now, drops.one))
+    week, windows, weeks = float(drops.week[row]), max(1.0, float(drops.windows[row])), float(drops.week_part[row])
+    found = Sight(
+        detectable=seen(float(drops.variance[row])),
+        judge=one**0.5 or None,
+        week=week**0.5,
+        week_from=SOURCES[drops.source[row]],
+        windows=int(drops.windows[row]),
+        target=target,
+        limit=seen(weeks) if weeks > 0 else None,
+    )
+    if found.detectable > target:
+        needed = {
+            "judgments": _whole(one * (1 + 1 / windows), allowed - weeks, MOST_JUDGMENTS) if one > 0 else None,
+            "windows_needed": _whole(before * windows + week, allowed - now - week, MOST_WINDOWS)
+            if weeks > 0
+            else None,
+        }
+        found = found.model_copy(update=needed)
+    return found.model_copy(update={"text": sees(found)})
+
+
+def sees(sight: Sight) -> str:
+    """Return in one sentence what a window can see and what a smaller fall needs."""
+    smallest, target = sight.detectable, sight.target
+    text = f"this window can see a fall of {smallest:.1f}"
+    if smallest > BLIND:
+        text = f"this window cannot see a fall of {BLIND:g} points, only one of {smallest:.1f}: do not trust its green"
+    if smallest <= target:
+        return text
+    ways = [
+        f"{count} {what}"
+        for count, what in ((sight.judgments, "judgments a claim"), (sight.windows_needed, "windows in the baseline"))
+        if count
+    ]
+    text += f"; {target:.1f} needs {' or '.join(ways) or 'more judgments and windows together'}"
+    if sight.limit is None:
+        return text
+    return f"{text}; more messages or judgments do not help below {sight.limit:.1f}"
+
+
+def _quantiles(drops: Drops, levels: Numbers, power: float) -> tuple[Numbers, Numbers]:
+    from scipy.special import stdtrit
+
+    return -stdtrit(drops.degrees, levels), stdtrit(drops.degrees, power)
+
+
+def _whole(part: float, room: float, most: int) -> int | None:
+    """Return the smallest whole n with part / n <= room, None beyond ``most``."""
+    if room <= 0 or part <= 0:
+        return None
+    count = math.ceil(part / room - 1e-9)
+    return count if count <= most else None
