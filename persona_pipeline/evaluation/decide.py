@@ -241,11 +241,11 @@ def confirm(evaluated: Sequence[Evaluated], judge: Judge, guard: Guard) -> list[
     A live judge is asked for the claims that could change the answer; a replay takes what was recorded then: left out, it would
     call a fall what the live run had found to be chance. What was confirmed before is not asked again.
     """
-    run = [item.evaluation for item in evaluated]
+    # Whatever is known of the others by then: who is evaluated first is asked the same as who is evaluated last.
     asked = {
         index: item.plan.again(claims, CONFIRMATIONS)
         for index, item in enumerate(evaluated)
-        if (claims := _to_confirm(item, judge, guard.beside(item.evaluation, run)))
+        if (claims := _to_confirm(item, judge, guard))
     }
     if not asked:
         return list(evaluated)

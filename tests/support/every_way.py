@@ -71,7 +71,8 @@ def _cohort(project: Project, judge: Judge, as_of: str) -> None:
 
 
 def _agents(project: Project, judge: Judge, as_of: str) -> None:
-    for path in sorted((project.root / "personas").iterdir()):
+    # How far a week moved the others is known once they are in the store.
+    for path in sorted((project.root / "personas").iterdir()) * 2:
         project.evaluate(path.stem, as_of=as_of)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites import RunOptions, Suite, SuiteResult, run_suite
 from persona_pipeline.suites.running.opening import load_targets
 from persona_pipeline.suites.sandbox.workspaces import snapshot, unified_diff
@@ -31,7 +32,7 @@ def suite(folder: Path, workspace: str, *, asserts: str = "[{type: contains, val
 
 
 def go(folder: Path, loaded: Suite, **options: Any) -> SuiteResult:
-    given = {"allow_code": True, "state": folder, **options}
+    given = {"allow_code": True, "settings": Settings(state=folder), **options}
     return run_suite(loaded, targets=load_targets(folder / "targets.yaml"), options=RunOptions(**given))
 
 
