@@ -14,7 +14,6 @@ from persona_pipeline.scoring.voice_alarm.model import (
     KnownChange,
     VoiceAlarm,
     VoiceChange,
-    VoiceKind,
     VoiceModel,
     VoiceProvenance,
     VoiceReading,
@@ -102,18 +101,18 @@ def followed_text(model: VoiceModel, start: datetime) -> list[str]:
     learnt = f"{_how_sure(known)} (until {known.until.isoformat()})"
     if not model.tells:
         return [f"{known.agent_id}: not followed: {_too_little(known)}"]
-    if model.kind is VoiceKind.DELTA:
-        return [
-            f"{known.agent_id}: followed since {since} against its own history alone, {learnt}",
-            f"{known.agent_id}: one agent alone: no second voice to compare with; a change into a stock assistant is not seen "
-            "(`persona-pipeline evaluate` asks a judge)",
-        ]
-    others = ", ".join(side.other for side in model.sides if side.other)
-    return [
-        f"{known.agent_id}: followed since {since} against {others or 'the other voices'}, {learnt} and {known.others} of others",
-        f"{known.agent_id}: a change into a voice unlike these, such as a stock assistant's, may not be seen "
-        "(`persona-pipeline evaluate` asks a judge)",
-    ]
+    rivals = [side.other for side in model.sides if side.other and not side.everyday]
+    followed = [f"everyday language ({known.language})"] if any(side.everyday for side in model.sides) else []
+    followed += [", ".join(rivals)] if rivals else []
+    said = [f"{known.agent_id}: followed since {since} against {' and '.join(followed)}, {learnt}"]
+    if not rivals:
+        said.append(
+            f"{known.agent_id}: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
+        )
+    if not known.everyday:
+        unseen = f"there is no everyday language for {known.language}; write background/{known.language}.txt"
+        said.append(f"{known.agent_id}: a change into a stock assistant is not seen: {unseen}")
+    return said
 
 
 def voice_findings(state: VoiceState) -> list[Finding]:

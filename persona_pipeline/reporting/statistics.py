@@ -35,7 +35,7 @@ from persona_pipeline.scoring.text.likeness import voice_convergence, voice_simi
 from persona_pipeline.scoring.text.likeness import voice_map as place_voices
 from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.voice_alarm.model import VoiceReading
+from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceReading
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.runs import message_score_rows, overall_rows, summary_rows
 from persona_pipeline.world.world import World
@@ -180,8 +180,8 @@ def voice_section(state: VoiceState) -> dict[str, Any]:
     model = state.learnt.model
     return {
         "text": state.text,
-        "threshold": model.threshold if model and model.tells else None,
-        "learnt_from": {**model.provenance.model_dump(mode="json"), "kind": model.kind.value} if model else {},
+        "threshold": ALARM if model and model.tells else None,
+        "learnt_from": model.provenance.model_dump(mode="json") if model else {},
         "sums": [
             {"id": item.message.id, "created_at": item.message.created_at.isoformat(), "sum": round(item.sum, 4)}
             for item in _thinned(state.readings)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -16,11 +17,10 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, upsert
-from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.scoring.text.voices import worth
+from persona_pipeline.scoring.voice_alarm.background import NO_CHANGE, everyday
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
-    VoiceKind,
     VoiceModel,
     VoiceProvenance,
     VoiceSide,
@@ -29,7 +29,6 @@ from persona_pipeline.scoring.voice_alarm.model import (
     packed,
     unpacked,
     weighted,
-    word_scores,
 )
 from persona_pipeline.world.models import Message, seed_from
 
@@ -45,29 +44,44 @@ _PENALTY = 60.0
 # The share of the way from its own mean to the other's that a message must pass to speak for a change: an episode in which
 # somebody is not quite himself lies nearer to his own.
 _WAY = 0.7
+# Everyday language lies much farther off, and often only every second message is of it.
+_WAY_TO_STOCK = 0.3
 # From so many conversations on it is known how they differ. A change that others' messages would take longer to show is not
 # looked for: where voices are so alike, or so little is known of the agent's, an alarm would tell nothing.
 FEWEST_CONVERSATIONS, LONGEST_DELAY = 10, 200
 # From so many own messages on, false alarms were measured to be as rare as is said (benchmarks/independence.py).
 SURE = 800
 _FOLDS, _DRAWS, _CAP = 5, 800, 3.0
-_WORDS, _STRETCH = 150, 20
+# So many lines of everyday language are held out together: lines on one subject stand beside each other.
+_LINES_TOGETHER = 5
+# A change into everyday language is told from so many of its usual lines at the earliest.
+LEAST_DELAY = 4.0
 
 
 def learn_voice(
-    agent_id: str, messages: Sequence[Message], *, persona_hash: str = "", false_alarms: float = FALSE_ALARMS
+    agent_id: str,
+    messages: Sequence[Message],
+    *,
+    persona_hash: str = "",
+    false_alarms: float = FALSE_ALARMS,
+    root: Path | None = None,
 ) -> VoiceModel | None:
-    """Learn an agent's voice from messages of everybody, oldest first; None with fewer than 30 of its own.
+    """Learn an agent's voice from messages of everybody, oldest first. None: it said fewer than 30, or there
+    is nothing to hold it against.
 
-    Its own against each of the others' where they said at least 30, by ridge regression; else against its own history alone, by
-    Cosine Delta. The threshold comes from its own messages, each judged by a model that did not see its conversation: what a share
-    of ``false_alarms`` of sequences of 500 reach, drawn conversation by conversation about a mean that is known as well as so many
-    conversations tell it, and as much again as they reached in the order in which they were said.
+    Its own are held against everyday language and, where others said at least 30, against theirs, by ridge regression. The
+    threshold of each of the two comes from its own messages, each judged by a model that did not see its conversation: what half
+    of a share of ``false_alarms`` of sequences of 500 reach, drawn conversation by conversation about a mean that is known as well
+    as so many conversations tell it, and as much again as they reached in the order in which they were said.
+
+    Args:
+        root: a world's folder, whose ``background`` is added to the everyday language of the package.
     """
     own = [message for message in messages if message.agent_id == agent_id and message.text.strip()][-MOST_OWN:]
     others = _thinned([message for message in messages if message.agent_id != agent_id and message.text.strip()])
     if len(own) < FEWEST_OWN:
         return None
+    language, lines = everyday([message.text for message in own], root)
     provenance = VoiceProvenance(
         agent_id=agent_id,
         persona_hash=persona_hash,
@@ -77,11 +91,20 @@ def learn_voice(
         messages=len(own),
         conversations=int(conversations(own).max()) + 1,
         others=len(others),
+        language=language,
+        everyday=len(lines),
         examples=sum(message.synthetic for message in own),
         false_alarms=false_alarms,
         horizon=HORIZON,
     )
-    return _log_odds(own, others, provenance) if len(others) >= FEWEST_OTHERS else _delta(own, provenance)
+    rivals = sorted((*own, *others), key=lambda message: message.created_at) if len(others) >= FEWEST_OTHERS else []
+    # In the order of the agent's own, so that no part of them decides.
+    stock = [
+        replace(own[-1], id=f"{section} {n}", agent_id=section, channel=f"{section} {n // _LINES_TOGETHER}", text=line)
+        for n, (section, line) in enumerate(lines)
+    ]
+    held = [(rivals, False), ([*own, *stock], True)] if lines else [(rivals, False)]
+    return _learnt(own, [(said, is_stock) for said, is_stock in held if said], provenance)
 
 
 def _thinned(others: Sequence[Message]) -> list[Message]:
@@ -103,16 +126,45 @@ def conversations(messages: Sequence[Message]) -> Any:
     return np.array(numbers)
 
 
-def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
+def _learnt(
+    own: Sequence[Message], held: Sequence[tuple[Sequence[Message], bool]], provenance: VoiceProvenance
+) -> VoiceModel | None:
+    """Return the voice from its own messages together with others', and together with everyday lines (True)."""
+    if not held:
+        return None
+    frequencies, matrix = _matrix([message.text for said, _ in held for message in said])
+    found, start = list[tuple[VoiceSide, Any]](), 0
+    for said, is_stock in held:
+        rows = matrix[start : start + len(said)]
+        found += _sides(own, said, rows, provenance, is_stock, provenance.false_alarms / len(held))
+        start += len(said)
+    return VoiceModel(
+        tells=bool(found),
+        sides=tuple(side for side, _ in found),
+        provenance=provenance,
+        weights=packed(np.array([weights for _, weights in found])) if found else "",
+        inverse_frequencies=packed(frequencies) if found else "",
+    )
+
+
+def _sides(
+    own: Sequence[Message],
+    said: Sequence[Message],
+    matrix: Any,
+    provenance: VoiceProvenance,
+    is_stock: bool,
+    false_alarms: float,
+) -> list[tuple[VoiceSide, Any]]:
+    """Return the sides that an agent's messages are held against, with their weights; none where they tell nothing.
+
+    Their steps are shares of the threshold.
+    """
     agent_id = provenance.agent_id
-    said = sorted((*own, *others), key=lambda message: message.created_at)
     voices, speakers = _voices(agent_id, said)
-    texts = [message.text for message in said]
-    frequencies, matrix = _matrix(texts)
-    worths = np.array([worth(text) for text in texts])
+    worths = np.array([worth(message.text) for message in said])
     is_own = speakers == 0
     fold = _folds(said, agent_id)
-    scores = np.zeros((len(texts), len(voices)))
+    scores = np.zeros((len(said), len(voices)))
     weights = np.zeros((COLUMNS, len(voices)), dtype=np.float32)
     for number in range(_FOLDS):
         learns = fold != number
@@ -123,24 +175,40 @@ def _log_odds(own: Sequence[Message], others: Sequence[Message], provenance: Voi
     # The last side is anybody else: what is against the agent's voice may be for no other's.
     scores, weights = _against(scores), _against(weights)
     differences = scores * worths[:, None]
-    sides = tuple(
-        _side(other, differences[is_own, column], differences[(speakers == column + 1) if other else ~is_own, column])
-        for column, other in enumerate((*voices[1:], ""))
-    )
-    steps = np.array([[side.step(value) for value in differences[is_own, n]] for n, side in enumerate(sides)]).T
+    others = (*voices[1:], "")
+    way = _WAY_TO_STOCK if is_stock else _WAY
+    columns = [n for n, other in enumerate(others) if not is_stock or other not in (NO_CHANGE, "")]
+    sides = [
+        _side(others[n], differences[is_own, n], differences[(speakers == n + 1) if others[n] else ~is_own, n], way)
+        for n in columns
+    ]
+    steps = np.array(
+        [[side.step(value) for value in differences[is_own, n]] for n, side in zip(columns, sides, strict=True)]
+    ).T
+    theirs = [
+        fmean(side.step(value) for value in differences[(speakers == n + 1) if side.other else ~is_own, n])
+        for n, side in zip(columns, sides, strict=True)
+    ]
     # Where its own messages hardly vary, the draws alone would give a threshold that two odd ones reach.
-    least = -sides[-1].usual * (1 - _WAY) / _WAY * 2
-    threshold = max(_threshold(steps, conversations(own), provenance), least)
-    theirs = [fmean(side.step(value) for value in differences[~is_own, n]) for n, side in enumerate(sides)]
-    return VoiceModel(
-        kind=VoiceKind.LOG_ODDS,
-        threshold=threshold,
-        tells=_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs),
-        sides=sides,
-        provenance=provenance,
-        weights=packed(weights.T),
-        inverse_frequencies=packed(frequencies),
-    )
+    least = max(theirs) * LEAST_DELAY if is_stock else -sides[-1].usual * (1 - _WAY) / _WAY * 2
+    threshold = max(_threshold(steps, conversations(own), provenance, false_alarms), least)
+    if not (_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs)):
+        return []
+    share = 1 / threshold
+    return [
+        (
+            side.model_copy(
+                update={
+                    "scale": side.scale * share,
+                    "cap": side.cap * share,
+                    "usual": side.usual * share,
+                    "everyday": is_stock,
+                }
+            ),
+            weights[:, n],
+        )
+        for n, side in zip(columns, sides, strict=True)
+    ]
 
 
 def _against(columns: Any) -> Any:
@@ -190,52 +258,14 @@ def _regression(matrix: Any, speakers: Any, worths: Any, voices: int) -> Any:
     return np.stack([model.fit(matrix, ours, sample_weight=share).coef_ for ours, share in columns], axis=1)
 
 
-def _side(other: str, ours: Any, theirs: Any) -> VoiceSide:
+def _side(other: str, ours: Any, theirs: Any, way: float) -> VoiceSide:
     mine, gap, spread = float(ours.mean()), float(ours.mean() - theirs.mean()), float(ours.std()) or 1.0
     # The log-odds of two normal distributions that are so far apart.
     scale = max(gap, 0.0) / spread**2
     side = VoiceSide(
-        other=other, reference=mine - _WAY * gap, scale=scale, cap=max(_CAP * spread, abs(gap)) * scale, usual=0.0
+        other=other, reference=mine - way * gap, scale=scale, cap=max(_CAP * spread, abs(gap)) * scale, usual=0.0
     )
     return side.model_copy(update={"usual": float(np.mean([side.step(value) for value in ours]))})
-
-
-def _delta(own: Sequence[Message], provenance: VoiceProvenance) -> VoiceModel:
-    texts = [message.text for message in own]
-    stretch = min(_STRETCH, len(texts) // 3)
-    fold = _folds(own, provenance.agent_id)
-
-    def learnt(chosen: Sequence[str]) -> tuple[tuple[str, ...], Any, Any, Any]:
-        stretches = [tuple(chosen[start : start + stretch]) for start in range(0, len(chosen) - stretch + 1, stretch)]
-        counted = Counter(token for text in chosen for token in tokenize(text))
-        words = tuple(sorted(counted, key=lambda word: (-counted[word], word))[:_WORDS])
-        rates = np.array([word_scores(each, words, 0.0, 1.0) for each in stretches])
-        # A word's usual rate is its mean over stretches; what is the agent's own is which words it uses more than most.
-        spreads = np.sqrt(rates.var(axis=0) + 1e-4 / stretch)
-        means = np.full(len(words), rates.mean())
-        return words, means, spreads, (rates.mean(axis=0) - means) / spreads
-
-    base = VoiceModel(kind=VoiceKind.DELTA, threshold=np.inf, sides=(), provenance=provenance, stretch=stretch)
-
-    def model(chosen: Sequence[str]) -> VoiceModel:
-        words, means, spreads, centre = learnt(chosen)
-        update = {"words": words, "means": tuple(means), "spreads": tuple(spreads), "centre": tuple(centre)}
-        return base.model_copy(update=update)
-
-    scores = np.zeros(len(texts))
-    for number in range(_FOLDS):
-        held_out = np.flatnonzero(fold == number)
-        kept = [text for index, text in enumerate(texts) if fold[index] != number]
-        fitted = model(kept)
-        for place, index in enumerate(held_out):
-            latest = tuple(texts[i] for i in held_out[max(0, place - stretch + 1) : place + 1])
-            scores[index] = -fitted.distance(latest)
-    spread = float(scores.std())
-    # Nobody else to stand half-way to: a change counts from two standard deviations below its own mean.
-    side = VoiceSide(other="", reference=float(scores.mean()) - spread, scale=1.0, cap=_CAP * spread, usual=-spread)
-    steps = np.array([[side.step(score)] for score in scores])
-    threshold = max(_threshold(steps, conversations(own), provenance), 2 * spread)
-    return model(texts).model_copy(update={"sides": (side,), "threshold": threshold, "tells": _knows(provenance)})
 
 
 def _knows(provenance: VoiceProvenance) -> bool:
@@ -266,7 +296,7 @@ def _folds(said: Sequence[Message], agent_id: str) -> Any:
     return part[pieces]
 
 
-def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance) -> float:
+def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance, false_alarms: float) -> float:
     """Return the sum from which there is an alarm, of steps (messages x sides) in the order in which they were said.
 
     What is drawn knows only the conversations that were learnt from. So each sequence lies as far off as their mean may, by
@@ -284,7 +314,7 @@ def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance) -> float:
     length = min(len(steps), provenance.horizon)
     starts = range(0, len(steps) - length + 1, length)
     reached = highest_sums(np.stack([steps[start : start + length] for start in starts]))
-    allowed = 1 - provenance.false_alarms
+    allowed = 1 - false_alarms
     return float(np.quantile(highest_sums(drawn), allowed) + np.quantile(reached, allowed, method="higher"))
 
 
@@ -359,14 +389,15 @@ def current_voice(known: LearntVoice | None, agent_id: str, persona_hash: str, n
     return LearntVoice(agent_id, persona_hash, None, newest or known.since, note)
 
 
-def learnt_from(known: LearntVoice, history: Sequence[Message]) -> LearntVoice:
+def learnt_from(known: LearntVoice, history: Sequence[Message], root: Path | None = None) -> LearntVoice:
     """Return a voice as it is learnt from what was said since it started over; without a model where that is too little.
 
     Args:
         history: messages of everybody, oldest first, up to where the agent is taken to have been itself.
+        root: see ``learn_voice``.
     """
     usable = [message for message in history if known.since is None or message.created_at > known.since]
-    return replace(known, model=learn_voice(known.agent_id, usable, persona_hash=known.persona_hash))
+    return replace(known, model=learn_voice(known.agent_id, usable, persona_hash=known.persona_hash, root=root))
 
 
 def write_voices(connection: Connection, voices: Sequence[LearntVoice]) -> None:

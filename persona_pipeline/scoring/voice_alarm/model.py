@@ -4,11 +4,10 @@
 import base64
 import itertools
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal
@@ -17,8 +16,8 @@ import numpy as np
 import regex
 from pydantic import BaseModel
 
-from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.scoring.text.voices import VOICE, grams, worth
+from persona_pipeline.scoring.voice_alarm.background import SECTIONS
 from persona_pipeline.world.models import Message
 
 # Half of them for characters, half for words.
@@ -51,15 +50,9 @@ def weighted(found: Sequence[tuple[Any, Any]], inverse_frequencies: Any) -> tupl
     return np.concatenate([columns for columns, _ in parts]), np.concatenate([values for _, values in parts])
 
 
-# The largest share of the threshold that one message adds.
+# The sum that raises an alarm, and the most that one message adds to it.
+ALARM = 1.0
 _MOST_OF_THRESHOLD = 0.6
-
-
-class VoiceKind(StrEnum):
-    """How a voice is told: against other agents' voices, or, where there are none, against its own history alone."""
-
-    LOG_ODDS = "log_odds"
-    DELTA = "cosine_delta"
 
 
 class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
@@ -68,7 +61,8 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     Attributes:
         persona_hash: of the persona it belongs to; another persona is another voice.
         first_message, last_message: ids of the agent's own messages; until: when the last was sent.
-        messages, conversations: of the agent's own; others: messages of other agents.
+        messages, conversations: of the agent's own; others: messages of other agents; everyday: lines of everyday language.
+        language: of the agent's own messages; ``unknown`` where it cannot be told.
         examples: how many of its own it never said: its character card has them as examples.
         false_alarms, horizon: share (0-1) of stretches of ``horizon`` own messages that raise an alarm.
     """
@@ -81,19 +75,21 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     messages: int
     conversations: int
     others: int
+    language: str
+    everyday: int
     false_alarms: float
     horizon: int
     examples: int = 0
-    version: Literal[3] = 3
+    version: Literal[4] = 4
 
 
 class VoiceSide(BaseModel, extra="forbid", frozen=True):
     """One of those whose voice might be taken for the agent's, and what a message says for it.
 
     Attributes:
-        other: who; empty: anybody else, or, of an agent alone, not itself.
+        other: who; empty: anybody else. ``everyday``: no agent, but a kind of everyday language; see ``background.SECTIONS``.
         reference: the difference of scores (own - other) below which a message speaks for a change.
-        scale: from that difference to the log-odds that are added to the sum.
+        scale: from that difference to what is added to the sum: log-odds as a share of what raises an alarm.
         cap: most that one message may add to the sum, or take from it.
         usual: mean of what the agent's own messages add (below 0).
     """
@@ -103,6 +99,7 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
     scale: float
     cap: float
     usual: float
+    everyday: bool = False
 
     def step(self, difference: float) -> float:
         """Return what a message with this difference of scores adds to the sum."""
@@ -110,29 +107,19 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
 
 
 class VoiceModel(BaseModel, extra="forbid", frozen=True):
-    """A voice that messages can be held against.
+    """A voice that messages can be held against. A side's sum of 1 raises an alarm.
 
     Attributes:
-        threshold: the sum from which there is an alarm, whichever side's.
         tells: whether there are alarms at all; not where too little is known to tell a change from how the agent varies.
-        sides: the other voices; each has a sum of its own.
-        weights: base64 of 16-bit floats, sides x columns: own less the other's (``log_odds``); inverse_frequencies: by column.
-        words, means, spreads, centre: of ``cosine_delta``: the agent's commonest words, how often each is used in stretches of
-            ``stretch`` messages, and the mean of their z-scores.
+        sides: the other voices, and kinds of everyday language; each has a sum of its own.
+        weights: base64 of 16-bit floats, sides x columns: own less the other's; inverse_frequencies: by column.
     """
 
-    kind: VoiceKind
-    threshold: float
     sides: tuple[VoiceSide, ...]
     provenance: VoiceProvenance
     tells: bool = True
     weights: str = ""
     inverse_frequencies: str = ""
-    words: tuple[str, ...] = ()
-    means: tuple[float, ...] = ()
-    spreads: tuple[float, ...] = ()
-    centre: tuple[float, ...] = ()
-    stretch: int = 1
 
     def differences(self, text: str) -> Any:
         """Return how much more a message is the agent's own than each side's."""
@@ -140,29 +127,15 @@ class VoiceModel(BaseModel, extra="forbid", frozen=True):
         columns, values = weighted(hashed(text), frequencies)
         return worth(text) * (weights[:, columns] @ values)
 
-    def steps(self, texts: tuple[str, ...]) -> Any:
-        """Return what the newest message of ``texts`` (its last ``stretch``, oldest first) adds to the sum of each side."""
-        found = self.differences(texts[-1]) if self.kind is VoiceKind.LOG_ODDS else [-self.distance(texts)]
-        steps = [side.step(float(value)) for side, value in zip(self.sides, found, strict=True)]
+    def steps(self, text: str) -> Any:
+        """Return what a message adds to the sum of each side."""
+        steps = [side.step(float(value)) for side, value in zip(self.sides, self.differences(text), strict=True)]
         # One message alone is never a change of voice, however unlike the agent.
-        return np.minimum(steps, self.threshold * _MOST_OF_THRESHOLD)
-
-    def distance(self, texts: tuple[str, ...]) -> float:
-        """Return 1 - the cosine of a stretch's word z-scores with the agent's own, 0-2 (Cosine Delta: Smith and Aldridge, 2011)."""
-        scores = word_scores(texts, self.words, np.array(self.means), np.array(self.spreads))
-        centre = np.array(self.centre)
-        lengths = float(np.linalg.norm(scores) * np.linalg.norm(centre))
-        return 1 - float(scores @ centre) / lengths if lengths else 1.0
+        return np.minimum(steps, _MOST_OF_THRESHOLD)
 
     @cached_property
     def _arrays(self) -> tuple[Any, Any]:
         return unpacked(self.weights).reshape(len(self.sides), -1), unpacked(self.inverse_frequencies)
-
-
-def word_scores(texts: tuple[str, ...], words: tuple[str, ...], means: Any, spreads: Any) -> Any:
-    """Return how unusually often each word stands in some texts, in standard deviations."""
-    counted = Counter(token for text in texts for token in tokenize(text))
-    return (np.array([counted[word] for word in words], dtype=float) / max(counted.total(), 1) - means) / spreads
 
 
 def packed(values: Any) -> str:
@@ -198,6 +171,7 @@ class VoiceAlarm:
         messages: how many of the agent's messages that took, ``began_at`` and ``raised_at`` included.
         quotes: the messages among them that are least like the agent, worst first.
         mean_step: mean of what they added to the sum; ``usual_step`` of the agent's own messages (below 0).
+        like: what those messages read like, such as ``a stock assistant`` or another agent's id; "" for nobody it knows.
     """
 
     agent_id: str
@@ -207,13 +181,15 @@ class VoiceAlarm:
     quotes: tuple[Message, ...]
     mean_step: float
     usual_step: float
+    like: str = ""
 
     @property
     def text(self) -> str:
         """The alarm as one sentence, without the quotes."""
         began, raised = self.began_at, self.raised_at
         return (
-            f"{self.agent_id} has not sounded like itself since message {began.id} ({began.created_at.isoformat()}); "
+            f"{self.agent_id} has not sounded like itself since message {began.id} ({began.created_at.isoformat()})"
+            f"{f', and reads like {self.like}' if self.like else ''}; "
             f"noticed at {raised.id} after {self.messages} of its messages"
         )
 
@@ -228,7 +204,6 @@ class VoiceWatch:
     # How many messages each side's sum has been above zero; what they were.
     _spells: list[int] = field(default_factory=list)
     _since: list[tuple[Message, list[float]]] = field(default_factory=list)
-    _latest: deque[str] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self._sums = [0.0] * len(self.model.sides)
@@ -236,23 +211,19 @@ class VoiceWatch:
 
     @property
     def sum(self) -> float:
-        """The highest of the sides' sums."""
-        return max(self._sums)
+        """The highest of the sides' sums; 0 where there are none."""
+        return max(self._sums, default=0.0)
 
     def read(self, message: Message) -> tuple[VoiceReading, VoiceAlarm | None]:
         """Return the reading of the agent's next message, and the alarm if it raises one."""
-        self._latest.append(message.text)
-        while len(self._latest) > self.model.stretch:
-            self._latest.popleft()
-        steps = [float(step) for step in self.model.steps(tuple(self._latest))]
+        if not self.model.sides:
+            return VoiceReading(message, 0.0, 0.0, False), None
+        steps = [float(step) for step in self.model.steps(message.text)]
         # Held at the threshold, so that an agent that has its voice back is soon believed.
-        self._sums = [
-            min(max(0.0, total + step), self.model.threshold) for total, step in zip(self._sums, steps, strict=True)
-        ]
+        self._sums = [min(max(0.0, total + step), ALARM) for total, step in zip(self._sums, steps, strict=True)]
         self._spells = [spell + 1 if total > 0 else 0 for spell, total in zip(self._spells, self._sums, strict=True)]
         leading = max(range(len(steps)), key=lambda side: (self._sums[side], steps[side]))
-        raised = self.model.tells and self.sum >= self.model.threshold
-        reading = VoiceReading(message, steps[leading], self.sum, raised)
+        reading = VoiceReading(message, steps[leading], self.sum, self.sum >= ALARM)
         if self.sum == 0.0:
             self.alarmed = False
             self._since.clear()
@@ -276,7 +247,17 @@ class VoiceWatch:
             quotes=tuple(message for message, _ in worst),
             mean_step=fmean(step for _, step in since),
             usual_step=self.model.sides[side].usual,
+            like=self._like(side, [message.text for message, _ in since]),
         )
+
+    def _like(self, side: int, texts: Sequence[str]) -> str:
+        sides = self.model.sides
+        if not sides[side].everyday:
+            return sides[side].other
+        # Which kind's sum was first says little: they all rise together.
+        apart = np.sum([self.model.differences(text) for text in texts], axis=0)
+        nearest = min((n for n, item in enumerate(sides) if item.everyday), key=lambda n: float(apart[n]))
+        return SECTIONS[sides[nearest].other]
 
 
 def follow_voice(model: VoiceModel, messages: Iterable[Message]) -> tuple[list[VoiceReading], list[VoiceAlarm]]:
