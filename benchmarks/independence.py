@@ -44,7 +44,7 @@ from persona_pipeline.scoring.fading import THRESHOLD, Fading, MessageValue, fad
 from persona_pipeline.scoring.text.repetition import MOST_USUAL, excessive_repetition
 from persona_pipeline.scoring.voice_alarm.learning import conversations as conversations_of
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
-from persona_pipeline.scoring.voice_alarm.model import VoiceKind, VoiceModel
+from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceModel
 from persona_pipeline.world.models import CorrectionSettings, Message
 
 Generator = np.random.Generator
@@ -237,8 +237,8 @@ def noticed(model: VoiceModel, texts: Sequence[str]) -> int | None:
     """Return after how many messages an agent's sum reaches the threshold."""
     totals = np.zeros(len(model.sides))
     for number, text in enumerate(texts, start=1):
-        totals = np.maximum(0.0, totals + model.steps((text,)))
-        if totals.max() >= model.threshold:
+        totals = np.maximum(0.0, totals + model.steps(text))
+        if totals.max() >= ALARM:
             return number
     return None
 
@@ -254,7 +254,7 @@ def measure_voice(runs: int, seed: int) -> None:
             for name, messages in chats.drawn(world, runs, count + 500, seed):
                 own = [place for place, message in enumerate(messages) if message.agent_id == name]
                 model = learn_voice(name, learnable(messages[: own[count - 1] + 1], name))
-                if model is None or model.kind is not VoiceKind.LOG_ODDS:
+                if model is None:
                     continue
                 tried += 1
                 if not model.tells:

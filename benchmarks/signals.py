@@ -27,7 +27,7 @@ from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_cl
 from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
 from persona_pipeline.scoring.text.voices import nearness
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
-from persona_pipeline.scoring.voice_alarm.model import VoiceModel, highest_sums
+from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceModel, highest_sums
 
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
 Voices = dict[str, list[str]]
@@ -388,7 +388,7 @@ def alarm() -> None:
 
 
 def steps_of(model: VoiceModel, lines: Sequence[dialogue.Line]) -> np.ndarray:
-    return np.array([model.steps((line.text,)) for line in lines])
+    return np.array([model.steps(line.text) for line in lines])
 
 
 def middle_of(delays: Sequence[int | None]) -> float:
@@ -399,7 +399,7 @@ def false_alarms(model: VoiceModel, steps: np.ndarray, episodes: np.ndarray, gen
     """Return the share of 1,000 sequences of 500 messages, drawn episode by episode, that reach the threshold."""
     blocks = [steps[episodes == number] for number in np.unique(episodes)]
     drawn = np.array([sequence(blocks, generator) for _ in range(1000)])
-    return float((highest_sums(drawn) >= model.threshold).mean())
+    return float((highest_sums(drawn) >= ALARM).mean())
 
 
 def sequence(blocks: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
@@ -423,7 +423,7 @@ def change(
     for index, steps in enumerate((*before, *after), -len(before)):
         totals = np.maximum(0.0, totals + steps)
         began[totals == 0.0] = index + 1
-        if totals.max() >= model.threshold:
+        if totals.max() >= ALARM:
             if index >= 0:
                 return index + 1, int(began[totals.argmax()])
             totals[:], began[:] = 0.0, index + 1

@@ -322,7 +322,9 @@ class WorldReader:
         state = VoiceState(learnt, own + len(examples), examples=len(examples), is_new=is_new)
         if not learn or not (state.learnable or (again and learnt.model is not None)):
             return state
-        return VoiceState(learnt_from(learnt, [*examples, *self._said(agent_id, span)], world.root), state.own, is_new=True)
+        return VoiceState(
+            learnt_from(learnt, [*examples, *self._said(agent_id, span)], world.root), state.own, is_new=True
+        )
 
     def messages_to_follow(self, learnt: LearntVoice, end: datetime) -> list[Message]:
         """Return an agent's messages since its voice was learnt, of many the newest 500 to 1000: the sum soon forgets.

@@ -69,6 +69,9 @@ class VoiceState:
         anew = f"; its persona changed, and what it said up to {since.isoformat()} no longer counts" if since else ""
         if self.learnt.model is None:
             made_up = f", {self.examples} of them examples of its character card" if self.examples else ""
+            if self.learnable and self.is_new:
+                nothing = "there is no everyday language for it and no other agent said enough; write background/<language>.txt"
+                return f"cannot be learnt: {nothing}{anew}"
             return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{made_up}{anew}"
         known = self.learnt.model.provenance
         if examples := known.examples:

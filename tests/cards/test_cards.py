@@ -271,14 +271,22 @@ def test_examples_seed_a_voice_that_has_said_too_little(small_root: Path) -> Non
     from persona_pipeline.world.messages.store import write_messages
     from persona_pipeline.world.models import Message, Window
 
-    lines = "\n".join(f"{{{{char}}}}: Thou shalt rest {n} nights, weary one." for n in range(12))
+    lines = "\n".join(
+        f"{{{{char}}}}: Thou shalt rest for {n} nights, and the grass is your bed, my weary one." for n in range(12)
+    )
     card = {**V1, "mes_example": f"<START>\n{lines}"}
     root = world_with(small_root, packed(card, "png"))
     world = World.open(root)
     world.sync()
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     said = [
-        Message(f"s{n}", "sera-phina", f"Rest in glade {n}, weary one.", noon + timedelta(hours=2 * n), "glade")
+        Message(
+            f"s{n}",
+            "sera-phina",
+            f"Rest in the glade of {n}, it is good for you.",
+            noon + timedelta(hours=2 * n),
+            "glade",
+        )
         for n in range(20)
     ]
     write_messages(world.store, said[:17])
@@ -292,7 +300,13 @@ def test_examples_seed_a_voice_that_has_said_too_little(small_root: Path) -> Non
     assert (provenance.messages, provenance.examples, provenance.until) == (32, 12, said[-1].created_at)
     assert "12 of the 32 messages it was learnt from are examples of its character card" in state.text
     more = [
-        Message(f"t{n}", "sera-phina", f"Sleep in glade {n}.", noon + timedelta(days=3, hours=n), "glade")
+        Message(
+            f"t{n}",
+            "sera-phina",
+            f"Sleep in the glade of {n}, and be still.",
+            noon + timedelta(days=3, hours=n),
+            "glade",
+        )
         for n in range(15)
     ]
     write_messages(world.store, more)

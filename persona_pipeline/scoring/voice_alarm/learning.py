@@ -55,7 +55,9 @@ _FOLDS, _DRAWS, _CAP = 5, 800, 3.0
 # So many lines of everyday language are held out together: lines on one subject stand beside each other.
 _LINES_TOGETHER = 5
 # A change into everyday language is told from so many of its usual lines at the earliest.
-LEAST_DELAY = 4.0
+LEAST_DELAY = 3.0
+# Its part of the false alarms that are allowed where there are rivals too, whose sums come much nearer.
+_SHARE_OF_STOCK = 0.2
 
 
 def learn_voice(
@@ -70,9 +72,10 @@ def learn_voice(
     is nothing to hold it against.
 
     Its own are held against everyday language and, where others said at least 30, against theirs, by ridge regression. The
-    threshold of each of the two comes from its own messages, each judged by a model that did not see its conversation: what half
-    of a share of ``false_alarms`` of sequences of 500 reach, drawn conversation by conversation about a mean that is known as well
-    as so many conversations tell it, and as much again as they reached in the order in which they were said.
+    threshold of each of the two comes from its own messages, each judged by a model that did not see its conversation: what a share
+    of ``false_alarms`` (a fifth for everyday language, where there are both) of sequences of 500 reach, drawn conversation by
+    conversation about a mean that is known as well as so many conversations tell it, and as much again as they reached in the order
+    in which they were said.
 
     Args:
         root: a world's folder, whose ``background`` is added to the everyday language of the package.
@@ -132,11 +135,13 @@ def _learnt(
     """Return the voice from its own messages together with others', and together with everyday lines (True)."""
     if not held:
         return None
-    frequencies, matrix = _matrix([message.text for said, _ in held for message in said])
+    # How rare something is goes by the world's own talk where there is some.
+    frequencies, matrix = _matrix([message.text for said, _ in held for message in said], len(held[0][0]))
     found, start = list[tuple[VoiceSide, Any]](), 0
     for said, is_stock in held:
         rows = matrix[start : start + len(said)]
-        found += _sides(own, said, rows, provenance, is_stock, provenance.false_alarms / len(held))
+        share = 1.0 if len(held) == 1 else _SHARE_OF_STOCK if is_stock else 1 - _SHARE_OF_STOCK
+        found += _sides(own, said, rows, provenance, is_stock, share * provenance.false_alarms)
         start += len(said)
     return VoiceModel(
         tells=bool(found),
@@ -225,17 +230,17 @@ def _voices(agent_id: str, said: Sequence[Message]) -> tuple[tuple[str, ...], An
     return voices, np.array([places.get(message.agent_id, -1) for message in said])
 
 
-def _matrix(texts: Sequence[str]) -> tuple[Any, Any]:
-    """Return the inverse frequencies of the columns, and a row for each text."""
+def _matrix(texts: Sequence[str], counted: int) -> tuple[Any, Any]:
+    """Return the inverse frequencies of the columns among the first so many, and a row for each text."""
     from scipy import sparse
 
     found = [hashed(text) for text in texts]
     holders = np.zeros(COLUMNS)
-    for parts in found:
+    for parts in found[:counted]:
         for columns, _ in parts:
             holders[np.unique(columns)] += 1
     # Rounded as they will be stored, so that a model read back gives the same numbers.
-    frequencies = unpacked(packed(np.log((1 + len(texts)) / (1 + holders)) + 1))
+    frequencies = unpacked(packed(np.log((1 + counted) / (1 + holders)) + 1))
     rows = [weighted(parts, frequencies) for parts in found]
     starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
     values = np.concatenate([values for _, values in rows]).astype(np.float32)

@@ -252,7 +252,8 @@ class VoiceWatch:
 
     def _like(self, side: int, texts: Sequence[str]) -> str:
         sides = self.model.sides
-        if not sides[side].everyday:
+        stock = any(item.everyday and total > ALARM / 2 for item, total in zip(sides, self._sums, strict=True))
+        if (sides[side].other and not sides[side].everyday) or not stock:
             return sides[side].other
         # Which kind's sum was first says little: they all rise together.
         apart = np.sum([self.model.differences(text) for text in texts], axis=0)

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from persona_pipeline.base.database.engine import Store
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.voice_alarm import learning
+from persona_pipeline.scoring.voice_alarm.background import _DATA as PACKAGED
+from persona_pipeline.scoring.voice_alarm.background import SECTIONS, everyday, languages
 from persona_pipeline.scoring.voice_alarm.learning import (
     LearntVoice,
     conversations,
@@ -20,9 +23,9 @@ from persona_pipeline.scoring.voice_alarm.learning import (
     write_voices,
 )
 from persona_pipeline.scoring.voice_alarm.model import (
+    ALARM,
     COLUMNS,
     KnownChange,
-    VoiceKind,
     VoiceModel,
     follow_voice,
     hashed,
@@ -87,7 +90,7 @@ def test_its_own_voice_raises_none(model: VoiceModel) -> None:
     readings, alarms = follow_voice(model, said([("ann", "loud"), ("bob", "lazy")], 300, 4))
     assert alarms == []
     assert len(readings) == 300
-    assert all(reading.sum < model.threshold for reading in readings)
+    assert all(reading.sum < ALARM for reading in readings)
 
 
 def test_one_message_alone_is_no_change_of_voice(model: VoiceModel) -> None:
@@ -96,14 +99,14 @@ def test_one_message_alone_is_no_change_of_voice(model: VoiceModel) -> None:
     for item in foreign:
         readings, alarms = follow_voice(model, [*ours, replace(item, agent_id="ann", text=f"{item.text} {item.text}")])
         assert not alarms
-        assert readings[-1].sum < model.threshold
+        assert readings[-1].sum < ALARM
 
 
 def test_one_change_is_one_alarm_and_the_next_change_another(model: VoiceModel) -> None:
     spells = [said([("ann", style)], 40, seed) for seed, style in ((5, "terse"), (6, "loud"), (7, "lazy"))]
     readings, alarms = follow_voice(model, [message for spell in spells for message in spell])
     assert [alarm.began_at.id for alarm in alarms] == ["5-0-ann", "7-0-ann"]
-    assert max(reading.sum for reading in readings) == model.threshold
+    assert max(reading.sum for reading in readings) == ALARM
     assert readings[79].sum == 0.0
 
 
@@ -140,15 +143,15 @@ def test_what_is_learnt_from_few_conversations_raises_no_alarm(model: VoiceModel
 
 
 def test_voices_that_are_alike_raise_none() -> None:
-    assert not learnt(said([("ann", "loud"), ("bob", "loud")], 60, 1)).tells
+    assert all(side.everyday for side in learnt(said([("ann", "loud"), ("bob", "loud")], 60, 1)).sides)
 
 
 def test_the_more_conversations_differ_the_higher_the_sum_may_rise(model: VoiceModel) -> None:
     steps = np.random.default_rng(1).normal(-1, 1, (200, 1))
     groups = np.arange(200) // 10
     apart = np.random.default_rng(2).normal(0, 0.5, 20)[groups][:, None]
-    few, many = (learning._threshold(steps + apart, groups // merged, model.provenance) for merged in (4, 1))
-    assert learning._threshold(steps, groups, model.provenance) < many < few
+    few, many = (learning._threshold(steps + apart, groups // merged, model.provenance, 0.05) for merged in (4, 1))
+    assert learning._threshold(steps, groups, model.provenance, 0.05) < many < few
 
 
 @pytest.mark.parametrize("pause", [1, 20, 90])
@@ -162,20 +165,80 @@ def test_some_of_everybody_are_in_every_part_whatever_the_clock_says(pause: int)
 
 
 def test_provenance_says_what_it_was_learnt_from(model: VoiceModel) -> None:
-    assert model.kind is VoiceKind.LOG_ODDS
     known = model.provenance
+    assert (known.language, known.everyday > 900) == ("en", True)
     assert (known.persona_hash, known.messages, known.conversations, known.others) == ("p1", 60, 12, 120)
     assert (known.first_message, known.last_message, known.horizon) == ("1-0-ann", "1-59-ann", 500)
     assert known.until == HISTORY[-1].created_at
 
 
-def test_an_agent_alone_is_held_against_its_own_history() -> None:
-    model = learnt(ALONE)
-    assert model.kind is VoiceKind.DELTA
-    _, usual = follow_voice(model, said([("ann", "loud")], 60, 7))
-    _, changed = follow_voice(model, said([("ann", "terse")], 60, 8))
+CLERK = (
+    "Moin! Kette runter? Dann bring's rum, ich guck.",
+    "Nee, der Mantel ist durch. Neuer drauf, fertig.",
+    "Bremse quietscht? Fett am Belag. Putzen, nicht ölen!",
+    "Lager hab ich da. Morgen früh, dann läuft die Kiste.",
+    "Speiche ab. Passiert. Zehn Minuten, nen Fünfer.",
+    "Kann ich. Mach ich. Nur nicht heute, ne?",
+)
+STOCK = (
+    "Vielen Dank für Ihre Nachricht. Ich helfe Ihnen gerne weiter.",
+    "Es tut mir leid, dass Sie diese Erfahrung machen mussten. Wir kümmern uns umgehend darum.",
+    "Bitte zögern Sie nicht, sich bei weiteren Fragen an uns zu wenden.",
+    "Wir bitten um Ihr Verständnis und bedanken uns für Ihre Geduld.",
+    "Gerne prüfe ich Ihr Anliegen und melde mich so bald wie möglich bei Ihnen zurück.",
+    "Ihre Zufriedenheit ist uns wichtig. Kann ich Ihnen sonst noch behilflich sein?",
+)
+
+
+def clerk(texts: Sequence[str], count: int, start: int = 0) -> list[Message]:
+    """One agent alone, four messages a conversation."""
+    return [
+        Message(
+            f"m{n}",
+            "clerk",
+            texts[n % len(texts)] + f" {n % 7 + 1} Stück.",
+            MONDAY + timedelta(hours=3 * (n // 4), minutes=n),
+            f"ticket {n // 4}",
+        )
+        for n in range(start, start + count)
+    ]
+
+
+def test_an_agent_alone_is_held_against_everyday_language() -> None:
+    model = learn_voice("clerk", clerk(CLERK, 80))
+    assert model is not None and model.tells
+    assert (model.provenance.language, model.provenance.others) == ("de", 0)
+    _, usual = follow_voice(model, clerk(CLERK, 60, 80))
+    _, (alarm,) = follow_voice(model, clerk(STOCK, 20, 80))
     assert usual == []
-    assert changed
+    assert alarm.messages <= 10
+    assert alarm.like == "a support desk's courtesies"
+    assert "and reads like a support desk's courtesies" in alarm.text
+
+
+def test_where_there_is_nothing_to_hold_it_against_nothing_is_learnt(tmp_path: Path) -> None:
+    history = [replace(item, text="나는 오늘 자전거를 고쳤어요. 체인이 빠졌네요!") for item in clerk(CLERK, 80)]
+    assert learn_voice("clerk", history) is None
+    (tmp_path / "background").mkdir()
+    lines = "\n".join(f"문의해 주셔서 감사합니다. 요청 번호 {n}번을 확인하고 다시 연락드리겠습니다." for n in range(60))
+    path = tmp_path / "background" / "ko.txt"
+    path.write_text(f"# courtesy\n{lines}\n", encoding="utf-8")
+    model = learn_voice("clerk", history, root=tmp_path)
+    assert model is not None and (model.provenance.language, model.provenance.everyday) == ("ko", 60)
+    path.write_text(lines, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"ko\.txt:1: this line stands under no section"):
+        learn_voice("clerk", history, root=tmp_path)
+
+
+@pytest.mark.parametrize("language", languages())
+def test_everyday_language_is_read_as_its_language(language: str) -> None:
+    lines = [
+        line for line in (PACKAGED / f"{language}.txt").read_text(encoding="utf-8").splitlines() if line[:2] != "# "
+    ]
+    found, pairs = everyday(lines)
+    assert found == language
+    assert len(pairs) > 900 and {section for section, _ in pairs} == set(SECTIONS)
+    assert len({text for _, text in pairs}) == len(pairs)
 
 
 def test_a_finding_names_what_changed_around_the_beginning(model: VoiceModel) -> None:
@@ -277,7 +340,7 @@ def test_of_a_long_history_others_of_all_times_are_looked_at(monkeypatch: pytest
     monkeypatch.setattr(learning, "MOST_OTHERS", 80)
     model = learnt(history)
     assert model.provenance.others == 80
-    assert sorted(side.other for side in model.sides) == ["", "bob", "cyd"]
+    assert sorted(side.other for side in model.sides if not side.everyday) == ["", "bob", "cyd"]
 
 
 def sample_messages() -> list[Message]:
