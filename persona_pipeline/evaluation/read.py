@@ -323,7 +323,7 @@ class WorldReader:
         if not learn or not (state.learnable or (again and learnt.model is not None)):
             return state
         return VoiceState(
-            learnt_from(learnt, [*examples, *self._said(agent_id, span)], world.root), state.own, is_new=True
+            learnt_from(learnt, [*examples, *self._said(agent_id, span)], world.rules_root), state.own, is_new=True
         )
 
     def messages_to_follow(self, learnt: LearntVoice, end: datetime) -> list[Message]:

@@ -18,7 +18,7 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 
 # What decides about scores beside what is scored. A pull request is judged by its base's.
-DECIDING = ("baselines", "labels", "calibration", "lexicons", "nudges", "persona.yaml")
+DECIDING = ("baselines", "labels", "calibration", "lexicons", "background", "nudges", "persona.yaml")
 FOLDERS = ("personas", "cards", "propositions", "messages", "recordings", "suites", *DECIDING, ".persona")
 # Besides, of the whole repository: what runs the evaluation, and what says how files are checked out.
 _EVERYWHERE = (
@@ -37,6 +37,7 @@ _WHAT = {
     "labels": "labels",
     "calibration": "judge changes",
     "lexicons": "lexicon",
+    "background": "everyday language",
     "nudges": "nudges",
     "persona.yaml": "settings",
     ".persona": "store",

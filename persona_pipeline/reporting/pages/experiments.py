@@ -42,7 +42,7 @@ TOUCHED = "What this change touches"
 _NOTHING = "No persona, claim, message, recording or suite, and nothing that decides."
 # What decides and what should not be there at all comes first, then what is evaluated.
 _ORDER = (
-    "store", "link", "workflow", "settings", "baseline", "labels", "judge changes", "lexicon", "nudges",
+    "store", "link", "workflow", "settings", "baseline", "labels", "judge changes", "lexicon", "everyday language", "nudges",
     "persona", "claim", "claims", "recordings", "messages", "card", "suite",
 )  # fmt: skip
 _PLURALS = {
