@@ -66,6 +66,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import binomtest
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -322,20 +323,12 @@ def _cover(found: TestedDrops, truth: np.ndarray, after: np.ndarray, tally: Tall
         tally.intervals += int(known.sum())
 
 
-def wilson(hits: float, tries: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share."""
-    if not tries:
-        return 0.0, 1.0
-    z, share = 1.96, hits / tries
-    centre = (share + z**2 / (2 * tries)) / (1 + z**2 / tries)
-    reach = z * math.sqrt(share * (1 - share) / tries + z**2 / (4 * tries**2)) / (1 + z**2 / tries)
-    return max(0.0, centre - reach), min(1.0, centre + reach)
-
-
 def share(hits: float, tries: int) -> str:
-    """Return a share with its interval."""
-    low, high = wilson(hits, tries)
-    return f"{hits / max(1, tries):.3f} ({low:.2f}-{high:.2f})"
+    """Return a share with Wilson's 95 % interval."""
+    if not tries:
+        return "–"
+    low, high = binomtest(round(hits), tries).proportion_ci(method="wilson")
+    return f"{hits / tries:.3f} ({low:.2f}-{high:.2f})"
 
 
 HEADER = (
@@ -455,13 +448,7 @@ def run_year() -> None:
                 for windows in options.windows:
                     cell = Cell(agents, week, 3, windows, process)
                     same, down = (year(cell, options.runs, options.seed, fall) for fall in (0.0, 2.0))
-                    told = [
-                        same["red"],
-                        same["red as a week"],
-                        same["moved"],
-                        down["red"],
-                        *(down[n] for n in DOWN_SEEN),
-                    ]
+                    told = [same["red"], same["moved"], down["red"], *(down[n] for n in DOWN_SEEN)]
                     shares = " | ".join(share(value * options.runs, options.runs) for value in told)
                     print(f"| {process} | {agents} | {week:g} | {windows} | {shares} |", flush=True)
 

@@ -1,7 +1,7 @@
 """The errors a user can cause, with place and remedy; and the three answers of a run with their exit codes."""
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +32,13 @@ class ConfigError(PersonaError):
             problems = Problem(problems)
         self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
+    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once."""
+    problems = dict.fromkeys(problem for found in broken.values() for problem in found)
+    if problems:
+        raise ConfigError(list(problems))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

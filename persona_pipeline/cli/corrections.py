@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
 from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
@@ -195,8 +195,7 @@ def statistics(
 
 def _synced_world() -> "World":
     world = open_world()
-    if broken := world.sync_personas(world.agent_ids())[1]:
-        raise ConfigError(list(dict.fromkeys(problem for problems in broken.values() for problem in problems)))
+    raise_problems(world.sync_personas(world.agent_ids())[1])
     return world
 
 

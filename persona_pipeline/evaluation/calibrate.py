@@ -13,12 +13,11 @@ from itertools import chain, islice, zip_longest
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.evaluation.plan import plan_agent
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.snapshot import raise_problems
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.calibration.calibrate import (
@@ -40,7 +39,6 @@ from persona_pipeline.guard.calibration.reading import (
     MOST_TRANSCRIPTS,
     JudgedTranscript,
     ReadingTest,
-    transcript_scores,
 )
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
@@ -384,12 +382,12 @@ def run_reading(plan: ReadingPlan, judge: Judge, *, now: datetime | None = None)
     by = Counter(JudgeName(model=item.model or "", prompt_version=item.prompt_version or "") for item in made)
     judged_by, answers, transcripts = by.most_common(1)[0][0], iter(zip(plan.requests, verdicts, strict=True)), []
     for agent_id, own, count in plan.transcripts:
-        scored = (
-            (request.key, verdict.score, request.proposition_id in plan.inverted[agent_id])
-            for request, verdict in islice(answers, count)
-            if verdict.score is not None
-        )
-        transcripts.append(JudgedTranscript(agent_id=agent_id, own=own, **transcript_scores(scored)))
+        scores, inverted = dict[str, int](), dict[str, int]()
+        for request, verdict in islice(answers, count):
+            if verdict.score is not None:
+                turned = request.proposition_id in plan.inverted[agent_id]
+                (inverted if turned else scores)[request.key] = verdict.score
+        transcripts.append(JudgedTranscript(agent_id=agent_id, own=own, scores=scores, inverted=inverted))
     return ReadingTest(judge=judged_by, transcripts=transcripts, ran_at=rfc3339(now or datetime.now(UTC)))
 
 

@@ -241,7 +241,6 @@ def confirm(evaluated: Sequence[Evaluated], judge: Judge, guard: Guard) -> list[
     A live judge is asked for the claims that could change the answer; a replay takes what was recorded then: left out, it would
     call a fall what the live run had found to be chance. What was confirmed before is not asked again.
     """
-    # Whatever is known of the others by then: who is evaluated first is asked the same as who is evaluated last.
     asked = {
         index: item.plan.again(claims, CONFIRMATIONS)
         for index, item in enumerate(evaluated)
@@ -372,7 +371,6 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
         {agent_id: _compared(evaluation, moved(evaluation, plan.baseline, guard.trust).baseline, rules)},
         fleet=guard.watched.baselines,
         watched=guard.watched.count,
-        moved=guard.moved,
         delta=rules.regression_delta,
         proposition_delta=rules.proposition_delta,
     )

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import exclusive
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
 from persona_pipeline.evaluation.folder import FolderReader
 from persona_pipeline.evaluation.history import by_need, outlines, points_of, saved_run
 from persona_pipeline.evaluation.plan import history_of
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot, raise_problems
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
 from persona_pipeline.guard.baselines.models import Baseline

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.errors import Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.against import AskedOnce, judged_against
 from persona_pipeline.evaluation.decide import (
@@ -36,13 +36,7 @@ from persona_pipeline.evaluation.plan import (
     with_generated,
 )
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.snapshot import (
-    AgentScope,
-    ReplayedJudge,
-    RunReplay,
-    Snapshot,
-    raise_problems,
-)
+from persona_pipeline.evaluation.snapshot import AgentScope, ReplayedJudge, RunReplay, Snapshot
 from persona_pipeline.guard.baselines.falls import least_coverage
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline

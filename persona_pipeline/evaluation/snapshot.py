@@ -113,13 +113,6 @@ class Snapshot:
         return scope.persona
 
 
-def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
-    """Raise what is wrong with some agents, if anything is; a default file's problem is every agent's and said once."""
-    problems = dict.fromkeys(problem for found in broken.values() for problem in found)
-    if problems:
-        raise ConfigError(list(problems))
-
-
 FORMAT = "persona-snapshot/1"
 _MAGIC = b"\x1f\x8b"
 

@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, default_url, is_held, open_store, upsert
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
@@ -189,8 +189,7 @@ class World:
     def sync(self, agent_ids: Iterable[str] | None = None) -> SyncResult:
         """Bring persona and message files into the store, idempotently."""
         _, broken = self.sync_personas(self.agent_ids() if agent_ids is None else agent_ids)
-        if broken:
-            raise ConfigError(list(dict.fromkeys(problem for problems in broken.values() for problem in problems)))
+        raise_problems(broken)
         return self.sync_messages()
 
     def sync_persona(self, agent_id: str) -> Persona:

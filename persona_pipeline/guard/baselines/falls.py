@@ -369,19 +369,20 @@ def to_confirm(
     *,
     fleet: Mapping[str, Baseline] | None = None,
     watched: int | None = None,
-    moved: Mapping[str, Sequence[float]] | None = None,
     delta: float = REGRESSION_DELTA,
     proposition_delta: float = PROPOSITION_DELTA,
 ) -> dict[str, dict[str, list[str]]]:
     """Return what is worth judging again before it is called a fall, claims by agent and dimension; nothing of
     those where it changes nothing.
 
+    How far others moved does not count: who is evaluated first is asked the same as who is evaluated last.
+
     Args:
-        fleet, watched, moved, delta, proposition_delta: see ``settled``.
+        fleet, watched, delta, proposition_delta: see ``settled``.
     """
     table = FleetTable(agents, fleet or {})
     rows, watched = table.fleet(), max(1, watched or len(table.agents))
-    drops = tested(rows, watched=watched, delta=delta, proposition_delta=proposition_delta, moved=moved)
+    drops = tested(rows, watched=watched, delta=delta, proposition_delta=proposition_delta)
     mask = worth_asking(rows, drops, watched=watched)
     found: dict[str, dict[str, list[str]]] = {}
     for row in np.flatnonzero(mask):

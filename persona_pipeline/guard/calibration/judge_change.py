@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -215,7 +216,7 @@ def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now:
 CHANGES = Path("calibration") / "judge_changes.json"
 
 
-class _File(BaseModel):
+class _Changes(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     changes: list[JudgeChange]
@@ -227,15 +228,28 @@ def load_judge_changes(path: Path) -> list[JudgeChange]:
     Raises:
         ConfigError: the file is not valid.
     """
-    if not path.exists():
-        return []
+    return load_kept(path, _Changes, "run persona-pipeline canary").changes if path.exists() else []
+
+
+Kept = TypeVar("Kept", bound=BaseModel)
+
+
+def load_kept(path: Path, kind: type[Kept], remedy: str) -> Kept:
+    """Return what a file of ``calibration/`` holds.
+
+    Args:
+        remedy: the command that writes it anew.
+
+    Raises:
+        ConfigError: the file is not valid.
+    """
     try:
-        return _File.model_validate_json(path.read_bytes()).changes
+        return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ConfigError(
             [
                 Problem(
-                    f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}; restore it, or run persona-pipeline canary",
+                    f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}; restore it, or {remedy}",
                     str(path),
                 )
                 for item in error.errors(include_url=False, include_input=False)
@@ -248,5 +262,5 @@ def save_judge_changes(path: Path, changes: Sequence[JudgeChange]) -> Path:
     known = {(item.before, item.now): item for item in [*load_judge_changes(path), *changes]}
     ordered = sorted(known.values(), key=lambda item: (str(item.before), str(item.now)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, _File(changes=ordered).model_dump_json(indent=2) + "\n")
+    write_atomically(path, _Changes(changes=ordered).model_dump_json(indent=2) + "\n")
     return path

@@ -5,15 +5,15 @@ What a judge that reads gives to an agent's own messages is higher; one that goe
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.base.documents.json import json_line, write_atomically
-from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.guard.calibration.judge_change import JudgeName
+from persona_pipeline.guard.calibration.judge_change import JudgeName, load_kept
 from persona_pipeline.guard.calibration.measures import HIGHEST
 from persona_pipeline.judging.recordings.replay import Recording
 
@@ -72,7 +72,7 @@ class ReadingTest(_Kept):
     transcripts: Sequence[JudgedTranscript] = ()
     ran_at: str = ""
 
-    @property
+    @cached_property
     def agents(self) -> list[Sides]:
         """The agents with enough transcripts on both sides, in the order of the transcripts."""
         found = []
@@ -90,7 +90,7 @@ class ReadingTest(_Kept):
                 found.append(Sides(agent_id, fmean(mine), fmean(others), error))
         return found
 
-    @property
+    @cached_property
     def reads(self) -> bool | None:
         """Whether own messages stand surely above others', all agents together; None: nobody has transcripts enough."""
         found = self.agents
@@ -130,7 +130,7 @@ class ReadingTest(_Kept):
         return f"{model} {'reads' if self.reads else 'does not read'} what it judges ({told})"
 
 
-class _ReadingFile(_Kept):
+class _Readings(_Kept):
     readings: list[ReadingTest]
 
 
@@ -140,14 +140,7 @@ def load_readings(path: Path) -> list[ReadingTest]:
     Raises:
         ConfigError: the file is not valid.
     """
-    if not path.exists():
-        return []
-    try:
-        return _ReadingFile.model_validate_json(path.read_bytes()).readings
-    except ValidationError as error:
-        where = [".".join(map(str, item["loc"])) or "the file" for item in error.errors(include_url=False)]
-        remedy = "restore it, or run persona-pipeline doctor --reading"
-        raise ConfigError([Problem(f"{place}: not valid; {remedy}", str(path)) for place in where]) from None
+    return load_kept(path, _Readings, "run persona-pipeline doctor --reading").readings if path.exists() else []
 
 
 def save_reading(path: Path, reading: ReadingTest) -> Path:
@@ -164,11 +157,3 @@ def _lines(reading: ReadingTest) -> str:
     head = json_line({"judge": reading.judge.model_dump(), "ran_at": reading.ran_at}).strip()[:-1]
     rows = ",\n".join(json_line(item.model_dump()).strip() for item in reading.transcripts)
     return f'{head}, "transcripts": [\n{rows}\n]}}'
-
-
-def transcript_scores(scored: Iterable[tuple[str, int, bool]]) -> dict[str, dict[str, int]]:
-    """Return ``scores`` and ``inverted`` of a transcript from key, score and whether the claim is inverted."""
-    found: dict[str, dict[str, int]] = {"scores": {}, "inverted": {}}
-    for key, score, inverted in scored:
-        found["inverted" if inverted else "scores"][key] = score
-    return found

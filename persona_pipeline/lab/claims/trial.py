@@ -10,12 +10,12 @@ from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import WorldReader
-from persona_pipeline.evaluation.snapshot import AgentScope, raise_problems
+from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of

@@ -100,14 +100,16 @@ def learn_voice(
         false_alarms=false_alarms,
         horizon=HORIZON,
     )
-    rivals = sorted((*own, *others), key=lambda message: message.created_at) if len(others) >= FEWEST_OTHERS else []
-    # In the order of the agent's own, so that no part of them decides.
+    held: list[tuple[Sequence[Message], bool]] = []
+    if len(others) >= FEWEST_OTHERS:
+        held.append((sorted((*own, *others), key=lambda message: message.created_at), False))
     stock = [
         replace(own[-1], id=f"{section} {n}", agent_id=section, channel=f"{section} {n // _LINES_TOGETHER}", text=line)
         for n, (section, line) in enumerate(lines)
     ]
-    held = [(rivals, False), ([*own, *stock], True)] if lines else [(rivals, False)]
-    return _learnt(own, [(said, is_stock) for said, is_stock in held if said], provenance)
+    if stock:
+        held.append(([*own, *stock], True))
+    return _learnt(own, held, provenance) if held else None
 
 
 def _thinned(others: Sequence[Message]) -> list[Message]:
@@ -131,10 +133,8 @@ def conversations(messages: Sequence[Message]) -> Any:
 
 def _learnt(
     own: Sequence[Message], held: Sequence[tuple[Sequence[Message], bool]], provenance: VoiceProvenance
-) -> VoiceModel | None:
+) -> VoiceModel:
     """Return the voice from its own messages together with others', and together with everyday lines (True)."""
-    if not held:
-        return None
     # How rare something is goes by the world's own talk where there is some.
     frequencies, matrix = _matrix([message.text for said, _ in held for message in said], len(held[0][0]))
     found, start = list[tuple[VoiceSide, Any]](), 0
@@ -144,7 +144,6 @@ def _learnt(
         found += _sides(own, said, rows, provenance, is_stock, share * provenance.false_alarms)
         start += len(said)
     return VoiceModel(
-        tells=bool(found),
         sides=tuple(side for side, _ in found),
         provenance=provenance,
         weights=packed(np.array([weights for _, weights in found])) if found else "",
@@ -181,39 +180,21 @@ def _sides(
     scores, weights = _against(scores), _against(weights)
     differences = scores * worths[:, None]
     others = (*voices[1:], "")
-    way = _WAY_TO_STOCK if is_stock else _WAY
     columns = [n for n, other in enumerate(others) if not is_stock or other not in (NO_CHANGE, "")]
+    mine = [differences[is_own, n] for n in columns]
+    rest = [differences[(speakers == n + 1) if others[n] else ~is_own, n] for n in columns]
     sides = [
-        _side(others[n], differences[is_own, n], differences[(speakers == n + 1) if others[n] else ~is_own, n], way)
-        for n in columns
+        _side(others[n], own_values, values, everyday=is_stock)
+        for n, own_values, values in zip(columns, mine, rest, strict=True)
     ]
-    steps = np.array(
-        [[side.step(value) for value in differences[is_own, n]] for n, side in zip(columns, sides, strict=True)]
-    ).T
-    theirs = [
-        fmean(side.step(value) for value in differences[(speakers == n + 1) if side.other else ~is_own, n])
-        for n, side in zip(columns, sides, strict=True)
-    ]
+    steps = np.array([[side.step(value) for value in values] for side, values in zip(sides, mine, strict=True)]).T
+    theirs = [fmean(map(side.step, values)) for side, values in zip(sides, rest, strict=True)]
     # Where its own messages hardly vary, the draws alone would give a threshold that two odd ones reach.
     least = max(theirs) * LEAST_DELAY if is_stock else -sides[-1].usual * (1 - _WAY) / _WAY * 2
     threshold = max(_threshold(steps, conversations(own), provenance, false_alarms), least)
     if not (_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs)):
         return []
-    share = 1 / threshold
-    return [
-        (
-            side.model_copy(
-                update={
-                    "scale": side.scale * share,
-                    "cap": side.cap * share,
-                    "usual": side.usual * share,
-                    "everyday": is_stock,
-                }
-            ),
-            weights[:, n],
-        )
-        for n, side in zip(columns, sides, strict=True)
-    ]
+    return [(side.shared(threshold), weights[:, n]) for n, side in zip(columns, sides, strict=True)]
 
 
 def _against(columns: Any) -> Any:
@@ -263,12 +244,18 @@ def _regression(matrix: Any, speakers: Any, worths: Any, voices: int) -> Any:
     return np.stack([model.fit(matrix, ours, sample_weight=share).coef_ for ours, share in columns], axis=1)
 
 
-def _side(other: str, ours: Any, theirs: Any, way: float) -> VoiceSide:
+def _side(other: str, ours: Any, theirs: Any, *, everyday: bool) -> VoiceSide:
+    way = _WAY_TO_STOCK if everyday else _WAY
     mine, gap, spread = float(ours.mean()), float(ours.mean() - theirs.mean()), float(ours.std()) or 1.0
     # The log-odds of two normal distributions that are so far apart.
     scale = max(gap, 0.0) / spread**2
     side = VoiceSide(
-        other=other, reference=mine - way * gap, scale=scale, cap=max(_CAP * spread, abs(gap)) * scale, usual=0.0
+        other=other,
+        reference=mine - way * gap,
+        scale=scale,
+        cap=max(_CAP * spread, abs(gap)) * scale,
+        usual=0.0,
+        everyday=everyday,
     )
     return side.model_copy(update={"usual": float(np.mean([side.step(value) for value in ours]))})
 

@@ -105,21 +105,30 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
         """Return what a message with this difference of scores adds to the sum."""
         return min(self.cap, max(-self.cap, self.scale * (self.reference - difference)))
 
+    def shared(self, threshold: float) -> "VoiceSide":
+        """Return the side with what messages add as shares of a threshold."""
+        told = {name: getattr(self, name) / threshold for name in ("scale", "cap", "usual")}
+        return self.model_copy(update=told)
+
 
 class VoiceModel(BaseModel, extra="forbid", frozen=True):
     """A voice that messages can be held against. A side's sum of 1 raises an alarm.
 
     Attributes:
-        tells: whether there are alarms at all; not where too little is known to tell a change from how the agent varies.
-        sides: the other voices, and kinds of everyday language; each has a sum of its own.
+        sides: the other voices, and kinds of everyday language; each has a sum of its own. None: too little is known to tell a
+            change from how the agent varies, and there are no alarms.
         weights: base64 of 16-bit floats, sides x columns: own less the other's; inverse_frequencies: by column.
     """
 
     sides: tuple[VoiceSide, ...]
     provenance: VoiceProvenance
-    tells: bool = True
     weights: str = ""
     inverse_frequencies: str = ""
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are alarms at all."""
+        return bool(self.sides)
 
     def differences(self, text: str) -> Any:
         """Return how much more a message is the agent's own than each side's."""
