@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.files import RefusedError, read_regular
 
 
 class JsonError(json.JSONDecodeError):
@@ -106,6 +107,8 @@ def _int(text: str) -> int:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=_int)
 
 
+# Bytes of a file of rows that are read into memory.
+_MOST_ROWS = 2_000_000_000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = TypeVar("Row")
@@ -118,11 +121,14 @@ def read_rows(
 
     Args:
         parse: returns the row of a line, or raises ``ValueError`` that says what is wrong with it.
-        problems: gets every line that is no row, and a file that is not UTF-8.
+        problems: gets every line that is no row, and a file that is no regular one or not UTF-8.
         remedy: what to do about such a line.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path, _MOST_ROWS).decode("utf-8")
+    except RefusedError as error:
+        problems.append(Problem(f"{error.strerror}; put the file itself in its place", str(path)))
+        return []
     except UnicodeDecodeError as error:
         problems.append(Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path)))
         return []

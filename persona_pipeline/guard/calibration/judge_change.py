@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.measures import bias, spearman
 
@@ -230,7 +231,7 @@ def load_judge_changes(path: Path) -> list[JudgeChange]:
     if not path.exists():
         return []
     try:
-        return _File.model_validate_json(path.read_bytes()).changes
+        return _File.model_validate_json(read_regular(path)).changes
     except ValidationError as error:
         raise ConfigError(
             [

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from persona_pipeline.base.documents.json import json_line, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.calibration.judge_change import JudgeName
 from persona_pipeline.guard.calibration.measures import HIGHEST
 from persona_pipeline.judging.recordings.replay import Recording
@@ -143,7 +144,7 @@ def load_readings(path: Path) -> list[ReadingTest]:
     if not path.exists():
         return []
     try:
-        return _ReadingFile.model_validate_json(path.read_bytes()).readings
+        return _ReadingFile.model_validate_json(read_regular(path)).readings
     except ValidationError as error:
         where = [".".join(map(str, item["loc"])) or "the file" for item in error.errors(include_url=False)]
         remedy = "restore it, or run persona-pipeline doctor --reading"
