@@ -6,7 +6,6 @@ import io
 import json
 import math
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.files import RefusedError, read_regular
+from persona_pipeline.base.text import escaped
 
 
 class JsonError(json.JSONDecodeError):
@@ -109,7 +109,6 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant,
 
 # Bytes of a file of rows that are read into memory.
 _MOST_ROWS = 2_000_000_000
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = TypeVar("Row")
 
@@ -161,8 +160,7 @@ def json_object(line: str) -> dict[str, Any]:
 
 def json_line(data: Mapping[str, Any]) -> str:
     """Return an object as a line, ended by a line feed: letters of any script as themselves, keys in their order."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+    return escaped(json.dumps(data, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def write_if_changed(path: Path, text: str) -> bool:

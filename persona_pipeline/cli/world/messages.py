@@ -1,6 +1,5 @@
 """``persona-pipeline ingest``, ``collect``, ``watch`` and ``messages``: what agents say, stored, followed and taken out."""
 
-import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import moment
+from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
     Agents,
     HeaderTimeout,
@@ -277,7 +277,7 @@ def watch(
         for alarm in watches.read(new):
             raised += 1
             if as_json:
-                typer.echo(json.dumps(alarm_facts(alarm), ensure_ascii=False))
+                typer.echo(shown_json(alarm_facts(alarm)))
                 continue
             typer.echo(alarm.text)
             for message in alarm.quotes:
