@@ -9,7 +9,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
 from persona_pipeline.importing.traces.otlp import JSON, TooLargeError, UnreadableError, read_request, unpack
 
@@ -81,7 +80,10 @@ def read_body(body: bytes, encoding: str, content_type: str, budget: Budget, *, 
     else:
         _count_protobuf(body, budget, logs=logs)
     brought = Brought()
-    for item in read_request(body, content_type, logs=logs):
+    found = read_request(body, content_type, logs=logs)
+    if len(found) > budget.items:
+        raise _too_many(budget)
+    for item in found:
         if len(item.record.attributes) > budget.attributes:
             brought.refuse(f"has {len(item.record.attributes):,} attributes, more than {budget.attributes:,}")
             continue
@@ -145,25 +147,6 @@ def _count_json(body: bytes, budget: Budget) -> None:
     # Each field and each element but the first of its kind comes after one of these.
     if body.count(b",") + body.count(b"{") + body.count(b"[") > budget.fields:
         raise _too_many(budget)
-    try:
-        request = strict_json(body.decode("utf-8"))
-    except (JsonError, UnicodeDecodeError):
-        return
-    items = 0
-    for wide in ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs"):
-        for group in _listed(request, wide):
-            items += 1
-            for inner in ("scopeSpans", "scope_spans", "scopeLogs", "scope_logs"):
-                for scope in _listed(group, inner):
-                    names = ("spans", "logRecords", "log_records")
-                    items += 1 + sum(len(_listed(scope, name)) for name in names)
-    if items > budget.items:
-        raise _too_many(budget)
-
-
-def _listed(value: Any, name: str) -> list[Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
 
 
 def _too_many(budget: Budget) -> TooLargeError:
