@@ -47,7 +47,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # What is damaged there is not asked for by every command.
-MAY_BE_READ = ("JSON", "times", "UTF-8", *(f"holes {number}" for number in range(6)))
+MAY_BE_READ = ("the schema", "JSON", "times", "UTF-8", *(f"holes {number}" for number in range(6)))
 
 
 def damaged(store: bytes) -> dict[str, bytes]:
