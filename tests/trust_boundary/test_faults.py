@@ -61,7 +61,7 @@ def damaged(store: bytes) -> dict[str, bytes]:
         "the last page": store[:-4096],
         "the head": b"x" * 100 + store[100:],
         "the schema": store[:3000] + dice.randbytes(1000) + store[4000:],
-        "JSON": store.replace(b'"agent_id"', b'"agent_id!'),
+        "JSON": store.replace(b'"agent_id":', b'"agent_id";'),
         "times": store.replace(b"2026-", b"20z6-"),
         "UTF-8": store.replace(b'"agent_id"', b'"agent\xff\xfe"'),
     }
