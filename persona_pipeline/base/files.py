@@ -41,7 +41,7 @@ def repository_of(folder: Path) -> Path:
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
-class RefusedError(OSError):
+class FileRefusedError(OSError):
     """A file is not one to read: no regular one, too large, or outside the folders it may be in."""
 
 
@@ -52,13 +52,13 @@ def read_regular(path: str | os.PathLike[str], most: int = MOST_BYTES, roots: Se
         roots: resolved folders that it must lie in once links are followed; None: anywhere.
 
     Raises:
-        RefusedError: it is no regular file, larger, or lies in none of them; ``strerror`` says so in plain words.
+        FileRefusedError: it is no regular file, larger, or lies in none of them; ``strerror`` says so in plain words.
         OSError: it cannot be read.
     """
     with open_regular(path, roots) as stream:
         data = stream.read(most + 1)
     if len(data) > most:
-        raise RefusedError(errno.EFBIG, f"is larger than {most:,} bytes; split it", str(path))
+        raise FileRefusedError(errno.EFBIG, f"is larger than {most:,} bytes; split it", str(path))
     return data
 
 
@@ -78,11 +78,11 @@ def open_regular(path: str | os.PathLike[str], roots: Sequence[Path] | None = No
 
 def _check_regular(stat: os.stat_result, name: str, path: str | os.PathLike[str], roots: Sequence[Path] | None) -> None:
     if roots is not None and not any(Path(name).is_relative_to(root) for root in roots):
-        raise RefusedError(errno.EACCES, "lies outside the folders it may be in", str(path))
+        raise FileRefusedError(errno.EACCES, "lies outside the folders it may be in", str(path))
     if modes.S_ISDIR(stat.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not modes.S_ISREG(stat.st_mode):
-        raise RefusedError(errno.EINVAL, "is not a regular file", str(path))
+        raise FileRefusedError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | None:

@@ -101,6 +101,9 @@ def _is_of_the_store(error: BaseException) -> bool:
         return True
     if exc is None:
         return False
+    if type(error).__name__ == "ValidationError" and type(error).__module__.startswith("pydantic"):
+        # What comes from files is a ConfigError by then.
+        return True
     if isinstance(error, ValueError) and error.__traceback__ is not None:
         # A value that no column of its kind can hold.
         *_, last = traceback.walk_tb(error.__traceback__)

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.files import RefusedError, read_regular
+from persona_pipeline.base.files import FileRefusedError, read_regular
 from persona_pipeline.world.changes import ask_git
 from persona_pipeline.world.messages.store import Selected, Selection, remove_messages, select_messages
 
@@ -29,7 +29,7 @@ _KEY = "a key of other rows, which stays; remove the messages of that channel, o
 
 
 @dataclass(frozen=True)
-class Place:
+class Mention:
     """Where a person stands, and how often; ``remedy``: what is to be done about it by hand, ``""`` where it is taken out."""
 
     where: str
@@ -73,9 +73,9 @@ class Person:
             return plain
         return value
 
-    def in_store(self, *, remove: bool = False) -> list[Place]:
+    def in_store(self, *, remove: bool = False) -> list[Mention]:
         """Return where they stand in the store, and take them out of it where that is asked for."""
-        found = [Place("store: messages they wrote", len(self.messages))] if self.messages else []
+        found = [Mention("store: messages they wrote", len(self.messages))] if self.messages else []
         if remove:
             for selected in self._written:
                 remove_messages(self.store, selected)
@@ -90,7 +90,7 @@ class Person:
             raw.close()
         return found
 
-    def _in_table(self, connection: Connection, table: sa.Table, remove: bool) -> Iterator[Place]:
+    def _in_table(self, connection: Connection, table: sa.Table, remove: bool) -> Iterator[Mention]:
         keys = list(table.primary_key)
         fixed = [column for column in table.c if column.primary_key or column.foreign_keys or column.name == "agent_id"]
         texts = [column for column in table.c if column not in fixed and isinstance(column.type, sa.Text | sa.JSON)]
@@ -109,9 +109,9 @@ class Person:
             connection.execute(sa.delete(table).where(this) if dropped else sa.update(table).where(this).values(new))
         kept = {column.name for column in fixed}
         for name, count in changed.items():
-            yield Place(f"store: {table.name}.{name}", count, _KEY if name in kept else "")
+            yield Mention(f"store: {table.name}.{name}", count, _KEY if name in kept else "")
 
-    def in_files(self, root: Path) -> Iterator[Place]:
+    def in_files(self, root: Path) -> Iterator[Mention]:
         """Yield the files of a world in which they stand, links left out."""
         for folder, folders, files in os.walk(root):
             folders[:] = sorted(name for name in folders if name not in _SKIPPED)
@@ -122,13 +122,13 @@ class Person:
                 shown = path.relative_to(root).as_posix()
                 try:
                     text = read_regular(path).decode("utf-8", "replace")
-                except RefusedError as error:
-                    yield Place(shown, 0, f"not looked into: {error.strerror}")
+                except FileRefusedError as error:
+                    yield Mention(shown, 0, f"not looked into: {error.strerror}")
                     continue
                 if count := sum(self.without(line) != line for line in text.split("\n")):
-                    yield Place(shown, count, _FILE)
+                    yield Mention(shown, count, _FILE)
 
-    def in_history(self, root: Path) -> Iterator[Place]:
+    def in_history(self, root: Path) -> Iterator[Mention]:
         """Yield how many commits add or take away one of their names; nothing where there is no git."""
         for name in self.names:
             try:
@@ -136,4 +136,4 @@ class Person:
             except ConfigError:
                 return
             if told:
-                yield Place(f"git: {name}", len(told), _GIT)
+                yield Mention(f"git: {name}", len(told), _GIT)

@@ -14,7 +14,7 @@ import pytest
 
 from persona_pipeline.importing.traces.collector import Bounds, create_app
 from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, read_request
-from persona_pipeline.importing.traces.reading import Budget, ReadingProcess, TooSlowError, read_body
+from persona_pipeline.importing.traces.reading import ReadingProcess, RequestBudget, TooSlowError, read_body
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.corrections.test_server import closed, health
@@ -64,7 +64,7 @@ def hostile() -> Iterator[tuple[str, bytes]]:
 def test_21_what_a_request_holds_is_counted_before_it_is_decoded(name: str, body: bytes) -> None:
     started = time.process_time()
     with pytest.raises(TooLargeError, match="send smaller batches"):
-        read_body(gzip.compress(body, 1, mtime=0), "gzip", PROTOBUF, Budget(), logs=False)
+        read_body(gzip.compress(body, 1, mtime=0), "gzip", PROTOBUF, RequestBudget(), logs=False)
     print(f"21  {name}: {len(body):,} bytes refused after {time.process_time() - started:.2f} CPU s")
 
 
@@ -73,13 +73,13 @@ def test_21_json_is_counted_too() -> None:
     pairs = b'{"resourceSpans": [' + b"[]," * 2_100_000 + b"[]]}"
     for body in (spans, pairs):
         with pytest.raises(TooLargeError, match="send smaller batches"):
-            read_body(body, "", JSON, Budget(), logs=False)
+            read_body(body, "", JSON, RequestBudget(), logs=False)
 
 
 @pytest.mark.parametrize("content_type", [PROTOBUF, JSON])
 def test_21_an_ordinary_request_is_read_whole(content_type: str) -> None:
     body = SPANS.SerializeToString() if content_type == PROTOBUF else json.dumps(as_json(SPANS)).encode()
-    brought = read_body(body, "", content_type, Budget(), logs=False)
+    brought = read_body(body, "", content_type, RequestBudget(), logs=False)
     assert (len(brought.pieces), brought.refused) == (len(read_request(body, content_type)), 0)
 
 
@@ -109,7 +109,7 @@ def test_21_a_reading_that_takes_too_long_is_ended_and_the_next_is_read() -> Non
     large = within(1, within(2, b"\x12\x00" * 40_000))
 
     async def run() -> tuple[int, int]:
-        reader = ReadingProcess(Budget(seconds=LONG))
+        reader = ReadingProcess(RequestBudget(seconds=LONG))
         try:
             first = await reader.read(gzip.compress(body), "gzip", PROTOBUF, logs=False)
             child = reader._process

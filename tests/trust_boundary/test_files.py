@@ -18,7 +18,7 @@ import yaml
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, PersonaError
-from persona_pipeline.base.files import RefusedError, read_regular
+from persona_pipeline.base.files import FileRefusedError, read_regular
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.world.checking import check_world
 from persona_pipeline.judging.verdict import Unscored
@@ -325,7 +325,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
             read_regular(place)
     with pytest.raises(OSError, match="larger than"):
         read_regular("/proc/self/maps", 10)
-    with pytest.raises(RefusedError):
+    with pytest.raises(FileRefusedError):
         read_regular(tmp_path / "inside" / "link", roots=[tmp_path / "inside"])
     assert read_regular(tmp_path / "inside" / "link", 5, [tmp_path]) == b"12345"
     with pytest.raises(ConfigError, match="is not a regular file"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from persona_pipeline.base.errors import Problem
-from persona_pipeline.base.files import RefusedError, read_regular
+from persona_pipeline.base.files import FileRefusedError, read_regular
 from persona_pipeline.base.text import escaped
 
 
@@ -125,7 +125,7 @@ def read_rows(
     """
     try:
         text = read_regular(path, _MOST_ROWS).decode("utf-8")
-    except RefusedError as error:
+    except FileRefusedError as error:
         problems.append(Problem(f"{error.strerror}; put the file itself in its place", str(path)))
         return []
     except UnicodeDecodeError as error:

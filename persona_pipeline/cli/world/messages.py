@@ -160,14 +160,13 @@ def collect(
 
     require_otel()
     from persona_pipeline.base.http_server import Access, ServerLimits, serve
-    from persona_pipeline.importing.traces.collector import Bounds, create_app
-    from persona_pipeline.importing.traces.reading import Budget
+    from persona_pipeline.importing.traces.collector import Bounds, RequestBudget, create_app
 
     world = open_world(sync=True)
     application = create_app(
         world,
         access=Access(token, max_body, body_seconds=body_timeout),
-        bounds=Bounds(Budget(max_unpacked, max_items, max_attributes, seconds=read_timeout), waiting, keep_days),
+        bounds=Bounds(RequestBudget(max_unpacked, max_items, max_attributes, seconds=read_timeout), waiting, keep_days),
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve(application, host=host, port=port, limits=limits, turned_away=application.state.turned_away)

@@ -17,7 +17,7 @@ from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
 from persona_pipeline.importing.traces.calls import Piece
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
 from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError
-from persona_pipeline.importing.traces.reading import Brought, Budget, ReadingProcess, TooSlowError
+from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget, TooSlowError
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Bounds:
         keep_days: how long pieces of traces wait for what else belongs to them.
     """
 
-    request: Budget = field(default_factory=Budget)
+    request: RequestBudget = field(default_factory=RequestBudget)
     waiting: int = 64
     keep_days: float = 2.0
 
@@ -228,7 +228,7 @@ class _Collector:
         self.metrics.refused(brought.refused)
         return Response(_written(_answer(brought, logs), answer_type), media_type=answer_type)
 
-    async def _take(self, request: Request, content_type: str, logs: bool) -> Brought:
+    async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:
         """Store what a request brings and return it."""
         if self._waiting >= self.bounds.waiting:
             raise _NotTakenError(503, "too many requests wait to be stored; come again", "busy")
@@ -320,7 +320,7 @@ def _flush_every_commit(world: World) -> None:
     world.store.engine.dispose()
 
 
-def _answer(brought: Brought, logs: bool) -> "Proto":
+def _answer(brought: ReadRequest, logs: bool) -> "Proto":
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 

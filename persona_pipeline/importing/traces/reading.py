@@ -30,7 +30,7 @@ _LOG = {5: _VALUE, 6: _PAIR}
 
 
 @dataclass(frozen=True)
-class Budget:
+class RequestBudget:
     """What one request may take.
 
     Attributes:
@@ -49,7 +49,7 @@ class Budget:
 
 
 @dataclass
-class Brought:
+class ReadRequest:
     """What a request brought: pieces of traces, how many items were refused, and why the first were."""
 
     pieces: list[Piece] = field(default_factory=list)
@@ -67,7 +67,7 @@ class TooSlowError(TooLargeError):
     """Reading took longer, or more memory, than a request may take."""
 
 
-def read_body(body: bytes, encoding: str, content_type: str, budget: Budget, *, logs: bool) -> Brought:
+def read_body(body: bytes, encoding: str, content_type: str, budget: RequestBudget, *, logs: bool) -> ReadRequest:
     """Return what a request brings.
 
     Raises:
@@ -79,7 +79,7 @@ def read_body(body: bytes, encoding: str, content_type: str, budget: Budget, *, 
         _count_json(body, budget)
     else:
         _count_protobuf(body, budget, logs=logs)
-    brought = Brought()
+    brought = ReadRequest()
     found = read_request(body, content_type, logs=logs)
     if len(found) > budget.items:
         raise _too_many(budget)
@@ -96,7 +96,7 @@ def read_body(body: bytes, encoding: str, content_type: str, budget: Budget, *, 
     return brought
 
 
-def _count_protobuf(body: bytes, budget: Budget, *, logs: bool) -> None:
+def _count_protobuf(body: bytes, budget: RequestBudget, *, logs: bool) -> None:
     """Count a request's fields without decoding it; what is no protobuf is left to who decodes it."""
     record = _LOG if logs else _SPAN
     scope = {1: {3: _PAIR}, 2: record}
@@ -143,13 +143,13 @@ def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
     return 0, end
 
 
-def _count_json(body: bytes, budget: Budget) -> None:
+def _count_json(body: bytes, budget: RequestBudget) -> None:
     # Each field and each element but the first of its kind comes after one of these.
     if body.count(b",") + body.count(b"{") + body.count(b"[") > budget.fields:
         raise _too_many(budget)
 
 
-def _too_many(budget: Budget) -> TooLargeError:
+def _too_many(budget: RequestBudget) -> TooLargeError:
     said = f"the request holds more than {budget.items:,} items or {budget.fields:,} fields; send smaller batches"
     return TooLargeError(said)
 
@@ -160,12 +160,12 @@ class ReadingProcess:
     One request at a time.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: RequestBudget) -> None:
         self._budget = budget
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
 
-    async def read(self, body: bytes, encoding: str, content_type: str, *, logs: bool) -> Brought:
+    async def read(self, body: bytes, encoding: str, content_type: str, *, logs: bool) -> ReadRequest:
         """Return what a request brings.
 
         Raises:
@@ -180,7 +180,7 @@ class ReadingProcess:
             self.close()
             raise
 
-    def _read(self, asked: tuple[bytes, str, str, bool]) -> Brought:
+    def _read(self, asked: tuple[bytes, str, str, bool]) -> ReadRequest:
         connection = self._begun()
         try:
             connection.send(asked)
@@ -219,7 +219,7 @@ class ReadingProcess:
             connection.close()
 
 
-def _answer(connection: Connection, budget: Budget) -> None:
+def _answer(connection: Connection, budget: RequestBudget) -> None:
     """Answer requests until nobody asks any more."""
     import signal
 
@@ -234,7 +234,7 @@ def _answer(connection: Connection, budget: Budget) -> None:
             body, encoding, content_type, logs = connection.recv()
         except (EOFError, OSError):
             return
-        told: Brought | Exception
+        told: ReadRequest | Exception
         try:
             told = read_body(body, encoding, content_type, budget, logs=logs)
         except (UnreadableError, TooLargeError) as error:
