@@ -112,12 +112,14 @@ def test_21_a_reading_that_takes_too_long_is_ended_and_the_next_is_read() -> Non
         reader = ReadingProcess(RequestBudget(seconds=LONG))
         try:
             first = await reader.read(gzip.compress(body), "gzip", PROTOBUF, logs=False)
-            child = reader._process
-            assert child is not None and child.pid is not None
+            assert reader._pool is not None
+            (child,) = reader._pool._processes.values()
+            assert child.pid is not None
             object.__setattr__(reader._budget, "seconds", 0.2)
             os.kill(child.pid, signal.SIGSTOP)
             with pytest.raises(TooSlowError, match="longer than"):
                 await reader.read(large, "", PROTOBUF, logs=False)
+            child.join(LONG)
             assert not child.is_alive()
             object.__setattr__(reader._budget, "seconds", LONG)
             again = await reader.read(gzip.compress(body), "gzip", PROTOBUF, logs=False)

@@ -3,14 +3,15 @@
 import asyncio
 import multiprocessing
 import resource
+import signal
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
-from persona_pipeline.importing.traces.otlp import JSON, TooLargeError, UnreadableError, read_request, unpack
+from persona_pipeline.importing.traces.otlp import JSON, TooLargeError, read_request, unpack
 
 # Refusals that are told one by one; the others are counted.
 MOST_NAMED = 5
@@ -155,92 +156,43 @@ def _too_many(budget: RequestBudget) -> TooLargeError:
 
 
 class ReadingProcess:
-    """Reads requests in a process of its own, which is ended when one takes too long, and begun again for the next.
-
-    One request at a time.
-    """
+    """Reads requests in a process of its own, which is ended when one takes too long, and begun again for the next."""
 
     def __init__(self, budget: RequestBudget) -> None:
         self._budget = budget
-        self._process: BaseProcess | None = None
-        self._connection: Connection | None = None
+        self._pool: ProcessPoolExecutor | None = None
 
     async def read(self, body: bytes, encoding: str, content_type: str, *, logs: bool) -> ReadRequest:
-        """Return what a request brings.
-
-        Raises:
-            UnreadableError: it is no such request.
-            TooLargeError: it is beyond its budget, also that of seconds or memory.
-        """
+        """Return what a request brings; raises like ``read_body``, and ``TooSlowError``."""
         if len(body) <= _SMALL and encoding.strip().lower() in ("", "identity"):
             return read_body(body, encoding, content_type, self._budget, logs=logs)
-        try:
-            return await asyncio.to_thread(self._read, (body, encoding, content_type, logs))
-        except asyncio.CancelledError:
-            self.close()
-            raise
-
-    def _read(self, asked: tuple[bytes, str, str, bool]) -> ReadRequest:
-        connection = self._begun()
-        try:
-            connection.send(asked)
-            if not connection.poll(self._budget.seconds):
-                self.close()
-                raise TooSlowError(f"reading took longer than {self._budget.seconds:g} s; send smaller batches")
-            told = connection.recv()
-        except (EOFError, OSError) as error:
-            self.close()
-            raise TooSlowError("reading took more memory than a request may take; send smaller batches") from error
-        if isinstance(told, Exception):
-            raise told
-        return told
-
-    def _begun(self) -> Connection:
-        if self._connection is None or self._process is None or not self._process.is_alive():
-            self.close()
-            context = multiprocessing.get_context("spawn")
-            self._connection, theirs = context.Pipe()
-            process = context.Process(target=_answer, args=(theirs, self._budget), daemon=True)
-            process.start()
-            self._process = process
-            theirs.close()
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
             # Its start counts to nobody's time.
-            self._connection.recv()
-        return self._connection
+            await asyncio.wrap_future(self._pool.submit(len, ()))
+        reading = self._pool.submit(read_body, body, encoding, content_type, self._budget, logs=logs)
+        try:
+            async with asyncio.timeout(self._budget.seconds):
+                return await asyncio.wrap_future(reading)
+        except (TimeoutError, BrokenProcessPool, MemoryError, asyncio.CancelledError) as error:
+            self.close()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            what = f"longer than {self._budget.seconds:g} s" if isinstance(error, TimeoutError) else "too much memory"
+            raise TooSlowError(f"reading took {what}; send smaller batches") from error
 
     def close(self) -> None:
         """End the process, whatever it does."""
-        process, self._process = self._process, None
-        connection, self._connection = self._connection, None
-        if process is not None:
-            process.kill()
-            process.join()
-        if connection is not None:
-            connection.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            for process in list(pool._processes.values()):
+                process.kill()
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _answer(connection: Connection, budget: RequestBudget) -> None:
-    """Answer requests until nobody asks any more."""
-    import signal
-
+def _begin() -> None:
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: F401 -- so that no request waits for it
 
     # Who asks ends this process; a signal to the whole group is not for it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    connection.send(None)
-    while True:
-        try:
-            body, encoding, content_type, logs = connection.recv()
-        except (EOFError, OSError):
-            return
-        told: ReadRequest | Exception
-        try:
-            told = read_body(body, encoding, content_type, budget, logs=logs)
-        except (UnreadableError, TooLargeError) as error:
-            told = error
-        except MemoryError:
-            return
-        except Exception as error:  # Whatever it is, who asks shall know.
-            told = RuntimeError(f"{type(error).__name__}: {str(error)[:200]}")
-        connection.send(told)
