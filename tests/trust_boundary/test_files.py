@@ -28,7 +28,7 @@ from persona_pipeline.suites.answering.output import parse_output
 from persona_pipeline.suites.asserts.registry import TYPES, find_type
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.opening import SuiteFile, load_suite, open_targets, suite_roots
-from persona_pipeline.suites.running.suite_run import suite_version
+from persona_pipeline.suites.running.suite_run import look_at_suite
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider
 from persona_pipeline.testing.worlds import write_small_world
 from tests.suites.support import ScriptedBackend, ScriptedSuiteJudge
@@ -185,7 +185,7 @@ def told(root: Path, suite: Mapping[str, Any], targets: list[Any] | None = None)
             opened.close()
     with contextlib.suppress(PersonaError):
         # What a sensor takes the digest of.
-        said.append(suite_version(root, SuiteFile(("evil",), "evil.eval.yaml"), settings, judge="recorded"))
+        said.append(look_at_suite(root, SuiteFile(("evil",), "evil.eval.yaml"), settings)[0])
     return "\n".join(said)
 
 
