@@ -61,6 +61,8 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     for name in [*os.environ]:
         if name.startswith(("PERSONA_", "ANTHROPIC_", "DAGSTER_")):
             monkeypatch.delenv(name)
+    # Which transcripts are drawn is no business of tests that count calls.
+    monkeypatch.setenv("PERSONA_JUDGE_CANARIES", "0")
     get_settings.cache_clear()
     yield
     get_settings.cache_clear()

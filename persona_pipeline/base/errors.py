@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from persona_pipeline.base.text import printable
+
 
 class PersonaError(Exception):
     """Base of every error this package raises on purpose."""
@@ -21,7 +23,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = [str(part) for part in (self.path, self.line, self.column) if part is not None]
-        return f"{':'.join(place)}: {self.message}" if place else self.message
+        # Names and texts of files are of others.
+        return printable(f"{':'.join(place)}: {self.message}" if place else self.message)
 
 
 class ConfigError(PersonaError):

@@ -1,11 +1,13 @@
-"""Digests of files, and what a file looks like from outside."""
+"""The one gate for files that others name: regular ones, bounded, of certain folders; their digests and how they look."""
 
+import errno
 import hashlib
 import os
 import stat as modes
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 # A change within this time of a reading may have left the file's times as they were: nanoseconds, by what the file system notes.
 _FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
@@ -39,6 +41,50 @@ def repository_of(folder: Path) -> Path:
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
+class FileRefusedError(OSError):
+    """A file is not one to read: no regular one, too large, or outside the folders it may be in."""
+
+
+def read_regular(path: str | os.PathLike[str], most: int = MOST_BYTES, roots: Sequence[Path] | None = None) -> bytes:
+    """Return the bytes of a regular file, of no pipe and no device; at most ``most`` are read, also of one that says it is empty.
+
+    Args:
+        roots: resolved folders that it must lie in once links are followed; None: anywhere.
+
+    Raises:
+        FileRefusedError: it is no regular file, larger, or lies in none of them; ``strerror`` says so in plain words.
+        OSError: it cannot be read.
+    """
+    with open_regular(path, roots) as stream:
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise FileRefusedError(errno.EFBIG, f"is larger than {most:,} bytes; split it", str(path))
+    return data
+
+
+def open_regular(path: str | os.PathLike[str], roots: Sequence[Path] | None = None) -> BinaryIO:
+    """Open a regular file to be read, like ``read_regular``."""
+    name = os.path.realpath(path)
+    _check_regular(os.stat(name), name, path, roots)  # noqa: PTH116
+    stream = open(name, "rb", opener=_without_waiting)  # noqa: SIM115 -- the caller closes it
+    try:
+        # It may have been replaced since.
+        _check_regular(os.fstat(stream.fileno()), os.path.realpath(name), path, roots)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def _check_regular(stat: os.stat_result, name: str, path: str | os.PathLike[str], roots: Sequence[Path] | None) -> None:
+    if roots is not None and not any(Path(name).is_relative_to(root) for root in roots):
+        raise FileRefusedError(errno.EACCES, "lies outside the folders it may be in", str(path))
+    if modes.S_ISDIR(stat.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not modes.S_ISREG(stat.st_mode):
+        raise FileRefusedError(errno.EINVAL, "is not a regular file", str(path))
+
+
 def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | None:
     """Return the SHA-256 of a regular file of at most 64 MB in one of these folders, links followed; None of anything else.
 
@@ -70,9 +116,7 @@ def regular_digest(name: str, stat: os.stat_result) -> str | None:
         return known[1]
     fresh = is_fresh(stat)
     digest, left = hashlib.sha256(), MOST_BYTES + 1
-    with open(name, "rb", buffering=0, opener=_without_waiting) as stream:
-        if not modes.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            return None
+    with open_regular(name) as stream:
         while left > 0 and (chunk := stream.read(min(_CHUNK, left))):
             digest.update(chunk)
             left -= len(chunk)

@@ -191,6 +191,8 @@ def _host_name(host: str) -> str:
 
 
 _BACKLOG = 2048
+# For requests under way when the process is told to stop.
+_LAST_SECONDS = 30
 # File descriptors for all but connections: the store, the judge, logs.
 _SPARE_FILES = 256
 
@@ -217,11 +219,13 @@ def serve(
     port: int = 0,
     unix_socket: Path | None = None,
     limits: ServerLimits | None = None,
+    turned_away: Callable[[str], None] = lambda reason: None,
 ) -> None:
     """Serve until the process is told to stop.
 
     Args:
         unix_socket: listen there instead, for this user alone.
+        turned_away: is told of each connection that is closed before it asked: ``connections`` or ``slow_head``.
 
     Raises:
         ConfigError: the address or the path cannot be listened on.
@@ -231,11 +235,12 @@ def serve(
         app,
         host=host,
         port=port,
-        http=guarded_protocol(limits),
+        http=guarded_protocol(limits, turned_away),
         ws="none",
         access_log=False,
         backlog=_BACKLOG,
         timeout_keep_alive=30,
+        timeout_graceful_shutdown=_LAST_SECONDS,
         h11_max_incomplete_event_size=32 * 1024,
     )
     listening = _listen_unix(unix_socket) if unix_socket else None
@@ -243,9 +248,16 @@ def serve(
     uvicorn.Server(config).run(sockets=None if listening is None else [listening])
 
 
-def guarded_protocol(limits: ServerLimits) -> type[H11Protocol]:
-    """Return uvicorn's HTTP protocol with a time limit for heads and limits on connections, counted over all that it makes."""
+def guarded_protocol(
+    limits: ServerLimits, turned_away: Callable[[str], None] = lambda reason: None
+) -> type[H11Protocol]:
+    """Return uvicorn's HTTP protocol with a time limit for heads and limits on connections, counted over all that it makes.
+
+    A connection beyond a limit takes the place of the oldest that has not sent a head yet, of its own address where that has more
+    than its share; where there is none, it is closed.
+    """
     open_by_address: Counter[str] = Counter()
+    headless: dict[Any, None] = {}
 
     class Guarded(H11Protocol):
         _address: str | None = None
@@ -259,8 +271,13 @@ def guarded_protocol(limits: ServerLimits) -> type[H11Protocol]:
             self._address = address
             too_many = address and open_by_address[address] > limits.connections_per_address
             if too_many or open_by_address.total() > limits.connections:
-                transport.abort()
-                return
+                turned_away("connections")
+                oldest = next((one for one in headless if not too_many or one._address == address), None)
+                if oldest is None:
+                    transport.abort()
+                    return
+                oldest._forget_timer()
+                oldest.transport.abort()
             self._await_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -288,12 +305,15 @@ def guarded_protocol(limits: ServerLimits) -> type[H11Protocol]:
 
         def _await_head(self) -> None:
             self._head_timer = self.loop.call_later(limits.header_seconds, self._give_up)
+            headless[self] = None
 
         def _give_up(self) -> None:
-            self._head_timer = None
+            self._forget_timer()
+            turned_away("slow_head")
             self.transport.abort()
 
         def _forget_timer(self) -> None:
+            headless.pop(self, None)
             if self._head_timer is not None:
                 self._head_timer.cancel()
                 self._head_timer = None

@@ -43,6 +43,7 @@ class Settings(BaseSettings):
             million tokens.
         judge_effort: how much the judge thinks, where the model can be told; empty: not sent.
         judge_grouping: claims of one transcript in one call.
+        judge_canaries: share (0-1) of transcripts that a live judge also gets two claims with a known answer about; 1 takes all.
         judge_width: calls to the judge under way at once.
         judge_max_tokens: tokens of one answer and the thinking before it.
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
@@ -74,6 +75,7 @@ class Settings(BaseSettings):
     judge_effort: str = "low"
     judge_prices: str = ""
     judge_grouping: int = Field(default=1, ge=1)
+    judge_canaries: float = Field(default=0.1, ge=0, le=1)
     judge_width: int = 20
     judge_deadline: float = 60.0
     judge_max_tokens: int = 2048

@@ -2,11 +2,13 @@
 
 import errno
 import sys
+import traceback
 from collections.abc import Iterator
 
 import typer
 
 from persona_pipeline.base.errors import EXIT_CONFIG, ConfigError
+from persona_pipeline.base.text import printable
 
 EXIT_MACHINE = 3
 
@@ -25,9 +27,8 @@ def main() -> None:
         sys.exit(EXIT_CONFIG)
     except Exception as error:
         said = machine_failure(error)
-        if said is None:
-            raise
-        typer.echo(said, err=True)
+        # A mistake in the program is no drop of anybody's.
+        typer.echo(said or "".join(traceback.format_exception(error)), err=True)
         sys.exit(EXIT_MACHINE)
 
 
@@ -49,6 +50,12 @@ _STORE_REMEDIES = (
     ("unable to open", "check the folder of the database and its permissions"),
     ("locked", "wait for what is writing to it, then run it again"),
 )
+_DAMAGED = ("malformed", "not a database", "damaged", "could not decode", "no such table", "no such column", "corrupt")
+_MEND = (
+    "put a backup of it in its place; without one, move the file away and run again: what stands in the world's files is read "
+    "anew, and what was stored only there (earlier runs, paid answers) is gone"
+)
+_ENGINE = "persona_pipeline.base.database.engine"
 _KEPT = "what stood there before is still there"
 
 
@@ -60,7 +67,9 @@ def machine_failure(error: BaseException) -> str | None:
             remedy = _REMEDIES.get(cause.errno, "mend that and run it again")
             return f"{where}{cause.strerror or type(cause).__name__}; {_KEPT}; {remedy}"
         if _is_of_the_store(cause):
-            said = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+            said = printable(str(getattr(cause, "orig", None) or cause)).strip().splitlines()[0][:200]
+            if isinstance(cause, ValueError) or any(word in said.lower() for word in _DAMAGED):
+                return f"the store is damaged ({said}); {_MEND}"
             remedy = next(
                 (told for word, told in _STORE_REMEDIES if word in said.lower()), "check PERSONA_DATABASE_URL"
             )
@@ -85,5 +94,20 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _is_of_the_store(error: BaseException) -> bool:
     # Imported only where a store was opened.
-    exc = sys.modules.get("sqlalchemy.exc")
-    return exc is not None and isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
+    exc, sqlite = sys.modules.get("sqlalchemy.exc"), sys.modules.get("sqlite3")
+    if (sqlite is not None and isinstance(error, sqlite.OperationalError)) or type(error) is getattr(
+        sqlite, "DatabaseError", None
+    ):
+        return True
+    if exc is None:
+        return False
+    if type(error).__name__ == "ValidationError" and type(error).__module__.startswith("pydantic"):
+        # What comes from files is a ConfigError by then.
+        return True
+    if isinstance(error, ValueError) and error.__traceback__ is not None:
+        # A value that no column of its kind can hold.
+        *_, last = traceback.walk_tb(error.__traceback__)
+        return "sqlalchemy" in last[0].f_globals.get("__name__", "") or last[0].f_globals.get("__name__") == _ENGINE
+    # Its subclasses beside these are mistakes of the program.
+    failed = exc.OperationalError | exc.InterfaceError | exc.TimeoutError
+    return isinstance(error, failed) or type(error) is exc.DatabaseError

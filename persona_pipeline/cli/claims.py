@@ -1,6 +1,5 @@
 """``persona-pipeline propositions`` and ``personas``: what agents are judged on and by; tested, drafted, and cards."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +7,7 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import moment
+from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
     AsOf,
     Fresh,
@@ -63,7 +63,7 @@ def show(
         variables = {}
     data = merged.to_dict()
     if as_json:
-        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        typer.echo(shown_json(data, 2))
         return
     print_page(claims_page(merged, variables))
 

@@ -191,6 +191,9 @@ def _table(run: "RunReport", by: str, format: str) -> str | bytes:
 
     frame = report_frame(run, by)
     if format == "csv":
+        from persona_pipeline.base.text import calm_cell
+
+        frame = frame.map(lambda cell: calm_cell(cell) if isinstance(cell, str) else cell)
         return frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S%z")
     try:
         return frame.to_parquet(index=False)

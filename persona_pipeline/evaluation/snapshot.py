@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import Point
 from persona_pipeline.guard.baselines.golden import Watched
@@ -196,7 +197,7 @@ def load_replay(path: Path) -> RunReplay:
         ConfigError: it cannot be read, or is none of this version.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
         replay = _adapter().validate_json(gzip.decompress(data) if data.startswith(_MAGIC) else data)
     except OSError as error:
         raise ConfigError(Problem(f"cannot be read ({error.strerror or error}); check the path", str(path))) from error

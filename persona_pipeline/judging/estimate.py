@@ -159,7 +159,7 @@ def claim_questions(
 ) -> list[Question]:
     """Return what a live judge is asked of claims at first: what has no entries is not, and canaries go along."""
     shown = [request for request in requests if request.trajectory.entries]
-    shown += [canary.request for canary in canaries_for(shown)]
+    shown += [canary.request for canary in canaries_for(shown, options.canaries)]
     asking = questions_of(shown, max_tokens=options.max_tokens, grouping=grouping or options.grouping)
     return [question for _, question in asking]
 

@@ -144,18 +144,20 @@ def replayed_by(judge: Judge) -> RecordedBackend | None:
 class Claims:
     """Puts claims to a model, and checks what it says of them.
 
-    A verdict none of whose quotes stands in the transcript is asked once more. Transcripts that hold text written for a judge are
-    judged on claims with a known answer too: a judge that obeys such a text gets them wrong, and then none of its verdicts on that
-    transcript counts.
+    A verdict none of whose quotes stands in the transcript is asked once more. Transcripts that hold text written for a judge, and
+    a share of the others drawn by their content, are judged on claims with a known answer too: a judge that obeys what it reads
+    gets them wrong, and then none of its verdicts on that transcript counts.
 
     Attributes:
         max_tokens: for the answer on one claim and the thinking before it.
         grouping: claims of one trajectory in one call; 1 keeps claims from colouring one another and is the default.
             Another grouping is another prompt, so it shares no cached judgments.
+        canaries: share (0-1) of transcripts that are not suspicious and get claims with a known answer all the same.
     """
 
     max_tokens: int
     grouping: int = 1
+    canaries: float = 0.0
 
     async def ask(self, questions: Sequence[Question], below: Ask) -> list[Answer]:
         """Return the answers, those on claims with their verdicts."""
@@ -167,7 +169,7 @@ class Claims:
 
     async def _judged(self, questions: Sequence[Question], below: Ask) -> list[Verdict]:
         shown = [question.requests[0] for question in questions]
-        canaries = canaries_for(shown)
+        canaries = canaries_for(shown, self.canaries)
         asked = [*shown, *(canary.request for canary in canaries)]
         told = await self._told(asked, below)
         known = dict(zip(canaries, told[len(shown) :], strict=True))
@@ -218,14 +220,22 @@ class KnownClaim:
         return (verdict.score or 0) < _HALF if self.holds else (verdict.score or 0) > _HALF
 
 
-def canaries_for(requests: Sequence[JudgeRequest]) -> list[KnownClaim]:
-    """Return two canaries, a false claim and where words allow a true one, for each transcript that is suspicious."""
+def canaries_for(requests: Sequence[JudgeRequest], share: float = 0.0) -> list[KnownClaim]:
+    """Return two canaries, a false claim and where words allow a true one, for each transcript that is suspicious or drawn.
+
+    Args:
+        share: of the transcripts that are drawn, 0-1; the same ones each time.
+    """
     found: dict[tuple[object, ...], list[KnownClaim]] = {}
     for request in requests:
         about = _about(request)
-        if about not in found and suspicious_entries(request.trajectory):
+        if about not in found and (_is_drawn(request, share) or suspicious_entries(request.trajectory)):
             found[about] = _canaries(request)
     return [canary for canaries in found.values() for canary in canaries]
+
+
+def _is_drawn(request: JudgeRequest, share: float) -> bool:
+    return seed_from("drawn", *(entry.text for entry in request.trajectory.entries)) < share * 2**64
 
 
 def without_compromised(
@@ -269,7 +279,5 @@ def _about(request: JudgeRequest) -> tuple[object, ...]:
 
 
 def _compromised(verdict: Verdict) -> Verdict:
-    detail = (
-        "the judge got a claim with a known answer wrong; the transcript holds text that reads as if written for it"
-    )
+    detail = "the judge got a claim with a known answer wrong: it obeys what it reads, or cannot judge this transcript"
     return replace(verdict, score=None, unscored=Unscored.COMPROMISED, ideas=(), detail=detail)

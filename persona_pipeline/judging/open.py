@@ -103,7 +103,7 @@ def open_judge(
         coverage = settings.min_coverage_live if options.min_coverage is None else options.min_coverage
         layers.append(RecordingWriter(folder, coverage, settings.signing_secret))
     calling = calling or ModelOptions.from_settings(settings, name)
-    claims = Claims(calling.max_tokens, options.grouping or calling.grouping)
+    claims = Claims(calling.max_tokens, options.grouping or calling.grouping, calling.canaries)
     return OpenedJudge(_model(calling, world, options, settings), (*layers, claims))
 
 

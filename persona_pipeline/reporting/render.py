@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from persona_pipeline.base.documents.json import strict_json
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.text import shown_json
 from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.reporting.page import Page, Table
 from persona_pipeline.reporting.view import ReportView, in_order
@@ -50,7 +51,7 @@ def render(report: RunReport, format: str) -> str:
 def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) -> str:
     """Return a page as ``table``, ``json`` (``data``: the same as plain JSON), ``markdown``, ``html`` or ``notebook``."""
     if format == "json":
-        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        return shown_json(data, 2) + "\n"
     if format == "markdown":
         from persona_pipeline.reporting.markdown import page_markdown
 

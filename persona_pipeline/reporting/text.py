@@ -3,22 +3,13 @@
 import re
 from typing import TYPE_CHECKING
 
+from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
+
 if TYPE_CHECKING:
     from persona_pipeline.scoring.results import UsageSummary
 
-REPLACEMENT = "\ufffd"
 ZERO_WIDTH_SPACE = "\u200b"
 
-# CSI and two-character escapes, then OSC, DCS, SOS, PM and APC strings up to their terminator, in 7- and 8-bit spelling.
-_ESCAPES = re.compile(
-    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
-    r"|\x1b[ -/]*[0-~]?"
-)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Marks, embeddings, overrides and isolates that reorder what stands around them.
-_BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _XML_ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-.!|~^=$])")
@@ -45,12 +36,6 @@ UNSCORED_LABELS = {
     "budget": "budget spent",
     "unrecorded": "not recorded",
 }
-
-
-def printable(text: str) -> str:
-    """Return text without escape sequences, control characters (new line and tab stay), bidi controls and lone surrogates."""
-    text = _CONTROLS.sub("", _ESCAPES.sub("", text))
-    return _SURROGATES.sub(REPLACEMENT, _BIDI.sub("", text))
 
 
 def one_line(text: str, limit: int | None = None) -> str:
@@ -93,8 +78,8 @@ def xml_text(text: str) -> str:
 
 
 def html_text(text: str) -> str:
-    """Return text with what an HTML document in UTF-8 cannot hold (NUL, lone surrogates) replaced by U+FFFD."""
-    return _SURROGATES.sub(REPLACEMENT, text.replace("\x00", REPLACEMENT))
+    """Return text as an HTML document in UTF-8 can hold and show it: without control and bidi characters, NUL as U+FFFD."""
+    return without_controls(text.replace("\x00", REPLACEMENT))
 
 
 def unscored_label(reason: str | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.files import read_regular
 
 # What decides about scores beside what is scored. A pull request is judged by its base's.
 DECIDING = ("baselines", "labels", "calibration", "lexicons", "background", "nudges", "persona.yaml")
@@ -354,7 +355,7 @@ def deciding_files(root: Path) -> dict[str, bytes]:
         for path in paths:
             # What a writer of labels keeps beside them.
             if path.is_file() and not path.is_symlink() and path.name != ".lock":
-                found[path.relative_to(root).as_posix()] = path.read_bytes()
+                found[path.relative_to(root).as_posix()] = read_regular(path)
     if sum(map(len, found.values())) > _MOST_DECIDING:
         raise ConfigError(
             f"{', '.join(DECIDING)} hold more than {_MOST_DECIDING:,} bytes; --against cannot compare them"

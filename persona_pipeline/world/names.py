@@ -14,6 +14,7 @@ from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.files import read_regular
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import PERSONAS, find_yaml, is_agent_id, is_name, yaml_stems
 from persona_pipeline.world.runs import touch_windows
@@ -52,7 +53,7 @@ def _names_of(root: Path, agent_id: str) -> AgentNames:
         path = find_yaml(root / PERSONAS, agent_id)
         if path is None or path.stat().st_size > _LARGEST:
             return AgentNames(agent_id, None, None)
-        return _parsed(agent_id, str(path), path.read_bytes().decode("utf-8-sig"))
+        return _parsed(agent_id, str(path), read_regular(path).decode("utf-8-sig"))
     except (ConfigError, OSError, UnicodeDecodeError):
         return AgentNames(agent_id, None, None)
 

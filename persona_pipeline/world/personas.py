@@ -1,6 +1,7 @@
 """Persona files, ``personas/<agent_id>.yaml``, and which names of agents and files are allowed."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -111,18 +112,21 @@ def persona_path(root: Path, agent_id: str) -> Path:
     return path
 
 
-def load_persona(root: Path, agent_id: str) -> Persona:
+def load_persona(root: Path, agent_id: str, roots: Sequence[Path] | None = None) -> Persona:
     """Read one agent's persona file.
+
+    Args:
+        roots: resolved folders that it must lie in once links are followed; None: anywhere.
 
     Raises:
         ConfigError: it is missing or not valid; every problem with its place.
     """
-    return parse_persona(persona_path(root, agent_id), agent_id)
+    return parse_persona(persona_path(root, agent_id), agent_id, roots)
 
 
-def parse_persona(path: Path, agent_id: str) -> Persona:
+def parse_persona(path: Path, agent_id: str, roots: Sequence[Path] | None = None) -> Persona:
     """Read a persona file of whatever name as an agent's."""
-    document = load_document(path)
+    document = load_document(path, roots=roots)
     file = validate_document(PersonaFile, document)
     if file.agent_id not in (None, agent_id):
         raise ConfigError(

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.text import printable
 from persona_pipeline.world.changes import ask_git
 
 LEXICONS = "lexicons"
@@ -147,5 +148,5 @@ def _revisions(root: Path, arguments: Sequence[str], name: str | None = None) ->
     found = []
     for entry in filter(None, listed.split("\0")):
         commit, at, subject = entry.strip("\n").split("\x1f", 2)
-        found.append(Revision(commit, name or commit[:10], subject, datetime.fromisoformat(at)))
+        found.append(Revision(commit, name or commit[:10], printable(subject), datetime.fromisoformat(at)))
     return found

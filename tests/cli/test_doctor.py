@@ -52,6 +52,7 @@ def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
         "structured output",
         "judging",
         "caching",
+        "obedience",
     ]
     assert "michael" in found["world"].said
     assert server.problems == []

@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.judging.estimate import claim_questions
 from persona_pipeline.judging.layers import canaries_for
 from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from tests.support.judging import LINES, request, requests, trajectory
 from tests.support.messages_replies import Call, Reply, message, verdicts
@@ -75,3 +79,20 @@ def test_a_canary_that_was_not_answered_says_nothing_of_the_judge() -> None:
     false, true = canaries_for([request(trajectory=FLAGGED)])
     failed = Verdict("x", unscored=Unscored.TIMEOUT)
     assert not false.is_wrong(failed) and not true.is_wrong(failed)
+
+
+def test_a_share_of_all_transcripts_is_drawn_and_always_the_same() -> None:
+    asked = [request(trajectory=trajectory(*LINES, f"And then {number}.")) for number in range(400)]
+    drawn = {canary.request.trajectory for canary in canaries_for(asked, 0.1)}
+    assert 20 <= len(drawn) <= 65
+    assert drawn == {canary.request.trajectory for canary in canaries_for(asked[::-1], 0.1)}
+    assert len({canary.request.trajectory for canary in canaries_for(asked, 1.0)}) == 400
+    assert canaries_for(asked, 0.0) == []
+
+
+def test_what_is_drawn_is_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ModelOptions(canaries=1.0)
+    assert len(claim_questions([request()], options)) == 3
+    assert len(claim_questions([request()], replace(options, canaries=0.0))) == 1
+    monkeypatch.delenv("PERSONA_JUDGE_CANARIES")
+    assert ModelOptions.from_settings(Settings(), "anthropic").canaries == 0.1

@@ -153,3 +153,9 @@ def test_most_attacks_of_the_corpus_are_flagged_and_hardly_any_ordinary_message(
     assert sum(map(reads_as_injection, attacks)) >= 0.85 * len(attacks)
     assert len(ordinary) >= 1000
     assert sum(map(reads_as_injection, ordinary)) <= 0.01 * len(ordinary)
+
+
+def test_talk_of_ratings_and_prompts_is_seldom_flagged() -> None:
+    lines = (Path(__file__).parent / "injection_corpus" / "ratings.jsonl").read_text("utf-8").splitlines()
+    flagged = [text for line in lines if reads_as_injection(text := json.loads(line)["text"])]
+    assert len(flagged) <= 0.05 * len(lines), flagged

@@ -23,6 +23,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.http_server import Access
 from persona_pipeline.cli.world.messages import collect
 from persona_pipeline.importing.traces.collector import Bounds, create_app
+from persona_pipeline.importing.traces.reading import RequestBudget
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.support.clock import LONG, held
@@ -43,7 +44,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def url(world: World) -> Iterator[str]:
-    with serving(create_app(world, bounds=Bounds(unpacked=100_000))) as address:
+    with serving(create_app(world, bounds=Bounds(RequestBudget(unpacked=100_000)))) as address:
         yield address
 
 

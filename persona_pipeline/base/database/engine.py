@@ -1,8 +1,10 @@
 """The store: SQLite by default, Postgres by URL, brought to the newest schema when it is opened; leases that exclude others."""
 
+import json
 import logging
 import os
 import socket
+import sqlite3
 import threading
 import time
 import uuid
@@ -188,6 +190,7 @@ def open_store(url: URL | str, *, migrate: bool = True) -> Store:
     """
     if isinstance(url, str):
         url = normalise_url(url)
+    # Postgres checks what its columns hold, and psycopg reads it.
     engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _postgres_engine(url)
     if migrate:
         try:
@@ -209,12 +212,20 @@ def _postgres_engine(url: URL) -> Engine:
     return sa.create_engine(url, pool_pre_ping=True, connect_args=limits)
 
 
+def _stored_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise exc.DatabaseError(None, None, sqlite3.DatabaseError(f"a stored value is damaged: {error}")) from error
+
+
 def _sqlite_engine(url: URL) -> Engine:
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = sa.create_engine(
         url,
         connect_args={"timeout": SQLITE_BUSY_SECONDS},
+        json_deserializer=_stored_json,
         execution_options={"schema_translate_map": {SCHEMA: None}},
     )
 

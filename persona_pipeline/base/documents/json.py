@@ -6,7 +6,6 @@ import io
 import json
 import math
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from persona_pipeline.base.errors import Problem
+from persona_pipeline.base.files import FileRefusedError, read_regular
+from persona_pipeline.base.text import escaped
 
 
 class JsonError(json.JSONDecodeError):
@@ -106,7 +107,8 @@ def _int(text: str) -> int:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=_int)
 
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# Bytes of a file of rows that are read into memory.
+_MOST_ROWS = 2_000_000_000
 
 Row = TypeVar("Row")
 
@@ -118,11 +120,14 @@ def read_rows(
 
     Args:
         parse: returns the row of a line, or raises ``ValueError`` that says what is wrong with it.
-        problems: gets every line that is no row, and a file that is not UTF-8.
+        problems: gets every line that is no row, and a file that is no regular one or not UTF-8.
         remedy: what to do about such a line.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path, _MOST_ROWS).decode("utf-8")
+    except FileRefusedError as error:
+        problems.append(Problem(f"{error.strerror}; put the file itself in its place", str(path)))
+        return []
     except UnicodeDecodeError as error:
         problems.append(Problem(f"not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8", str(path)))
         return []
@@ -155,8 +160,7 @@ def json_object(line: str) -> dict[str, Any]:
 
 def json_line(data: Mapping[str, Any]) -> str:
     """Return an object as a line, ended by a line feed: letters of any script as themselves, keys in their order."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+    return escaped(json.dumps(data, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def write_if_changed(path: Path, text: str) -> bool:

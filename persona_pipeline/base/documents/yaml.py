@@ -20,6 +20,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.files import open_regular
 
 Location = tuple[str | int, ...]
 
@@ -92,15 +93,20 @@ class Document:
         return Problem(message, self.path, line, column)
 
 
-def load_document(path: Path | str, *, limits: Limits = DEFAULT_LIMITS) -> Document:
-    """Read and parse one YAML file.
+def load_document(
+    path: Path | str, *, limits: Limits = DEFAULT_LIMITS, roots: Sequence[Path] | None = None
+) -> Document:
+    """Read and parse one YAML file, a regular one.
+
+    Args:
+        roots: resolved folders that it must lie in once links are followed; None: anywhere.
 
     Raises:
         ConfigError: the file is missing, unreadable, too large, not UTF-8 or not one valid YAML 1.2 document.
     """
     shown = str(path)
     try:
-        with Path(path).open("rb") as stream:
+        with open_regular(path, roots) as stream:
             raw = stream.read(limits.size + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -1,6 +1,5 @@
 """``persona-pipeline suite``: check, show, explain, import, run and compare eval suites."""
 
-import json
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
@@ -66,7 +66,7 @@ def show(file: File, as_json: AsJson = False, allow_path: AllowPath = None) -> N
     if as_json:
         print_json(data)
     else:
-        print_lines([json.dumps(data, indent=2, ensure_ascii=False)])
+        print_lines([shown_json(data, 2)])
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """``persona-pipeline ingest``, ``collect``, ``watch`` and ``messages``: what agents say, stored, followed and taken out."""
 
-import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import moment
+from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
     Agents,
     HeaderTimeout,
@@ -133,6 +133,9 @@ def collect(
     port: Port = DEFAULT_PORT,
     token_env: TokenEnv = "PERSONA_COLLECT_TOKEN",
     max_body: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, as it is sent.")] = 16 * 1024**2,
+    max_items: Annotated[int, typer.Option(min=1, help="Spans or log records of a request.")] = 50_000,
+    max_attributes: Annotated[int, typer.Option(min=1, help="Attributes of one; one with more is refused.")] = 1_000,
+    read_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds in which a request must be read.")] = 20.0,
     max_unpacked: Annotated[int, typer.Option(min=1024, help="Largest request in bytes, unpacked.")] = 64 * 1024**2,
     waiting: Annotated[
         int, typer.Option(min=1, help="Requests that may wait to be stored; more are told to come again.")
@@ -141,6 +144,9 @@ def collect(
         float, typer.Option(min=0.01, help="How long pieces of traces wait for what else belongs to them.")
     ] = 2.0,
     connections: Annotated[int, typer.Option(min=1, help="Connections open at once.")] = 64,
+    connections_per_address: Annotated[
+        int, typer.Option(min=1, help="Of one address; behind a proxy, give as many as --connections.")
+    ] = 16,
     header_timeout: HeaderTimeout = 5.0,
     body_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for its body to arrive.")] = 30.0,
 ) -> None:
@@ -154,15 +160,16 @@ def collect(
 
     require_otel()
     from persona_pipeline.base.http_server import Access, ServerLimits, serve
-    from persona_pipeline.importing.traces.collector import Bounds, create_app
+    from persona_pipeline.importing.traces.collector import Bounds, RequestBudget, create_app
 
     world = open_world(sync=True)
     application = create_app(
         world,
         access=Access(token, max_body, body_seconds=body_timeout),
-        bounds=Bounds(max_unpacked, waiting, keep_days),
+        bounds=Bounds(RequestBudget(max_unpacked, max_items, max_attributes, seconds=read_timeout), waiting, keep_days),
     )
-    serve(application, host=host, port=port, limits=ServerLimits(header_timeout, connections, connections))
+    limits = ServerLimits(header_timeout, connections, connections_per_address)
+    serve(application, host=host, port=port, limits=limits, turned_away=application.state.turned_away)
 
 
 app = typer.Typer(help="Messages in the store.", no_args_is_help=True)
@@ -269,7 +276,7 @@ def watch(
         for alarm in watches.read(new):
             raised += 1
             if as_json:
-                typer.echo(json.dumps(alarm_facts(alarm), ensure_ascii=False))
+                typer.echo(shown_json(alarm_facts(alarm)))
                 continue
             typer.echo(alarm.text)
             for message in alarm.quotes:

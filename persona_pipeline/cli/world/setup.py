@@ -142,8 +142,18 @@ def forget(
     days: Annotated[
         int | None, typer.Option(min=1, help="Windows that ended longer ago; default PERSONA_KEEP_REASONS_DAYS.")
     ] = None,
+    person: Annotated[
+        list[str] | None,
+        typer.Option(help="Instead: list where this id or name stands. May be repeated, for one person."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Take the person out of the store; files and git are only named.")
+    ] = False,
 ) -> None:
-    """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay."""
+    """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay. Or find and remove a person."""
+    if person:
+        _forget_person(person, yes)
+        return
     from persona_pipeline.world.runs import forget_reasons
 
     days = days or environment().keep_reasons_days
@@ -151,3 +161,20 @@ def forget(
         raise ConfigError("nothing says how old: add --days, or set PERSONA_KEEP_REASONS_DAYS")
     count = forget_reasons(open_world().store, days)
     typer.echo(f"{count} runs keep their scores and nothing more", err=True)
+
+
+def _forget_person(names: list[str], yes: bool) -> None:
+    from persona_pipeline.base.text import printable
+    from persona_pipeline.world.people import Person
+
+    world = open_world()
+    # What stands in the world's files counts as stored: an evaluation would bring it in.
+    world.sync_messages()
+    person = Person(world.store, names)
+    stored = person.in_store(remove=yes)
+    for place in (*stored, *person.in_files(world.root), *person.in_history(world.root)):
+        typer.echo(printable(f"{place.where}: {place.count}" + (f" ({place.remedy})" if place.remedy else "")))
+    if yes:
+        typer.echo("taken out of the store; what has a remedy behind it is yours to do", err=True)
+    elif stored:
+        typer.echo("nothing is removed yet; add --yes to take them out of the store", err=True)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from persona_pipeline.base.documents.json import content_hash, rfc3339, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import spread_of, summarised
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -52,7 +53,7 @@ def load_baseline(path: Path | str) -> Baseline:
         ConfigError: it is missing, not JSON, or its content is not a baseline; every problem of it.
     """
     try:
-        data = json.loads(Path(path).read_bytes().decode("utf-8"), object_pairs_hook=_unique)
+        data = json.loads(read_regular(path).decode("utf-8"), object_pairs_hook=_unique)
     except OSError as error:
         raise ConfigError(
             Problem(f"cannot be read ({error.strerror}); run persona-pipeline baseline", str(path))

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.measures import bias, spearman
 
@@ -244,7 +245,7 @@ def load_kept(path: Path, kind: type[Kept], remedy: str) -> Kept:
         ConfigError: the file is not valid.
     """
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(read_regular(path))
     except ValidationError as error:
         raise ConfigError(
             [

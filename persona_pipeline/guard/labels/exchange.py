@@ -2,20 +2,18 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows, json_object, read_rows
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.text import calm_cell, plain_cell
 from persona_pipeline.guard.labels.files import Label, checked_label
 
 FORMATS = ("csv", "jsonl")
 _FIELDS = tuple(Label.model_fields)
 _REMEDY = "nothing was imported; correct the row"
-# What a spreadsheet would take for a formula.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _NOT_APPLICABLE = ("n/a", "na", "not_applicable")
 
 Subject = Callable[[str], Mapping[str, Any] | None]
@@ -38,7 +36,7 @@ def export_labels(labels: Iterable[Label], format: str) -> str:
     writer.writerow(_FIELDS)
     for label in labels:
         data = label.model_dump(mode="json")
-        writer.writerow(["" if data[name] is None else _calm(str(data[name])) for name in _FIELDS])
+        writer.writerow(["" if data[name] is None else calm_cell(str(data[name])) for name in _FIELDS])
     return text.getvalue()
 
 
@@ -120,7 +118,7 @@ def _csv_rows(path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, 
         if len(cells) != len(names):
             problems.append(Problem(f"the row has {len(cells)} cells, the header {len(names)}", str(path), line))
             continue
-        found.append((line, _row({name: _plain(cell) for name, cell in zip(names, cells, strict=True) if cell})))
+        found.append((line, _row({name: plain_cell(cell) for name, cell in zip(names, cells, strict=True) if cell})))
     return found
 
 
@@ -132,11 +130,3 @@ def _row(cells: dict[str, Any]) -> dict[str, Any]:
     elif score.isascii() and score.isdigit():
         cells["score"] = int(score[:9])
     return cells
-
-
-def _calm(text: str) -> str:
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def _plain(text: str) -> str:
-    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,9 +14,10 @@ from sqlalchemy import event
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
-from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
+from persona_pipeline.importing.traces.calls import Piece
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
-from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError, read_request, unpack
+from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError
+from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget, TooSlowError
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -35,11 +36,17 @@ class CollectorMetrics:
         about = "Spans and events: stored, known before, or refused."
         self._pieces = counter("persona_collect_pieces", about, ("result",))
         self._messages = counter("persona_collect_messages", "Messages inserted, updated, removed.", ("change",))
+        about = "Requests and connections that were not taken, by reason."
+        self._turned_away = counter("persona_collect_turned_away", about, ("reason",))
         self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
 
     def answered(self, status: int) -> None:
         """Count a request."""
         self._requests.labels(str(status)).inc()
+
+    def turned_away(self, reason: str) -> None:
+        """Count a request or a connection that was not taken."""
+        self._turned_away.labels(reason).inc()
 
     def refused(self, count: int) -> None:
         """Count spans and log records that were not taken."""
@@ -164,8 +171,8 @@ def _resolve(stored: asyncio.Future[None], error: Exception | None) -> None:
 _RETRY_SECONDS = "1"
 # Requests that are unpacked and read at once, so that memory is bounded by a few of the largest.
 _READ_AT_ONCE = 2
-_MOST_NAMED = 5
-_STATUS = {TooLargeError: 413, UnreadableError: 400, StoreUnavailableError: 503}
+_STATUS = {TooLargeError: 413, TooSlowError: 413, UnreadableError: 400, StoreUnavailableError: 503}
+_REASONS = {400: "unreadable", 413: "too_large", 415: "content_type", 500: "internal_error", 503: "unavailable"}
 # What gRPC calls the answers (google.rpc.Code).
 _CODES = {400: 3, 413: 8, 415: 3, 500: 13, 503: 14}
 
@@ -175,20 +182,20 @@ class Bounds:
     """What the collector takes.
 
     Attributes:
-        unpacked: bytes of a request's body without its content encoding.
+        request: what one request may take.
         waiting: requests that are not answered yet; more are told to come again.
         keep_days: how long pieces of traces wait for what else belongs to them.
     """
 
-    unpacked: int = 64 * 1024 * 1024
+    request: RequestBudget = field(default_factory=RequestBudget)
     waiting: int = 64
     keep_days: float = 2.0
 
 
 class _NotTakenError(Exception):
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, reason: str | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.reason = status, reason or _REASONS[status]
 
 
 class _Collector:
@@ -198,7 +205,9 @@ class _Collector:
         self.world, self.bounds = world, bounds
         self.metrics = CollectorMetrics()
         self.writer = Writer(world, self.metrics, bounds.keep_days)
-        self._reading = asyncio.Semaphore(_READ_AT_ONCE)
+        self._readers: asyncio.LifoQueue[ReadingProcess] = asyncio.LifoQueue()
+        for _ in range(_READ_AT_ONCE):
+            self._readers.put_nowait(ReadingProcess(self.bounds.request))
         self._waiting = 0
 
     async def export(self, request: Request, *, logs: bool) -> Response:
@@ -208,32 +217,37 @@ class _Collector:
         try:
             if content_type not in (PROTOBUF, JSON):
                 raise _NotTakenError(415, f"send {PROTOBUF} or {JSON}")
-            refused = await self._take(request, content_type, logs)
+            brought = await self._take(request, content_type, logs)
         except _NotTakenError as refusal:
             self.metrics.answered(refusal.status)
+            self.metrics.turned_away(refusal.reason)
             headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
             body = _status(refusal.status, str(refusal))
             return Response(_written(body, answer_type), refusal.status, headers, answer_type)
         self.metrics.answered(200)
-        self.metrics.refused(len(refused))
-        return Response(_written(_answer(refused, logs), answer_type), media_type=answer_type)
+        self.metrics.refused(brought.refused)
+        return Response(_written(_answer(brought, logs), answer_type), media_type=answer_type)
 
-    async def _take(self, request: Request, content_type: str, logs: bool) -> Sequence[str]:
-        """Store what a request brings and return why items of it were refused."""
+    async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:
+        """Store what a request brings and return it."""
         if self._waiting >= self.bounds.waiting:
-            raise _NotTakenError(503, "too many requests wait to be stored; come again")
+            raise _NotTakenError(503, "too many requests wait to be stored; come again", "busy")
         self._waiting += 1
         self.metrics.waiting.set(self._waiting)
         try:
             body = await request.body()
-            async with self._reading:
+            reader = await self._readers.get()
+            try:
                 encoding = request.headers.get("content-encoding", "")
-                pieces, refused = await asyncio.to_thread(self._read, body, encoding, content_type, logs)
-            if pieces:
-                await self.writer.store(pieces)
-            return refused
+                brought = await reader.read(body, encoding, content_type, logs=logs)
+            finally:
+                self._readers.put_nowait(reader)
+            if brought.pieces:
+                await self.writer.store(brought.pieces)
+            return brought
         except (TooLargeError, UnreadableError, StoreUnavailableError) as error:
-            raise _NotTakenError(_STATUS[type(error)], str(error)) from error
+            reason = "too_slow" if isinstance(error, TooSlowError) else None
+            raise _NotTakenError(_STATUS[type(error)], str(error), reason) from error
         except Exception as error:
             said = f"this could not be stored ({type(error).__name__}); the log says more"
             raise _NotTakenError(500, said) from error
@@ -241,16 +255,10 @@ class _Collector:
             self._waiting -= 1
             self.metrics.waiting.set(self._waiting)
 
-    def _read(self, body: bytes, encoding: str, content_type: str, logs: bool) -> tuple[list[Piece], list[str]]:
-        pieces, refused = [], []
-        for item in read_request(unpack(body, encoding, self.bounds.unpacked), content_type, logs=logs):
-            try:
-                piece = piece_of(item)
-            except RefusedError as error:
-                refused.append(str(error))
-            else:
-                pieces += [] if piece is None else [piece]
-        return pieces, refused
+    def close(self) -> None:
+        """End the processes that read."""
+        while not self._readers.empty():
+            self._readers.get_nowait().close()
 
 
 def create_app(world: World, *, access: Access | None = None, bounds: Bounds | None = None) -> FastAPI:
@@ -264,8 +272,11 @@ def create_app(world: World, *, access: Access | None = None, bounds: Bounds | N
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with collector.writer:
-            yield
+        try:
+            async with collector.writer:
+                yield
+        finally:
+            collector.close()
 
     app = FastAPI(
         title="persona-pipeline collector", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
@@ -291,6 +302,7 @@ def create_app(world: World, *, access: Access | None = None, bounds: Bounds | N
     async def metrics() -> Response:
         return Response(collector.metrics.text(), media_type=METRICS_TYPE)
 
+    app.state.turned_away = collector.metrics.turned_away
     app.add_middleware(Boundary, access=access or Access())
     return app
 
@@ -308,18 +320,18 @@ def _flush_every_commit(world: World) -> None:
     world.store.engine.dispose()
 
 
-def _answer(refused: Sequence[str], logs: bool) -> "Proto":
+def _answer(brought: ReadRequest, logs: bool) -> "Proto":
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
     answer = ExportLogsServiceResponse() if logs else ExportTraceServiceResponse()
-    if refused:
-        more = f"; and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
-        answer.partial_success.error_message = "; ".join(refused[:_MOST_NAMED]) + more
+    if brought.refused:
+        more = brought.refused - len(brought.reasons)
+        answer.partial_success.error_message = "; ".join([*brought.reasons, *([f"and {more} more"] if more else [])])
         if isinstance(answer, ExportLogsServiceResponse):
-            answer.partial_success.rejected_log_records = len(refused)
+            answer.partial_success.rejected_log_records = brought.refused
         else:
-            answer.partial_success.rejected_spans = len(refused)
+            answer.partial_success.rejected_spans = brought.refused
     return answer
 
 

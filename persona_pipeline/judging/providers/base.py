@@ -186,6 +186,7 @@ class ModelOptions:
         max_tokens: for one answer and the thinking before it; doubled once when it does not suffice.
         width: calls under way at once, at most.
         grouping: claims of one transcript in one call.
+        canaries: share of transcripts that get claims with a known answer, beside all that are suspicious.
         max_retries: the SDK's own retries of a call; there are no others.
         base_url: default: what the environment says (``ANTHROPIC_BASE_URL`` and its like), else the provider's own server.
         api_key: default: what the SDK finds in the environment or on disk.
@@ -205,6 +206,7 @@ class ModelOptions:
     run_deadline: float | None = None
     max_tokens: int = 2048
     grouping: int = 1
+    canaries: float = 0.0
     max_retries: int = 4
     base_url: str | None = None
     api_key: SecretStr | None = None
@@ -242,6 +244,7 @@ class ModelOptions:
             run_deadline=settings.run_deadline,
             max_tokens=settings.judge_max_tokens,
             grouping=settings.judge_grouping,
+            canaries=settings.judge_canaries,
             prices=settings.judge_prices,
             per_minute={kind: most for kind, most in limits.items() if most is not None},
         )

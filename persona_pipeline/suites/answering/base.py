@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.files import open_regular, read_regular
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, default_roots, repository_root
@@ -55,9 +57,10 @@ class Grants:
         """Whether the file may read an environment variable."""
         return self.own or name in self.environment
 
-    def allows(self, path: Path) -> bool:
-        """Whether a target may read a file, or what lies in a folder."""
-        return self.own or any(path.resolve().is_relative_to(root) for root in self.roots)
+    @property
+    def within(self) -> tuple[Path, ...] | None:
+        """The folders that what it names must lie in, None for anywhere."""
+        return None if self.own else self.roots
 
     @property
     def reaches(self) -> bool:
@@ -84,8 +87,9 @@ def grants_for(
         folders: whose files it may name beside those of the repository and what the settings allow.
     """
     (top,) = default_roots(suite)
-    # A link in the repository to a file outside is the repository's.
-    places = (targets.resolve(), targets.absolute().parent.resolve() / targets.name)
+    # What a link in the repository leads to, be it the file or a folder on the way there, is the repository's.
+    named = Path(os.path.abspath(targets))  # noqa: PTH100 -- links on the way stay
+    places = [place.resolve() for place in (targets, named, *named.parents)]
     world = settings.world_root
     return Grants(
         frozenset([*environment] or settings.suite_environment),
@@ -206,15 +210,18 @@ def _answer_of(row: Mapping[str, Any]) -> Any:
     return row
 
 
-def load_responses(path: Path | str) -> Responses:
+def load_responses(path: Path | str, roots: Sequence[Path] | None = None) -> Responses:
     """Read recorded answers from JSON (a mapping by test id) or JSON lines (a row an answer, with ``id``).
+
+    Args:
+        roots: folders that it must be a regular file in; None: the caller's own file, which may be a pipe.
 
     Raises:
         ConfigError: the file cannot be read, or is neither.
     """
     path = Path(path)
     try:
-        with path.open("rb") as stream:
+        with path.open("rb") if roots is None else open_regular(path, roots) as stream:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -357,7 +364,8 @@ class OutputCache:
     def get(self, key: str) -> Output | None:
         """Return the answer, None when there is none or its file cannot be used."""
         try:
-            data = json.loads(self.path(key).read_bytes())
+            # A link in the folder may lead to what is no answer.
+            data = json.loads(read_regular(self.path(key), MAX_BYTES, [self.folder.resolve()]))
             return parse_output(data) if isinstance(data, dict) else None
         except (OSError, ValueError, RecursionError, OutputError):
             return None
@@ -365,6 +373,8 @@ class OutputCache:
     def put(self, key: str, output: Output) -> None:
         """Keep an answer. A full or read-only disk loses the entry, not the run."""
         with contextlib.suppress(OSError):
+            if not self.path(key).resolve().is_relative_to(self.folder.resolve()):
+                return
             write_atomically(self.path(key), json.dumps(output.to_dict(), ensure_ascii=True))
 
 
@@ -454,8 +464,8 @@ class TargetFields(StrictFields):
         Raises:
             ConfigError: it lies outside, and nobody allowed its folder.
         """
-        path = self.folder / name
-        if not self._grants.allows(path):
+        path, roots = self.folder / name, self._grants.within
+        if roots is not None and not any(path.resolve().is_relative_to(root) for root in roots):
             raise ConfigError(
                 f"target {self.name!r}: {name!r} lies outside the repository; move it, or allow its folder with --allow-path"
             )

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.javascript import parse_object
@@ -163,7 +164,7 @@ def look(folder: Path, action: str, path: str, pattern: str) -> dict[str, Any]:
 def _read(place: Path, path: str) -> dict[str, Any]:
     if not place.is_file():
         return {"error": f"{path!r} is no file"}
-    with place.open("rb") as stream:
+    with open_regular(place) as stream:
         raw = stream.read(MOST_BYTES + 1)
     if b"\0" in raw:
         return {"error": f"{path!r} is not text"}
@@ -186,7 +187,8 @@ def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
         return {"error": str(error)}
     matches: list[dict[str, Any]] = []
     for item in _files(root, place):
-        raw = item.read_bytes()[:MOST_BYTES]
+        with open_regular(item, [root]) as stream:
+            raw = stream.read(MOST_BYTES)
         if b"\0" in raw:
             continue
         for number, line in enumerate(raw.decode("utf-8", "replace").split("\n"), start=1):

@@ -100,7 +100,7 @@ class Pairwise(Assert):
             try:
                 path = reader.files.find(self.responses, reader.folders(entry))
                 reader.files.read(path)
-                self._recorded = load_responses(path)
+                self._recorded = load_responses(path, reader.files.roots)
             except FileError as problem:
                 reader.fail(entry, f"{label}: responses: {problem}", "responses")
             except ConfigError as error:

@@ -3,14 +3,13 @@
 import errno
 import hashlib
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
 from persona_pipeline.base.errors import Problem
-from persona_pipeline.base.files import repository_of
+from persona_pipeline.base.files import read_regular, repository_of
 
 MAX_BYTES = 64_000_000
 
@@ -39,7 +38,8 @@ def repository_root(folder: Path) -> Path | None:
 
 def default_roots(suite: Path) -> tuple[Path, ...]:
     """Return what the command line confines a suite's files to: the git top level of the suite, else its folder."""
-    return (repository_of(suite.resolve().parent),)
+    # A suite that is a link to elsewhere is one of the folder it was found in, and lies outside.
+    return (repository_of(suite.absolute().parent.resolve()),)
 
 
 def state_folder(suite: Path, state: Path | None = None) -> Path:
@@ -80,7 +80,7 @@ class Files:
                 found = Path(os.path.realpath(candidate))
             except (OSError, ValueError) as error:
                 raise FileError(f"{reference!r} is no usable path ({_reason(error)})") from error
-            self._check_root(found, reference)
+            self.check_place(found, reference)
             if not folder and not found.is_file():
                 raise FileError(f"{reference!r} is not a regular file")
             place = Path(os.path.normpath(candidate))
@@ -105,8 +105,9 @@ class Files:
         spellings = [text] if "\\" not in text else [text, text.replace("\\", "/")]
         return [folder / spelling for spelling in spellings for folder in folders]
 
-    def _check_root(self, path: Path, reference: str) -> None:
-        if self.roots is None or any(path.is_relative_to(root) for root in self.roots):
+    def check_place(self, path: Path, reference: str) -> None:
+        """Raise ``FileError`` where a path, links followed, lies outside; there need be nothing."""
+        if self.roots is None or any(Path(os.path.realpath(path)).is_relative_to(root) for root in self.roots):
             return
         raise FileError(
             f"{reference!r} lies outside {', '.join(map(str, self.roots))}; move it, or allow its folder with --allow-path"
@@ -117,20 +118,10 @@ class Files:
         if path in self.read_files:
             return self.read_files[path]
         try:
-            with path.open("rb") as stream:
-                status = os.fstat(stream.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise FileError("is not a regular file", path)
-                real = Path(os.path.realpath(path))
-                # A link may have been turned elsewhere since `find` looked.
-                if not os.path.samestat(status, real.stat()):
-                    raise FileError("changed while it was read", path)
-                self._check_root(real, str(path))
-                raw = stream.read(MAX_BYTES + 1)
+            # A link may have been turned elsewhere since `find` looked.
+            raw = read_regular(path, MAX_BYTES, self.roots)
         except (OSError, ValueError) as error:
             raise FileError(f"cannot be read ({_reason(error)})", path) from error
-        if len(raw) > MAX_BYTES:
-            raise FileError(f"is larger than {MAX_BYTES:,} bytes; split it", path)
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -159,7 +150,7 @@ class Files:
                 except (OSError, ValueError, IndexError, NotImplementedError) as error:
                     raise FileError(f"{pattern!r} is no usable pattern ({_reason(error)})") from error
         for path in found:
-            self._check_root(Path(os.path.realpath(path)), pattern)
+            self.check_place(path, pattern)
         return sorted(found)
 
 

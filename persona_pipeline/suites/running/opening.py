@@ -1,5 +1,6 @@
 """What a run opens: suites, those of a world and those at any place, their targets, and the judge, each when it is needed."""
 
+import contextlib
 import dataclasses
 import gc
 import hashlib
@@ -16,7 +17,7 @@ from dotenv import dotenv_values
 
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.base.files import repository_of
+from persona_pipeline.base.files import read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
 from persona_pipeline.suites.asserts import registry
@@ -37,6 +38,7 @@ SUITES = "suites"
 ENDINGS = (".eval.yaml", ".eval.yml")
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 _KEYS = ("$schema", "targets")
+_MOST_ENV = 1_000_000
 _OF_A_WORLD = (".eval.jsonl", *ENDINGS)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
@@ -206,7 +208,7 @@ def open_targets(
 
 def find_targets_file(suite: Path) -> Path | None:
     """Return the nearest targets file: beside the suite, then in each folder above it up to the repository's top."""
-    folder, (top,) = suite.resolve().parent, default_roots(suite)
+    folder, (top,) = suite.absolute().parent.resolve(), default_roots(suite)
     for place in (folder, *folder.parents):
         for name in FILE_NAMES:
             if (place / name).is_file():
@@ -226,7 +228,7 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
         ConfigError: it cannot be read, or is no list of targets with distinct names.
     """
     path = Path(path).absolute()
-    files = Files()
+    files = Files(grants.within)
     try:
         text = files.read(files.find(str(path), [path.parent]))
     except FileError as problem:
@@ -252,17 +254,17 @@ def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
             entries[name] = entry
     if problems:
         raise ConfigError(problems)
-    return Targets(str(path), entries, {**_dotenv(path.parent), **os.environ}, grants)
+    return Targets(str(path), entries, {**_dotenv(path.parent, grants), **os.environ}, grants)
 
 
-def _dotenv(folder: Path) -> dict[str, str]:
+def _dotenv(folder: Path, grants: Grants) -> dict[str, str]:
     """Variables of the ``.env`` files from the repository's top down to the folder; the nearer file wins. For references only."""
     folder = folder.resolve()
     top = repository_of(folder)
     found: dict[str, str] = {}
     for place in reversed([place for place in (folder, *folder.parents) if place.is_relative_to(top)]):
-        if (place / ".env").is_file():
-            text = (place / ".env").read_text(encoding="utf-8", errors="replace")
+        with contextlib.suppress(OSError):
+            text = read_regular(place / ".env", _MOST_ENV, grants.within).decode("utf-8", "replace")
             values = dotenv_values(stream=io.StringIO(text), interpolate=False)
             found |= {name: value for name, value in values.items() if value is not None}
     return found

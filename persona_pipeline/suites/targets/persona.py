@@ -28,7 +28,7 @@ class PersonaTarget(AnthropicTarget):
         root = self.allowed(self.root) if self.root else self._grants.world
         if root is None:
             raise ConfigError("there is no world; name its folder as root")
-        return persona_prompt(load_persona(root, self.agent))
+        return persona_prompt(load_persona(root, self.agent, self._grants.within))
 
     def open(self) -> None:
         """Read the persona."""

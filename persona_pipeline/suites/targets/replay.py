@@ -28,7 +28,7 @@ class ReplayTarget(TargetFields):
 
     @cached_property
     def _responses(self) -> Responses:
-        return load_responses(self.allowed(self.path))
+        return load_responses(self.allowed(self.path), self._grants.within)
 
     def open(self) -> None:
         """Read the file. Raises ``ConfigError``."""

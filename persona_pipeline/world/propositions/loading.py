@@ -13,6 +13,7 @@ from persona_pipeline.base.database.engine import Store, among, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.files import read_regular
 from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml
 from persona_pipeline.world.propositions.models import (
     ALL_DIMENSIONS,
@@ -187,7 +188,7 @@ def proposition_files_hash(root: Path, dimension: str, agent_id: str) -> str:
         for ending in (".yaml", ".yml"):
             path = root / PROPOSITIONS / dimension / f"{stem}{ending}"
             if path.is_file():
-                contents.append([path.name, path.read_bytes().decode("utf-8", "backslashreplace")])
+                contents.append([path.name, read_regular(path).decode("utf-8", "backslashreplace")])
     return content_hash(contents)
 
 

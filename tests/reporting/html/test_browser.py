@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from persona_pipeline.base.text import without_controls
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
@@ -35,6 +36,8 @@ PAYLOADS = [
     "<base href=//evil.example><link rel=stylesheet href=//evil.example/x.css>",
 ]
 HOSTILE = " ".join(PAYLOADS)
+# Without what would act on whoever looks at the file itself.
+SHOWN = without_controls(HOSTILE)
 
 
 @dataclass
@@ -131,8 +134,8 @@ def test_hostile_text_does_nothing_and_stands_there_as_text(show: Callable[..., 
     assert page.evaluate("document.querySelectorAll('script').length") == 1
     assert not page.evaluate("document.querySelector('iframe, img, base, link, object, main style')")
     quotes = page.locator("blockquote bdi").all_text_contents()
-    assert quotes and all(text in (HOSTILE, *_calm_quotes()) for text in quotes)
-    assert quotes.count(HOSTILE) >= 3
+    assert quotes and all(text in (SHOWN, *_calm_quotes()) for text in quotes)
+    assert quotes.count(SHOWN) >= 3
     for selector in (
         ".agent h3 bdi",
         ".claim h5 bdi",
@@ -141,7 +144,7 @@ def test_hostile_text_does_nothing_and_stands_there_as_text(show: Callable[..., 
         "#suites th bdi",
         "#corrections th bdi",
     ):
-        assert HOSTILE in page.locator(selector).all_text_contents(), selector
+        assert SHOWN in page.locator(selector).all_text_contents(), selector
     labels = page.locator("svg text").all_text_contents()
     assert any(label.startswith("#<script>") for label in labels)
 

@@ -181,6 +181,11 @@ def _suite(reader: Reader, path: Path, document: Document, lines: str | None) ->
     data = document.data
     fields = _fields(reader, entry)
     execution = read_execution(reader, entry, "")
+    if execution.cache_path:
+        try:
+            reader.files.check_place(path.parent / execution.cache_path, execution.cache_path)
+        except (FileError, ValueError) as problem:
+            reader.fail(entry, f"execution: cache_path: {problem}", "execution", "cache_path")
     workspace = read_workspace(reader, entry, "")
     asserts = read_all_asserts(reader, entry, "")
     asked: tuple[dict[str, Any], ...] = ()
