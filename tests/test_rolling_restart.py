@@ -86,7 +86,9 @@ def deployment(tmp_path: Path, postgres_url: str, server: MessagesServer) -> Ite
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "others.py").write_text(module, encoding="utf-8")
     addresses = {"PERSONA_DATABASE_URL": postgres_url, "ANTHROPIC_BASE_URL": server.url}
-    everybody = {**addresses, **FAST, "PYTHONPATH": str(tmp_path / "modules")}
+    # Calls are counted below.
+    fixed = {"PERSONA_JUDGE_CANARIES": "0", "PYTHONPATH": str(tmp_path / "modules")}
+    everybody = {**addresses, **FAST, **fixed}
     made = Deployment(tmp_path / "containers", world, variables, everybody, ["others"])
     made.services["redis"]["command"] += ["--port", "6379", "--save", "", "--dir", str(tmp_path)]
     try:
