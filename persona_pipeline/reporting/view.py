@@ -20,7 +20,7 @@ from persona_pipeline.reporting.text import plural, unscored_label
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS
 
-NOBODY = "no person has labelled these judgments, so nobody knows how far it can be believed (persona-pipeline label)"
+NOBODY = "not validated: 0 human labels. Run `persona-pipeline label`"
 # What is concluded, as a person reads it.
 VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
 NOTHING_TO_JUDGE = "nothing to judge"
@@ -186,6 +186,11 @@ class AgentRow:
         """What to look at first: 0 for who drifted, then who cannot be told, has nothing to judge, and is in character."""
         order = (AgentStatus.FELL, AgentStatus.CANNOT_TELL, AgentStatus.NOTHING, AgentStatus.HELD)
         return 2 * order.index(self.status) + self.is_new
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Whether it dropped, or cannot be told for more than a baseline that was never taken."""
+        return self.status in (AgentStatus.FELL, AgentStatus.CANNOT_TELL) and not self.is_new
 
     @property
     def sights(self) -> dict[str, Sight]:

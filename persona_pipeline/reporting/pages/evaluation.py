@@ -1,5 +1,6 @@
 """A run's report in short, as a pull request's comment, and in Dagster: scores, cost and provenance as every report has them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,7 +9,7 @@ from markupsafe import Markup
 
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.guard.baselines.models import BLIND, Sight
-from persona_pipeline.guard.report import EXIT_REGRESSION, Expense, Result, RunReport
+from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     REPETITION_LIMIT,
@@ -46,6 +47,7 @@ from persona_pipeline.reporting.text import (
     format_usd,
     markdown_text,
     one_line,
+    plural,
     unscored_label,
 )
 from persona_pipeline.reporting.view import (
@@ -69,35 +71,111 @@ _ROW_TONES: dict[AgentStatus, Tone] = {
 }
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
+# Of what a terminal shows without -v.
+_MOST_LINES, _MOST_WORST, _MOST_REMEDIES = 10, 2, 2
 
 
-def short_page(report: RunReport, *, exits: bool = True) -> Page:
-    """Return what a terminal or a notebook has room for: findings, what to do, the scores, and the run in a sentence.
+def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
+    """Return what a terminal or a notebook has room for: the scores, a line for each agent that needs one, and what to do.
 
     Args:
         exits: whether the process ends with the report's exit code, which is said then.
+        verbose: with every finding, what could have been seen, and how far each dimension's judge can be believed.
     """
     view = ReportView(report)
-    findings = [
-        Item(finding.message, kind=finding.kind, tone="bad" if finding.exit_code == EXIT_REGRESSION else "warn")
-        for finding in view.findings
-    ]
-    # One command mends many findings.
-    remedies = dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy)
-    findings += [Item(remedy, kind="to do", tone="warn") for remedy in remedies]
-    findings += [Item(text, kind=f"warning: {agent}", tone="warn") for agent, text in _warnings(view.rows)]
     ending = f" Exit code {report.exit_code}." if exits else ""
-    judge = [Item(text, kind="judge", tone="dim") for text in view.people_lines]
-    top: list[Block] = [
-        Item(f"{view.headline}. {cost_line(report.usage)}{ending}"),
-        Items([*_sight_lines(view), *judge]),
-    ]
+    lines = [*_agent_lines(view), *_run_lines(view), *_judge_lines(view, verbose)]
+    lines += _sight_lines(view) if verbose else _blind_line(view)
+    top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
         shown = view.rows if len(view.rows) <= MANY else sorted(view.rows, key=lambda row: row.severity)[:MANY]
         left = len(view.rows) - len(shown)
         note = f"and {left} other agents, which need a look less" if left else ""
         top.append(replace(scores_table(view, shown), note=note))
-    return Page(view.headline, top, [Section("", [Items(findings)])], tone=TONES.get(report.conclusion.verdict, "warn"))
+    found = [Section("", [Items(_finding_lines(view))])] if verbose else []
+    return Page(view.headline, top, found, tone=TONES.get(report.conclusion.verdict, "warn"))
+
+
+def _finding_lines(view: ReportView) -> list[Item]:
+    found = [Item(finding.message, kind=finding.kind, tone=_tone(finding)) for finding in view.findings]
+    # One command mends many findings.
+    remedies = dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy)
+    found += [Item(remedy, kind="to do", tone="warn") for remedy in remedies]
+    return found + [Item(text, kind=f"warning: {agent}", tone="warn") for agent, text in _warnings(view.rows)]
+
+
+def _tone(finding: Finding) -> Tone:
+    return "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
+
+
+def _agent_lines(view: ReportView) -> Iterator[Item]:
+    """Yield a line for each agent that dropped or cannot be told, the worst first."""
+    rows = [row for row in sorted(view.rows, key=lambda row: row.severity) if row.needs_a_look]
+    for row in rows[:_MOST_LINES]:
+        tone: Tone = "bad" if row.status is AgentStatus.FELL else "warn"
+        yield Item(
+            [one_line(row.agent_id, 40), _own(": "), Span(dropped(row) or _untold(row), limit=_MOST_TEXT)], tone=tone
+        )
+    if len(rows) > _MOST_LINES:
+        yield Item(f"and {len(rows) - _MOST_LINES} other agents (-v)", tone="warn")
+
+
+def _untold(row: AgentRow) -> str:
+    return row.conclusion.reason.removeprefix(f"{row.agent_id}: ")
+
+
+def dropped(row: AgentRow) -> str:
+    """Return what dropped of an agent in a line: how many dimensions, and the claims that dropped most; "" where nothing did."""
+    fell = [cell for cell in row.cells if cell.status == "regressed"]
+    drops = sorted((drop for cell in row.cells for drop in cell.drops), key=lambda drop: drop.delta)
+    compared = sum(cell.delta is not None for cell in row.cells)
+    if not fell and not drops:
+        return ""
+    if len(fell) == 1:
+        said = f"{dimension_label(fell[0].dimension).lower()} dropped, {change(fell[0].baseline, fell[0].score)}"
+    else:
+        said = f"{len(fell)} of {compared} dimensions dropped" if fell else f"{plural(len(drops), 'claim')} dropped"
+    worst = ", ".join(f"{drop.proposition_id} {change(drop.baseline, drop.current)}" for drop in drops[:_MOST_WORST])
+    return f"{said}; worst: {worst}" if worst else said
+
+
+def _run_lines(view: ReportView) -> Iterator[Item]:
+    """Yield what is said of the run as a whole, what to do, and how much more there is to read."""
+    serious = [finding for finding in view.findings if finding.exit_code != EXIT_OK]
+    of_run = [finding for finding in serious if not finding.agent_id]
+    for finding in of_run[:_MOST_LINES]:
+        yield Item(finding.message, kind=finding.kind, tone=_tone(finding))
+    for remedy in list(dict.fromkeys(finding.remedy for finding in serious if finding.remedy))[:_MOST_REMEDIES]:
+        yield Item(remedy, kind="to do", tone="warn")
+    if any(row.status is AgentStatus.FELL for row in view.rows):
+        yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")
+    slight = Counter(finding.kind for finding in view.findings if finding.exit_code == EXIT_OK)
+    slight.update({"warning": len(_warnings(view.rows))})
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(slight.items()) if count)
+    more = [f"{len(serious)} findings"] * (len(serious) > len(of_run)) + [kinds] * bool(kinds)
+    if more:
+        yield Item(f"{' and '.join(more)} (-v shows them)", tone="dim")
+
+
+def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
+    """Return how far the judge can be believed; in short only where it cannot, or nobody knows."""
+    shown = view.people_lines if verbose else [text for text in view.people_lines if "can be believed" not in text]
+    return [Item(text, kind="judge", tone="dim") for text in shown]
+
+
+def _blind_line(view: ReportView) -> Iterator[Item]:
+    """Yield which drops would be missed of agents that are in character; nothing where each would be seen."""
+    blind = [
+        (sight.detectable, f"{one_line(row.agent_id, 40)} {dimension_label(name).lower()} {sight.detectable:.1f}")
+        for row, sights in view.sights
+        if row.status is AgentStatus.HELD
+        for name, sight in sights.items()
+        if sight.detectable > BLIND
+    ]
+    named = [text for _, text in sorted(blind, reverse=True)[:_MOST_SIGHT_LINES]]
+    if named:
+        more = f" and {len(blind) - len(named)} more" if len(blind) > len(named) else ""
+        yield Item(f"smaller drops would be missed of {', '.join(named)}{more}", kind="low power", tone="dim")
 
 
 def comment_page(report: RunReport) -> Page:
@@ -122,7 +200,7 @@ def comment_page(report: RunReport) -> Page:
     folded: list[Block] = []
     if view.sights:
         table = sight_table(view, view.dullest(_MOST_SIGHTS), each=False)
-        folded.append(Folded("What this run could have seen: the smallest fall, in points", [table]))
+        folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [table]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [replace(usage_facts(report.usage), pairs=rests)]))
@@ -190,14 +268,14 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
         each: with what each of them needs to see a fall of 1.0; else with what the least sharp one needs.
     """
     labels = [Column(dimension_label(name)) for name in view.dimensions]
-    needs = [] if each else [Column("What the dullest needs", number=False)]
+    needs = [] if each else [Column("Needed to detect 1.0", number=False)]
     rows = []
     for row, sights in found:
         cells = [_sight(sights.get(name), each) for name in view.dimensions]
         last = [] if each else [one_line(what_it_needs(sights), 200) or "–"]
         rows.append(PageRow([Agent(row.agent_id, row.name, ""), *cells, *last]))
-    note = [_own("Corrected for: "), view.families, _own(".")] if view.families else ""
-    label = "Table of the smallest fall that would be seen"
+    note = [_own("Multiple-testing correction: "), view.families, _own(".")] if view.families else ""
+    label = "Table of detection limits"
     return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "sight")
 
 
@@ -216,21 +294,23 @@ def what_it_needs(sights: Mapping[str, Sight]) -> str:
 
 
 def _sight_lines(view: ReportView) -> Iterator[Item]:
-    """Yield what each agent's window could have seen, what the least sharp of its dimensions needs, and the families."""
+    """Yield the smallest drop that each agent's window could have shown, and what p-values were corrected for."""
     shown = view.dullest(_MOST_SIGHT_LINES)
     for row, sights in shown:
-        falls = ", ".join(
-            f"{dimension_label(name).lower()} {sight.detectable:.1f}{' (blind)' if sight.detectable > BLIND else ''}"
-            for name, sight in sights.items()
-        )
+        drops = ", ".join(f"{dimension_label(name).lower()} {sight.detectable:.1f}" for name, sight in sights.items())
         needs = what_it_needs(sights)
-        said = f"{one_line(row.agent_id, 40)}: a fall of {falls}{f'; {needs}' if needs else ''}"
-        yield Item(said, kind="sees", tone="dim")
+        said = f"{one_line(row.agent_id, 40)}: {drops}{f' ({needs})' if needs else ''}"
+        yield Item(said, kind="smallest detectable drop", tone="dim")
     if len(shown) < len(view.sights):
-        more = f"{len(view.sights) - len(shown)} other agents can see as small a fall or a smaller one"
-        yield Item(more, kind="sees", tone="dim")
+        more = f"as small or smaller for {len(view.sights) - len(shown)} other agents"
+        yield Item(more, kind="smallest detectable drop", tone="dim")
     if view.families:
-        yield Item(view.families, kind="corrected for", tone="dim")
+        yield Item(view.families, kind="multiple-testing correction", tone="dim")
+
+
+def change(before: float | None, now: float | None) -> str:
+    """Return two scores as ``8.7 → 0.3``."""
+    return f"{format_score(before, 1)} → {format_score(now, 1)}"
 
 
 def _warnings(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
