@@ -224,6 +224,7 @@ class Section:
     Attributes:
         id: its address within the page; ``short``: its name in the list of sections.
         lead: what it shows and how to read it.
+        folded: a browser shows its heading, and the rest on a click.
     """
 
     title: Line
@@ -231,6 +232,7 @@ class Section:
     id: str = ""
     lead: Line = ""
     short: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)

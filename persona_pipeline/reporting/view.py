@@ -16,7 +16,7 @@ from persona_pipeline.guard.baselines.models import (
     Sight,
 )
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
-from persona_pipeline.reporting.text import plural, unscored_label
+from persona_pipeline.reporting.text import format_score, plural, unscored_label
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS
 
@@ -32,6 +32,8 @@ SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.va
 LOW_SCORE = 5.0
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
+# Claims that are named of an agent that dropped.
+MOST_WORST = 2
 
 
 def verdict_label(conclusion: Conclusion) -> str:
@@ -311,6 +313,26 @@ class ReportView:
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
         return ""
+
+
+def dropped(row: AgentRow) -> str:
+    """Return what dropped of an agent in a line: how many dimensions, and the claims that dropped most; "" where nothing did."""
+    fell = [cell for cell in row.cells if cell.status == "regressed"]
+    drops = sorted((drop for cell in row.cells for drop in cell.drops), key=lambda drop: drop.delta)
+    compared = sum(cell.delta is not None for cell in row.cells)
+    if not fell and not drops:
+        return ""
+    if len(fell) == 1:
+        said = f"{dimension_label(fell[0].dimension).lower()} dropped, {_change(fell[0].baseline, fell[0].score)}"
+    else:
+        said = f"{len(fell)} of {compared} dimensions dropped" if fell else f"{plural(len(drops), 'claim')} dropped"
+    worst = ", ".join(f"{drop.proposition_id} {_change(drop.baseline, drop.current)}" for drop in drops[:MOST_WORST])
+    return f"{said}; worst: {worst}" if worst else said
+
+
+def _change(before: float | None, now: float | None) -> str:
+    """Return two scores as ``8.7 → 0.3``."""
+    return f"{format_score(before, 1)} → {format_score(now, 1)}"
 
 
 def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:

@@ -43,11 +43,11 @@ from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceS
 from persona_pipeline.reporting.text import (
     cost_line,
     format_delta,
+    format_p,
     format_score,
     format_usd,
     markdown_text,
     one_line,
-    plural,
     unscored_label,
 )
 from persona_pipeline.reporting.view import (
@@ -58,6 +58,7 @@ from persona_pipeline.reporting.view import (
     ReportView,
     ScoreCell,
     dimension_label,
+    dropped,
     estimate_text,
 )
 from persona_pipeline.scoring.results import UsageSummary, add_usage
@@ -72,7 +73,7 @@ _ROW_TONES: dict[AgentStatus, Tone] = {
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
 # Of what a terminal shows without -v.
-_MOST_LINES, _MOST_WORST, _MOST_REMEDIES = 10, 2, 2
+_MOST_LINES, _MOST_REMEDIES = 10, 2
 
 
 def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
@@ -122,21 +123,6 @@ def _agent_lines(view: ReportView) -> Iterator[Item]:
 
 def _untold(row: AgentRow) -> str:
     return row.conclusion.reason.removeprefix(f"{row.agent_id}: ")
-
-
-def dropped(row: AgentRow) -> str:
-    """Return what dropped of an agent in a line: how many dimensions, and the claims that dropped most; "" where nothing did."""
-    fell = [cell for cell in row.cells if cell.status == "regressed"]
-    drops = sorted((drop for cell in row.cells for drop in cell.drops), key=lambda drop: drop.delta)
-    compared = sum(cell.delta is not None for cell in row.cells)
-    if not fell and not drops:
-        return ""
-    if len(fell) == 1:
-        said = f"{dimension_label(fell[0].dimension).lower()} dropped, {change(fell[0].baseline, fell[0].score)}"
-    else:
-        said = f"{len(fell)} of {compared} dimensions dropped" if fell else f"{plural(len(drops), 'claim')} dropped"
-    worst = ", ".join(f"{drop.proposition_id} {change(drop.baseline, drop.current)}" for drop in drops[:_MOST_WORST])
-    return f"{said}; worst: {worst}" if worst else said
 
 
 def _run_lines(view: ReportView) -> Iterator[Item]:
@@ -308,11 +294,6 @@ def _sight_lines(view: ReportView) -> Iterator[Item]:
         yield Item(view.families, kind="multiple-testing correction", tone="dim")
 
 
-def change(before: float | None, now: float | None) -> str:
-    """Return two scores as ``8.7 → 0.3``."""
-    return f"{format_score(before, 1)} → {format_score(now, 1)}"
-
-
 def _warnings(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
     return [(row.agent_id, warning) for row in rows for warning in row.report.comparison.warnings]
 
@@ -334,7 +315,7 @@ def _regressions(row: AgentRow) -> Iterator[Line]:
             low, high = cell.comparison.interval
             text += f", 95 % interval {format_delta(low)} to {format_delta(high)}"
         if cell.comparison and cell.comparison.p_value is not None:
-            text += f", p = {cell.comparison.p_value:.3g}"
+            text += f", p {format_p(cell.comparison.p_value)}"
         yield [_agent(row), _own(" "), Span(dimension_label(cell.dimension), "strong"), _own(text)]
 
 

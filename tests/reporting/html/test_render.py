@@ -100,7 +100,7 @@ def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     part = html[html.index('id="sight"') : html.index("</section>", html.index('id="sight"'))]
     assert "1.0 needs 3 judgments a claim" in part
     assert part.count('class="blind"') == 4, "convergence of each agent cannot show a fall of 2"
-    assert "Corrected for: Holm over an agent" in part
+    assert "Multiple-testing correction: Holm over an agent" in part
 
 
 def test_long_conversations_are_shown_where_they_are_long_enough() -> None:
