@@ -379,17 +379,17 @@ def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
 
 def _belief(people: People) -> str:
     if people.missing:
-        return f"{people.missing} labels are missing of the {FEWEST_LABELS} that tell how far it can be believed"
+        return f"not validated: {people.missing} of {FEWEST_LABELS} labels missing"
     if people.rank is None or people.rank_interval is None:
-        return f"no better than chance ({people.labels} labels): it gives everything alike, and its falls only warn"
+        return f"no better than chance ({people.labels} labels): it gives everything alike, and its drops only warn"
     low, high = people.rank_interval
     rank = f"rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels"
     if people.belief == "unknown":
-        return f"not known how far it can be believed: too few labels are of the same claim ({rank})"
+        return f"cannot be told: too few labels are of the same claim ({rank})"
     if people.belief == "chance":
         within = " within a claim, whatever it gives each claim" if low > 0 else ""
-        return f"no better than chance{within} ({rank}): its falls only warn"
-    return f"can be believed ({rank})"
+        return f"no better than chance{within} ({rank}): its drops only warn"
+    return f"validated ({rank})"
 
 
 def measured(measure: Measure, *, signed: bool = False) -> str:

@@ -451,6 +451,6 @@ def not_shown(item: DimensionComparison, undecided_delta: float) -> Literal["ok"
 
 def _explained(drop: float, p_value: float) -> str:
     return (
-        f"fell by {drop:.2f}, which judge and week may explain (p = {p_value:.2g}); more judgments a claim (--samples) or more "
+        f"dropped by {drop:.2f}, which judge noise and weekly variation may explain (p = {p_value:.2g}); more judgments a claim (--samples) or more "
         "windows in the baseline tell it apart"
     )

@@ -45,6 +45,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     RowCharts,
     agent_cell,
     cost_tables,
+    dimension_column,
     named_values,
     provenance_facts,
     scalar_facts,
@@ -333,7 +334,7 @@ def _everybody(
         rows.append(PageRow([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
     columns = [
         *(Column(title, number=False) for title in ("Agent", "State")),
-        *(Column(dimension_label(name)) for name in view.dimensions),
+        *(dimension_column(name) for name in view.dimensions),
         Column("Overall"),
         Column("History", number=False),
         Column("Judged"),

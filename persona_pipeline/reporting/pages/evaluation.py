@@ -145,7 +145,11 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
 
 def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
     """Return how far the judge can be believed; in short only where it cannot, or nobody knows."""
-    shown = view.people_lines if verbose else [text for text in view.people_lines if "can be believed" not in text]
+    shown = (
+        view.people_lines
+        if verbose
+        else [text for text in view.people_lines if not text.split(": ")[-1].startswith("validated")]
+    )
     return [Item(text, kind="judge", tone="dim") for text in shown]
 
 
@@ -176,8 +180,8 @@ def comment_page(report: RunReport) -> Page:
     if view.rows:
         top = [scores_table(view), Items([Item(f"Judge: {text}") for text in view.people_lines])]
     lists: dict[str, list[Line]] = {
-        "Regressions": [line for row in view.rows for line in _regressions(row)],
-        "Propositions that dropped": [line for row in view.rows for line in _drops(row)],
+        "Dimensions that dropped": [line for row in view.rows for line in _regressions(row)],
+        "Claims that dropped": [line for row in view.rows for line in _drops(row)],
         "Not judged": [line for row in view.rows for line in _unscored(row)],
         "Over time": list(_over_time(view)),
         "Also": list(_other_findings(view)),
@@ -217,7 +221,7 @@ def scores_table(
     """
     columns = [
         Column("Agent", number=False),
-        *(Column(label, SHORT_LABELS.get(label.lower(), "")) for label in map(dimension_label, view.dimensions)),
+        *(dimension_column(name) for name in view.dimensions),
         Column("Overall"),
         Column("Judged", SHORT_LABELS["judged"]),
     ]
@@ -233,6 +237,11 @@ def scores_table(
         ]
         found.append(PageRow(cells, _ROW_TONES[row.status]))
     return Table("Table of scores", columns, found, style="scores")
+
+
+def dimension_column(name: str) -> Column:
+    label = dimension_label(name)
+    return Column(label, SHORT_LABELS.get(label.lower(), ""), name=name)
 
 
 def agent_cell(row: AgentRow, hrefs: Mapping[str, str] | None = None) -> Agent:
@@ -253,7 +262,7 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
     Args:
         each: with what each of them needs to see a fall of 1.0; else with what the least sharp one needs.
     """
-    labels = [Column(dimension_label(name)) for name in view.dimensions]
+    labels = [dimension_column(name) for name in view.dimensions]
     needs = [] if each else [Column("Needed to detect 1.0", number=False)]
     rows = []
     for row, sights in found:
@@ -310,10 +319,10 @@ def _regressions(row: AgentRow) -> Iterator[Line]:
     for cell in row.cells:
         if cell.status != "regressed":
             continue
-        text = f" fell from {format_score(cell.baseline)} to {format_score(cell.score)} ({format_delta(cell.delta)})"
+        text = f" {format_score(cell.baseline, 1)} → {format_score(cell.score, 1)}"
         if cell.comparison and cell.comparison.interval:
             low, high = cell.comparison.interval
-            text += f", 95 % interval {format_delta(low)} to {format_delta(high)}"
+            text += f" (95 % CI of the drop {max(0.0, -high):.1f}–{-low:.1f})"
         if cell.comparison and cell.comparison.p_value is not None:
             text += f", p {format_p(cell.comparison.p_value)}"
         yield [_agent(row), _own(" "), Span(dimension_label(cell.dimension), "strong"), _own(text)]
@@ -321,8 +330,8 @@ def _regressions(row: AgentRow) -> Iterator[Line]:
 
 def _drops(row: AgentRow) -> Iterator[Line]:
     for drop in row.report.comparison.drops:
-        fell = f"{format_score(drop.baseline)} to {format_score(drop.current)} ({format_delta(drop.delta)})"
-        line = [*_claim(row, drop.proposition_id, drop.dimension), _own(f" fell from {fell}")]
+        fell = f"{format_score(drop.baseline, 1)} → {format_score(drop.current, 1)}"
+        line = [*_claim(row, drop.proposition_id, drop.dimension), _own(f" {fell}")]
         if drop.claim:
             line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
         if drop.recommendation:
@@ -375,7 +384,7 @@ def _other_findings(view: ReportView) -> Iterator[Line]:
 _COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")
 _MECHANISMS = {
     "evaluation": "Judging",
-    "confirmation": "Judging again what fell",
+    "confirmation": "Judging again what dropped",
     "history": "Judging earlier windows",
     "synthetic": "Generating conversations",
 }
