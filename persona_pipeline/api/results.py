@@ -40,7 +40,7 @@ class Evaluation(EvaluationRun):
 
     @property
     def findings(self) -> list[Finding]:
-        """Every reason why the run is not clean."""
+        """Everything that went wrong."""
         return ReportView(self.report).findings
 
     @property

@@ -95,7 +95,7 @@ class EvaluationRequest(BaseModel):
     )
     confirm: bool = Field(
         default=True,
-        description="With a live judge: judge again what dropped, before it counts as a drop; a replay takes what was recorded then.",
+        description="With a live judge: judge again what dropped before it counts; a replay takes what was recorded then.",
     )
     synthetic: bool = Field(
         default=False, description="With a live judge: generate conversations for agents with fewer than 10 messages."

@@ -63,8 +63,8 @@ def evaluate(
 
     Prints a table on stderr, and the report on stdout where that is no terminal.
 
-    Exit codes: 0 all that was asked held, 1 something dropped or is below the threshold, 2 usage or configuration, 3 nothing dropped and
-    something cannot be told, 4 budget.
+    Exit codes: 0 all that was asked held, 1 something dropped or is below the threshold, 2 usage or configuration, 3 nothing
+    dropped and something cannot be told, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay

@@ -128,7 +128,7 @@ AnyCell = str | Cell | Agent | Score
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading; ``short`` stands for it where there is little room, ``name`` is what files call it. Numbers stand to the right."""
+    """A column's heading; ``short``: where there is little room; ``name``: what files call it. Numbers stand to the right."""
 
     title: str
     short: str = ""

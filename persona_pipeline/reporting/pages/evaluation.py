@@ -42,7 +42,6 @@ from persona_pipeline.reporting.page import (
 from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import (
     cost_line,
-    format_delta,
     format_p,
     format_score,
     format_usd,
