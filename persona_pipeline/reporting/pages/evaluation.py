@@ -1,6 +1,5 @@
 """A run's report in short, as a pull request's comment, and in Dagster: scores, cost and provenance as every report has them."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,7 +71,7 @@ _ROW_TONES: dict[AgentStatus, Tone] = {
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
 # Of what a terminal shows without -v.
-_MOST_LINES, _MOST_REMEDIES = 10, 2
+_MOST_LINES, _MOST_SLIGHT, _MOST_REMEDIES = 10, 3, 2
 
 
 def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
@@ -84,7 +83,7 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
-    lines = [*_agent_lines(view), *_run_lines(view), *_judge_lines(view, verbose)]
+    lines = [*_agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
     lines += _sight_lines(view) if verbose else _blind_line(view)
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
@@ -125,30 +124,24 @@ def _untold(row: AgentRow) -> str:
 
 
 def _run_lines(view: ReportView) -> Iterator[Item]:
-    """Yield what is said of the run as a whole, what to do, and how much more there is to read."""
+    """Yield what is said of the run as a whole, a few warnings, what to do, and how much more there is to read."""
     serious = [finding for finding in view.findings if finding.exit_code != EXIT_OK]
+    slight = [finding for finding in view.findings if finding.exit_code == EXIT_OK]
     of_run = [finding for finding in serious if not finding.agent_id]
-    for finding in of_run[:_MOST_LINES]:
-        yield Item(finding.message, kind=finding.kind, tone=_tone(finding))
+    for finding in (*of_run[:_MOST_LINES], *slight[:_MOST_SLIGHT]):
+        yield Item([Span(finding.message, limit=_MOST_TEXT)], kind=finding.kind, tone=_tone(finding))
     for remedy in list(dict.fromkeys(finding.remedy for finding in serious if finding.remedy))[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
     if any(row.status is AgentStatus.FELL for row in view.rows):
         yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")
-    slight = Counter(finding.kind for finding in view.findings if finding.exit_code == EXIT_OK)
-    slight.update({"warning": len(_warnings(view.rows))})
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(slight.items()) if count)
-    more = [f"{len(serious)} findings"] * (len(serious) > len(of_run)) + [kinds] * bool(kinds)
+    more = len(serious) - len(of_run[:_MOST_LINES]) + len(slight[_MOST_SLIGHT:]) + len(_warnings(view.rows))
     if more:
-        yield Item(f"{' and '.join(more)} (-v shows them)", tone="dim")
+        yield Item(f"{more} more {'finding' if more == 1 else 'findings'} with -v", tone="dim")
 
 
 def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
     """Return how far the judge can be believed; in short only where it cannot, or nobody knows."""
-    shown = (
-        view.people_lines
-        if verbose
-        else [text for text in view.people_lines if not text.split(": ")[-1].startswith("validated")]
-    )
+    shown = [text for text in view.people_lines if verbose or ": validated" not in text]
     return [Item(text, kind="judge", tone="dim") for text in shown]
 
 
@@ -177,7 +170,9 @@ def comment_page(report: RunReport) -> Page:
     ]
     top: list[Block] = []
     if view.rows:
-        top = [scores_table(view), Items([Item(f"Judge: {text}") for text in view.people_lines])]
+        judge = [Item(f"Judge: {text}") for text in view.people_lines]
+        fell = [item for item in _agent_lines(view) if item.tone == "bad"]
+        top = [Items(fell), scores_table(view), Items(judge)]
     lists: dict[str, list[Line]] = {
         "Dimensions that dropped": [line for row in view.rows for line in _regressions(row)],
         "Claims that dropped": [line for row in view.rows for line in _drops(row)],
