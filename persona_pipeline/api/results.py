@@ -40,7 +40,7 @@ class Evaluation(EvaluationRun):
 
     @property
     def findings(self) -> list[Finding]:
-        """Every reason why the run is not clean."""
+        """Everything that went wrong."""
         return ReportView(self.report).findings
 
     @property
@@ -124,7 +124,7 @@ class Evaluation(EvaluationRun):
         from persona_pipeline.reporting.pages.evaluation import short_page
         from persona_pipeline.reporting.render import render_page
 
-        return render_page(short_page(self.report), "notebook")
+        return render_page(short_page(self.report, verbose=True), "notebook")
 
     @classmethod
     def of(cls, run: EvaluationRun, world: World | None) -> Self:

@@ -95,16 +95,16 @@ class EvaluationRequest(BaseModel):
     )
     confirm: bool = Field(
         default=True,
-        description="With a live judge: judge again what fell, before it is called a fall; a replay takes what was recorded then.",
+        description="With a live judge: judge again what dropped before it counts; a replay takes what was recorded then.",
     )
     synthetic: bool = Field(
         default=False, description="With a live judge: generate conversations for agents with fewer than 10 messages."
     )
     regression_delta: float = Field(
-        default=REGRESSION_DELTA, ge=0, description="Points, 0-9, a dimension may fall below its baseline."
+        default=REGRESSION_DELTA, ge=0, description="Points, 0-9, a dimension may drop below its baseline."
     )
     proposition_delta: float = Field(
-        default=PROPOSITION_DELTA, ge=0, description="Points, 0-9, a claim may fall below its baseline."
+        default=PROPOSITION_DELTA, ge=0, description="Points, 0-9, a claim may drop below its baseline."
     )
     undecided_delta: float | None = Field(
         default=None,
@@ -148,7 +148,7 @@ class EvaluationRequest(BaseModel):
         default=1,
         ge=1,
         le=60,
-        description="From how many windows a baseline is taken, this one and those before; 4 and more tell weeks from falls.",
+        description="From how many windows a baseline is taken, this one and those before; 4 and more tell weeks from drops.",
     )
     history: int = Field(default=0, ge=0, le=60, description="Evaluate this many windows before too, for the timeline.")
     touched: bool = Field(

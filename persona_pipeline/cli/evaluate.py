@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
 
 FORMATS = ("json", "markdown", "html", "junit")
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen.")
+]
 
 
 @asks(without=["baseline_windows"])
@@ -40,7 +43,10 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
     ] = None,
-    format: Annotated[str, typer.Option(help="json, markdown, html or junit.")] = "json",
+    format: Annotated[
+        str | None, typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal.")
+    ] = None,
+    verbose: Verbose = False,
     save_snapshot: Annotated[
         Path | None,
         typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
@@ -55,17 +61,17 @@ def evaluate(
 ) -> None:
     """Score agents and compare them with their baselines.
 
-    Prints the report on stdout and a table on stderr.
+    Prints a table on stderr, and the report on stdout where that is no terminal.
 
-    Exit codes: 0 all that was asked held, 1 something fell or is below the threshold, 2 usage or configuration, 3 nothing fell and
-    something cannot be told, 4 budget.
+    Exit codes: 0 all that was asked held, 1 something dropped or is below the threshold, 2 usage or configuration, 3 nothing
+    dropped and something cannot be told, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
 
-    require_known("--format", format, FORMATS)
+    require_known("--format", format or FORMATS[0], FORMATS)
     if snapshot is not None:
-        raise typer.Exit(_replayed(snapshot, format, output))
+        raise typer.Exit(_replayed(snapshot, format, output, verbose))
     request = request_of(context, asked)
     if save_snapshot is not None and (request.against is not None or estimate):
         raise ConfigError("--save-snapshot saves one run; leave out --against and --estimate")
@@ -79,7 +85,8 @@ def evaluate(
             for line in WorldReader(world).names_of(request).lines():
                 typer.echo(line, err=True)
             return
-        run = run_and_print(context, world, request, judge=judge_name(request.judge, mock_judge, world=world))
+        judge = judge_name(request.judge, mock_judge, world=world)
+        run = run_and_print(context, world, request, judge=judge, verbose=verbose)
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
         if save_snapshot is not None and run.replay is not None:
@@ -89,7 +96,7 @@ def evaluate(
         raise typer.Exit(run.report.exit_code)
 
 
-def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
+def _replayed(snapshot: Path, format: str | None, output: Path | None, verbose: bool) -> int:
     from persona_pipeline.evaluation.run import replayed
     from persona_pipeline.evaluation.snapshot import load_replay
     from persona_pipeline.reporting.render import print_report
@@ -97,21 +104,24 @@ def _replayed(snapshot: Path, format: str, output: Path | None) -> int:
     run = replayed(load_replay(snapshot))
     for note in run.notes:
         typer.echo(note, err=True)
-    print_report(run.report)
+    print_report(run.report, verbose=verbose)
     _emit(run.report, format, output)
     return run.report.exit_code
 
 
-def _emit(report: "RunReport", format: str, output: Path | None) -> None:
+def _emit(report: "RunReport", format: str | None, output: Path | None) -> None:
     from persona_pipeline.reporting.render import render
 
-    text = render(report, format)
-    if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    # A person reads the table, and would lose it above a page of JSON.
+    shown = output is None or format in (None, "json")
+    shown = shown and not (format is None and sys.stdout.isatty())
+    if not shown and output is None:
         return
-    _write(output, text)
-    if format == "json":
-        sys.stdout.write(text + "\n")
+    text = render(report, format or FORMATS[0])
+    if output is not None:
+        _write(output, text)
+    if shown:
+        sys.stdout.write(text if text.endswith("\n") and output is None else text + "\n")
 
 
 def _write(output: Path, content: str | bytes) -> None:
@@ -130,6 +140,7 @@ def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
     windows: Annotated[int, option("baseline_windows", "--windows")] = 1,
+    verbose: Verbose = False,
     **asked: Any,
 ) -> None:
     """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
@@ -143,7 +154,7 @@ def baseline(
         typer.echo("hint: a live baseline judged once is noisy; --samples 5 makes drops much easier to tell", err=True)
     if windows == 1 and (hint := more_windows_text(world, request, None if judge == "recorded" else judge)):
         typer.echo(f"hint: {hint}", err=True)
-    run = run_and_print(context, world, request, judge=judge)
+    run = run_and_print(context, world, request, judge=judge, verbose=verbose)
     for path in run.baselines:
         typer.echo(str(path))
     raise typer.Exit(run.report.exit_code)
@@ -160,6 +171,7 @@ def report(
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
     format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
     by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
+    verbose: Verbose = False,
 ) -> None:
     """Render the newest evaluation of each agent with its history; judges nothing."""
     from persona_pipeline.evaluation.history import report_of
@@ -176,7 +188,7 @@ def report(
     whole = MOST_WHOLE if format == "html" and len(chosen) > MANY else None
     reports = WorldReader(world).reports(chosen, after, whole=whole)
     run = gather(world, report_of(reports, GateRules()), since=after)
-    print_report(run, exits=False)
+    print_report(run, exits=False, verbose=verbose)
     content = _table(run, by, format) if format in TABLES else render(run, format)
     if output is None:
         if isinstance(content, bytes):

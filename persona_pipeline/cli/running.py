@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 # What does not belong to asking for the rest: where the report went, and that everything was asked anew.
-_NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format")
+_NOT_AGAIN = ("judge", "mock_judge", "as_of", "fresh", "output", "format", "verbose")
 
 
 def run_and_print(
-    context: typer.Context, world: "World", request: "EvaluationRequest", *, judge: str
+    context: typer.Context, world: "World", request: "EvaluationRequest", *, judge: str, verbose: bool = False
 ) -> "EvaluationRun":
     """Evaluate as asked; stderr gets the lines of message files that were left out, the table of scores, and what failed.
 
     Args:
         context: of the command.
+        verbose: every finding is shown.
 
     Raises:
         ConfigError: bad input; nothing is evaluated then.
@@ -46,7 +47,7 @@ def run_and_print(
     from persona_pipeline.reporting.statistics import gather
 
     gather(world, run.report)
-    print_report(run.report)
+    print_report(run.report, verbose=verbose)
     if request.record:
         command = _again(context, judge, run.report.provenance.get("window_end"))
         if missing := missing_text(world, opened, command, judge, options):

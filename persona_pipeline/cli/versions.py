@@ -90,7 +90,7 @@ def compare(
     seed: Annotated[int, typer.Option(help="Of the order of scenes.")] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the JSON to this file too.")] = None,
     format: Annotated[str, typer.Option(help="table, json or markdown.")] = "table",
-    fail_on: Annotated[str, typer.Option(help="worse: something fell; none.")] = "worse",
+    fail_on: Annotated[str, typer.Option(help="worse: something dropped; none.")] = "worse",
 ) -> None:
     """Compare two versions scene by scene, and stop when it is decided.
 

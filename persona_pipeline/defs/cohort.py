@@ -144,7 +144,7 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
 
         key = place.key(REPORT)
         report, folder = evaluate_by_config(context, place, world, config)
-        print_report(report, sys.stdout)
+        print_report(report, sys.stdout, verbose=True)
         lines = [agent_line(agent) for agent in report.agents.values()]
         run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
         wrong = [finding.text for finding in report.all_findings()]

@@ -356,7 +356,7 @@ def build_persona_checks(
                 name,
                 asset=key,
                 blocking=blocking,
-                description=f"{agent_id} still sounds like itself: nothing fell below its baseline, and everything was judged.",
+                description=f"{agent_id} still sounds like itself: nothing dropped below its baseline, and everything was judged.",
             )
             for name, agent_id in names.items()
         ],

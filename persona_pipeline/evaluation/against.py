@@ -39,7 +39,7 @@ MOST_FILES = 12
 MOST_NAMED = 3
 
 
-_WORDS = {Result.HELD: "is in character", Result.FELL: "fell", Result.CANNOT_TELL: "cannot be told"}
+_WORDS = {Result.HELD: "is in character", Result.FELL: "dropped", Result.CANNOT_TELL: "cannot be told"}
 _ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
 # What is said of a dimension of an agent; of an agent as a whole under no dimension.

@@ -53,7 +53,7 @@ class RunEstimate:
             lines.append(f"up to {self.generated} calls more to generate conversations and judge them")
         if self.confirming:
             lines.append(
-                f"if everything fell, confirming it would add up to {self.confirming} judgments; mostly it adds none"
+                f"if everything dropped, confirming it would add up to {self.confirming} judgments; mostly it adds none"
             )
         if (self.generated or self.confirming) and self.usd and self.worst_usd is not None:
             lines.append(f"all of it {in_dollars(self.usd)}, at most ${self.worst_usd:.4f}")

@@ -27,35 +27,31 @@ DECIDING_SAMPLES = 5
 
 
 def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> str:
-    """Return what fell, by how much, how sure that is, and which claims to read first.
+    """Return what dropped, from where to where, how sure that is, and which claims made it.
 
     Args:
         item: a dimension that regressed.
         allowed: points it may fall.
     """
-    fell = -(item.delta or 0.0)
-    text = f"{agent_id}: {item.dimension} fell by {fell:.2f} from {item.baseline:.2f} to {item.current:.2f} (allowed {allowed:g}"
-    text += f"; {_sure(item.interval)})" if item.interval else ")"
+    text = f"{agent_id}: {item.dimension} {item.baseline:.1f} → {item.current:.1f} ({_drop(item.interval, allowed)})"
     worst = sorted((test.delta, claim) for claim, test in item.claims.items() if test.delta <= -allowed)[:MOST_CLAIMS]
     if not worst:
         return text
-    named = " and ".join(f"{claim} ({delta:+.1f})" for delta, claim in worst)
-    return f"{text}; most of it in {named}: read {'those' if len(worst) > 1 else 'that'} first"
+    return f"{text}. Mostly: {', '.join(claim for _, claim in worst)}"
 
 
 def drop_sentence(agent_id: str, drop: PropositionDrop, allowed: float) -> str:
-    """Return which claim fell, by how much, and what to do about it where its file says so."""
-    text = (
-        f"{agent_id}: {drop.dimension}/{drop.proposition_id} fell by {-drop.delta:.1f} from {drop.baseline:.1f} to "
-        f"{drop.current:.1f} (allowed {allowed:g}"
-    )
-    text += f"; {_sure(drop.interval)})" if drop.interval else ")"
-    return f"{text}; {drop.recommendation}" if drop.recommendation else text
+    """Return which claim dropped, from where to where, and what to do about it where its file says so."""
+    text = f"{agent_id}: {drop.dimension}/{drop.proposition_id} {drop.baseline:.1f} → {drop.current:.1f}"
+    text += f" ({_drop(drop.interval, allowed)})"
+    return f"{text}. To do: {drop.recommendation}" if drop.recommendation else text
 
 
-def _sure(interval: tuple[float, float]) -> str:
+def _drop(interval: tuple[float, float] | None, allowed: float) -> str:
+    if interval is None:
+        return f"allowed drop {allowed:g}"
     low, high = interval
-    return f"95 % sure of {max(0.0, -high):.1f} to {-low:.1f}"
+    return f"95 % CI of the drop {max(0.0, -high):.1f}–{-low:.1f}"
 
 
 def unbelieved_findings(
@@ -284,7 +280,7 @@ def undecided_findings(evaluation: AgentEvaluation, comparison: BaselineComparis
         Finding(
             kind="undecided",
             message=f"{agent}: {item.dimension} dropped by {-(item.delta or 0.0):.2f} from {item.baseline:.2f} to "
-            f"{item.current:.2f}, which judge and week may explain: whether it fell cannot be told",
+            f"{item.current:.2f}, which judge noise and weekly variation may explain: whether it dropped cannot be told",
             remedy="judge more often, or take the baseline from more windows (`persona-pipeline baseline --windows 4`)",
             command=f"{evaluate_command(evaluation, samples=DECIDING_SAMPLES)} --judge anthropic --record",
             agent_id=agent,

@@ -35,7 +35,7 @@ class ScoreDifference(_Value):
         change: after minus before, the mean over conversations; None without any.
         low, high: the interval of the change; None below two scenes.
         p_value: that nothing changed, corrected for everything that was compared; however often one looked.
-        asked_alike: the judge is asked the same of both versions, so nothing can have changed.
+        asked_alike: the judge is shown the same of both versions, so nothing can have changed.
         scenes: how many are paired; ``unjudged``: how many lack a judgment on one side; ``silent``: there was nothing to judge.
     """
 

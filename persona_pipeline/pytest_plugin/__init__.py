@@ -21,7 +21,7 @@ UNSCORED = "persona_unscored"
 _STATE: "pytest.StashKey[Evaluations]" = pytest.StashKey()
 _MARKER = (
     "persona(*agents, dimension=None, claim=None, threshold=None, **options): "
-    "the agents score at least the threshold (0-9) on the dimension or its claim; without a threshold, they have not fallen "
+    "the agents score at least the threshold (0-9) on the dimension or its claim; without a threshold, they have not dropped "
     "below their baselines. What cannot be scored is UNSCORED, which fails."
 )
 

@@ -35,6 +35,7 @@ from persona_pipeline.reporting.page import (
 from persona_pipeline.reporting.terminal import cell_text, plain_text
 from persona_pipeline.reporting.text import (
     format_delta,
+    format_p,
     format_score,
     format_share,
     html_text,
@@ -42,7 +43,7 @@ from persona_pipeline.reporting.text import (
     plural,
     unscored_label,
 )
-from persona_pipeline.reporting.view import VERDICTS, dimension_label
+from persona_pipeline.reporting.view import VERDICTS, dimension_label, dropped
 from persona_pipeline.scoring.results import QuotedEvidence
 
 _PACKAGE = "persona_pipeline.reporting"
@@ -97,6 +98,7 @@ def _environment() -> Environment:
     environment.filters.update(
         score=format_score, delta=format_delta, dimension=dimension_label, unscored=unscored_label, percent=format_share,
         plural=plural, words=lambda state: _STATES[state].capitalize(), line=_line, heads=_heads, groups=_groups,
+        p_value=format_p, dropped=dropped,
         kind=lambda block: type(block).__name__, drawn=_drawn, as_quote=_as_quote, plain=plain_text, cell=cell_text, tone=_tone,
         short=lambda text: html_text(one_line(text, _NOTEBOOK_TEXT)),
     )  # fmt: skip

@@ -119,7 +119,7 @@ def _result(kind: type, type_: str, message: str, text: str = "") -> Failure | E
 
 
 def _fall(baseline: float | None, current: float | None, delta: float | None) -> str:
-    return f"fell from {format_score(baseline)} to {format_score(current)} ({format_delta(delta)})"
+    return f"dropped from {format_score(baseline)} to {format_score(current)} ({format_delta(delta)})"
 
 
 def _class(row: AgentRow) -> str:

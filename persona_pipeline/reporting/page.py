@@ -128,11 +128,12 @@ AnyCell = str | Cell | Agent | Score
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading; ``short`` stands for it where there is little room. Numbers stand to the right."""
+    """A column's heading; ``short``: where there is little room; ``name``: what files call it. Numbers stand to the right."""
 
     title: str
     short: str = ""
     number: bool = True
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ class Section:
     Attributes:
         id: its address within the page; ``short``: its name in the list of sections.
         lead: what it shows and how to read it.
+        folded: a browser shows its heading, and the rest on a click.
     """
 
     title: Line
@@ -231,6 +233,7 @@ class Section:
     id: str = ""
     lead: Line = ""
     short: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)

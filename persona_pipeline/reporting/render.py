@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.grading.results import SuiteResult
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
-_ASCII = {"−": "-", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
+_ASCII = {"−": "-", "→": "->", "–": "-", "±": "+-", "…": "...", "━": "-", "─": "-"}
 
 
 def render(report: RunReport, format: str) -> str:
@@ -94,15 +94,16 @@ def print_page(page: Page, file: TextIO | None = None) -> None:
     stream.flush()
 
 
-def print_report(report: RunReport, file: TextIO | None = None, *, exits: bool = True) -> None:
-    """Write a run's table and findings to ``file`` (default: stderr).
+def print_report(report: RunReport, file: TextIO | None = None, *, exits: bool = True, verbose: bool = False) -> None:
+    """Write a run's table and what matters most to ``file`` (default: stderr).
 
     Args:
         exits: whether the process ends with the report's exit code, which is said then.
+        verbose: every finding, too.
     """
     from persona_pipeline.reporting.pages.evaluation import short_page
 
-    print_page(short_page(report, exits=exits), file if file is not None else sys.stderr)
+    print_page(short_page(report, exits=exits, verbose=verbose), file if file is not None else sys.stderr)
 
 
 def transliterated(text: str, encoding: str) -> str:

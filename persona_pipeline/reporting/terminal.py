@@ -40,11 +40,11 @@ _ANY_WIDTH = 10_000
 _FACT = 34
 
 
-def report_text(report: "RunReport", *, exits: bool = True) -> str:
-    """Return a run's table and findings as plain text without colour, ending in a new line."""
+def report_text(report: "RunReport", *, exits: bool = True, verbose: bool = False) -> str:
+    """Return a run's table and what matters most, ``verbose`` every finding, as plain text without colour, ending in a new line."""
     from persona_pipeline.reporting.pages.evaluation import short_page
 
-    return page_text(short_page(report, exits=exits))
+    return page_text(short_page(report, exits=exits, verbose=verbose))
 
 
 def page_text(page: Page) -> str:

@@ -114,6 +114,11 @@ def format_share(value: float | None, digits: int = 0) -> str:
     return "–" if value is None else f"{value:.{digits}%}"
 
 
+def format_p(value: float) -> str:
+    """Return a p-value as people write it: ``= 0.03``, ``< .001``."""
+    return "< .001" if value < 0.001 else f"= {value:.2g}"
+
+
 def plural(count: int, one: str) -> str:
     return f"{count:,} {one if count == 1 else one + 's'}"
 

@@ -16,11 +16,11 @@ from persona_pipeline.guard.baselines.models import (
     Sight,
 )
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
-from persona_pipeline.reporting.text import plural, unscored_label
+from persona_pipeline.reporting.text import format_score, plural, unscored_label
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS
 
-NOBODY = "no person has labelled these judgments, so nobody knows how far it can be believed (persona-pipeline label)"
+NOBODY = "not validated: 0 human labels. Run `persona-pipeline label`"
 # What is concluded, as a person reads it.
 VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
 NOTHING_TO_JUDGE = "nothing to judge"
@@ -32,6 +32,8 @@ SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.va
 LOW_SCORE = 5.0
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
+# Claims that are named of an agent that dropped.
+MOST_WORST = 2
 
 
 def verdict_label(conclusion: Conclusion) -> str:
@@ -188,6 +190,11 @@ class AgentRow:
         return 2 * order.index(self.status) + self.is_new
 
     @property
+    def needs_a_look(self) -> bool:
+        """Whether it dropped, or cannot be told for more than a baseline that was never taken."""
+        return self.status in (AgentStatus.FELL, AgentStatus.CANNOT_TELL) and not self.is_new
+
+    @property
     def sights(self) -> dict[str, Sight]:
         """What its window could have seen, by dimension."""
         compared = {cell.dimension: cell.comparison for cell in self.cells}
@@ -308,6 +315,26 @@ class ReportView:
         return ""
 
 
+def dropped(row: AgentRow) -> str:
+    """Return what dropped of an agent in a line: how many dimensions, and the claims that dropped most; "" where nothing did."""
+    fell = [cell for cell in row.cells if cell.status == "regressed"]
+    drops = sorted((drop for cell in row.cells for drop in cell.drops), key=lambda drop: drop.delta)
+    compared = sum(cell.delta is not None for cell in row.cells)
+    if not fell and not drops:
+        return ""
+    if len(fell) == 1:
+        said = f"{dimension_label(fell[0].dimension).lower()} dropped, {_change(fell[0].baseline, fell[0].score)}"
+    else:
+        said = f"{len(fell)} of {compared} dimensions dropped" if fell else f"{plural(len(drops), 'claim')} dropped"
+    worst = ", ".join(f"{drop.proposition_id} {_change(drop.baseline, drop.current)}" for drop in drops[:MOST_WORST])
+    return f"{said}; worst: {worst}" if worst else said
+
+
+def _change(before: float | None, now: float | None) -> str:
+    """Return two scores as ``8.7 → 0.3``."""
+    return f"{format_score(before, 1)} → {format_score(now, 1)}"
+
+
 def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:
     """Return the rows of agents that are shown with their claims, those that need a look first."""
     ordered = sorted(rows, key=lambda row: row.severity)
@@ -352,17 +379,17 @@ def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
 
 def _belief(people: People) -> str:
     if people.missing:
-        return f"{people.missing} labels are missing of the {FEWEST_LABELS} that tell how far it can be believed"
+        return f"not validated: {people.missing} of {FEWEST_LABELS} labels missing"
     if people.rank is None or people.rank_interval is None:
-        return f"no better than chance ({people.labels} labels): it gives everything alike, and its falls only warn"
+        return f"no better than chance ({people.labels} labels): it gives everything alike, and its drops only warn"
     low, high = people.rank_interval
     rank = f"rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels"
     if people.belief == "unknown":
-        return f"not known how far it can be believed: too few labels are of the same claim ({rank})"
+        return f"cannot be told: too few labels are of the same claim ({rank})"
     if people.belief == "chance":
         within = " within a claim, whatever it gives each claim" if low > 0 else ""
-        return f"no better than chance{within} ({rank}): its falls only warn"
-    return f"can be believed ({rank})"
+        return f"no better than chance{within} ({rank}): its drops only warn"
+    return f"validated ({rank})"
 
 
 def measured(measure: Measure, *, signed: bool = False) -> str:

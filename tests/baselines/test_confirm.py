@@ -64,7 +64,7 @@ def test_a_restless_week_hides_what_a_quiet_one_shows() -> None:
         found[name] = settled({"ann": item})["ann"]
     assert found["quiet"].regressed
     assert not found["restless"].regressed
-    assert "judge and week may explain" in found["restless"].warnings[0]
+    assert "judge noise and weekly variation may explain" in found["restless"].warnings[0]
 
 
 def test_the_same_messages_have_no_week() -> None:

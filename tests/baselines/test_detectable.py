@@ -84,12 +84,12 @@ def test_an_interval_is_as_wide_as_its_error() -> None:
         (
             1.8,
             {"windows_needed": 6, "judgments": 4, "limit": 1.3},
-            "this window can see a fall of 1.8; 1.5 needs 4 judgments a claim or 6 windows in the baseline; more messages or "
+            "smallest detectable drop 1.8; to detect 1.5: 4 judgments a claim or 6 windows in the baseline; more messages or "
             "judgments do not help below 1.3",
         ),
-        (1.7, {"judgments": 6}, "this window can see a fall of 1.7; 1.5 needs 6 judgments a claim"),
-        (1.2, {}, "this window can see a fall of 1.2"),
-        (1.9, {}, "this window can see a fall of 1.9; 1.5 needs more judgments and windows together"),
+        (1.7, {"judgments": 6}, "smallest detectable drop 1.7; to detect 1.5: 6 judgments a claim"),
+        (1.2, {}, "smallest detectable drop 1.2"),
+        (1.9, {}, "smallest detectable drop 1.9; to detect 1.5: more judgments and windows together"),
     ],
 )
 def test_it_is_said_in_one_sentence(fall: float, needed: dict[str, float], text: str) -> None:
@@ -97,6 +97,4 @@ def test_it_is_said_in_one_sentence(fall: float, needed: dict[str, float], text:
 
 
 def test_a_dimension_that_cannot_see_two_points_says_so() -> None:
-    assert "cannot see a fall of 2 points, only one of 2.6: do not trust its green" in sees(
-        Sight(detectable=2.6, judgments=4)
-    )
+    assert "low power: drops below 2.6 would be missed" in sees(Sight(detectable=2.6, judgments=4))

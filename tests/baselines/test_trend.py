@@ -42,7 +42,7 @@ def test_a_slow_drift_is_found_with_the_week_it_began() -> None:
     assert trend.now < 6
     assert trend.strength > 1
     text = trend.text("ann", "adherence")
-    assert text.startswith(f"ann: adherence has been falling since the week of {trend.began:%d %b %Y}")
+    assert text.startswith(f"ann: adherence has been dropping since the week of {trend.began:%d %b %Y}")
 
 
 def test_what_recovered_is_no_trend_any_more() -> None:

@@ -106,7 +106,7 @@ def test_models_labels_are_shown_and_never_count() -> None:
     assert (found.labelled, found.belief, found.models["other"].n) == (0, "unknown", 60)
     text = page_text(calibration_page(Calibration(dimensions=[found])))
     assert "with the model other, which counts for nothing" in text
-    assert "no person has labelled these judgments" in text
+    assert "not validated: 0 human labels" in text
 
 
 def test_inverted_claims_are_turned_for_the_mean_and_not_for_the_agreement() -> None:

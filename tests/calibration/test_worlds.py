@@ -75,7 +75,7 @@ def test_without_labels_a_report_says_so_once(world: World) -> None:
     report = evaluated(world)
     assert "regression" in kinds(report) or "proposition_drop" in kinds(report)
     for text in (report_text(report), render_comment(report), render(report, "html")):
-        assert text.count("no person has labelled") == 1
+        assert text.count("not validated: 0 human labels") == 1
     assert "calibration" in kinds(evaluated(world, require_calibration=True))
     assert evaluated(world, require_calibration=True).exit_code == 1, "it fell, calibrated or not"
     assert evaluated(world, agents=["pam"], require_calibration=True).exit_code == 3
@@ -236,7 +236,7 @@ def test_there_is_nothing_to_ask_where_the_judge_is_the_same(world: World) -> No
 
 def test_calibrate_prints_and_exits(world: World) -> None:
     code, text = call("calibrate")
-    assert (code, "no person has labelled" in text) == (0, True)
+    assert (code, "not validated: 0 human labels" in text) == (0, True)
     assert call("calibrate", "--require-calibration")[0] == 3
     dice = random.Random(1)
     label(world, lambda score: dice.randrange(10), 80)
@@ -264,7 +264,11 @@ def test_people_far_from_the_judge_are_a_finding_with_its_interval(world: World)
         told = f"{people.score:.1f} ({people.interval[0]:.1f} to {people.interval[1]:.1f})"
         assert told in finding.message
         assert finding.command == f"persona-pipeline label {finding.agent_id} --dimensions adherence --newest"
-        for text in (report_text(report), render_comment(report).replace("\\", ""), render(report, "html")):
+        for text in (
+            report_text(report, verbose=True),
+            render_comment(report).replace("\\", ""),
+            render(report, "html"),
+        ):
             assert told in text
     assert evaluated(world, agents=["pam"], fail_on=["people"]).exit_code == 3
 

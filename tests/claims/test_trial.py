@@ -186,7 +186,7 @@ def test_a_judge_that_reads_nothing_is_no_reason_to_delete_claims(
     assert matrix.reads_nothing is reads_nothing
     assert ("this judge reads nothing of these claims" in text) is reads_nothing
     assert ("blind spot" in text) is not reads_nothing
-    assert ("catches nothing" in text) is (not reads_nothing and caught["boilerplate"] != 0)
+    assert ("never fails" in text) is (not reads_nothing and caught["boilerplate"] != 0)
 
 
 def test_a_kill_that_stands_alone_is_judged_again(sample_root: Path, sample_world: World) -> None:
@@ -331,7 +331,7 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
 
 
 def test_a_matrix_of_two_models_is_told(sample_root: Path, sample_world: World) -> None:
-    """Recorded by one, the rest asked of another: what falls may be the change of judge."""
+    """Recorded by one, the rest asked of another: what drops may be the change of judge."""
     write_claims(sample_root, {"adherence": {"loud": {}}})
     trial = plan_trial(sample_world, REQUEST)
     intact = trial.windows[INTACT].requests[0].subject["trajectory"]
@@ -342,7 +342,7 @@ def test_a_matrix_of_two_models_is_told(sample_root: Path, sample_world: World) 
     matrix = run_trial(trial, ScriptedJudge(answer))
     assert matrix.models == ["newer", "older"]
     text = page_text(matrix_page(matrix))
-    assert "mixed judges: newer, older: what falls may be the change of judge; add --fresh\n" in text
+    assert "mixed judges: newer, older: what drops may be the change of judge; add --fresh\n" in text
 
 
 @pytest.mark.parametrize(("options", "code"), [({"max_usd": 0.000001}, 4), ({}, 3)])

@@ -24,8 +24,8 @@ def test_it_starts_with_the_marker_it_is_found_by(report: RunReport) -> None:
 
 def test_regressions_and_drops_stand_by_name(report: RunReport) -> None:
     text = render_comment(report)
-    assert "- `michael` **Adherence** fell from 7.90 to 3.20 (−4.70), 95 % interval −5.50 to −3.90, p = 0.004" in text
-    assert "- `michael` `michael-self-centred` (Adherence) fell from 7.00 to 2.60 (−4.40)" in text
+    assert "- `michael` **Adherence** 7.9 → 3.2 (95 % CI of the drop 3.9–5.5), p = 0.004" in text
+    assert "- `michael` `michael-self-centred` (Adherence) 7.0 → 2.6" in text
 
 
 def test_what_is_not_recorded_stands_by_name_with_the_command_that_records_it(report: RunReport) -> None:
@@ -47,7 +47,7 @@ def test_other_findings_are_not_lost(report: RunReport, kind: str, dimension: st
 
 def test_a_trend_is_dated(report: RunReport) -> None:
     text = render_comment(report).replace("\\", "")
-    assert "- `michael` Falling: Adherence from 7.9 to 3.2 since 16 June" in text
+    assert "- `michael` Dropping: Adherence from 7.9 to 3.2 since 16 June" in text
 
 
 def test_warnings_of_the_comparison_are_said(report: RunReport) -> None:

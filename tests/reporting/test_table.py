@@ -12,6 +12,7 @@ from tests.reporting.sample import sample_report
 
 def test_table_of_a_drifted_run(report: RunReport, golden) -> None:
     golden("table.txt", report_text(report))
+    golden("table-verbose.txt", report_text(report, verbose=True))
 
 
 def test_table_of_a_clean_run(golden) -> None:
@@ -67,7 +68,7 @@ def test_a_remedy_of_many_findings_stands_once() -> None:
         Finding(kind="coverage", exit_code=3, message=f"jim: {name} is not judged", remedy="record with `that`")
         for name in ("fluency", "adherence")
     ]
-    text = report_text(RunReport(findings=findings, exit_code=3))
+    text = report_text(RunReport(findings=findings, exit_code=3), verbose=True)
     assert "jim: fluency is not judged" in text and "jim: adherence is not judged" in text
     assert text.count("to do: record with `that`") == text.count("record with") == 1
 

@@ -132,7 +132,7 @@ def compare(
     fail_on: Annotated[
         str,
         typer.Option(
-            help="worse: the mean fell; interval: its whole 95 % interval is below 0; "
+            help="worse: the mean dropped; interval: its whole 95 % interval is below 0; "
             "pairwise: that of the judge's choices is below one half; none."
         ),
     ] = "worse",

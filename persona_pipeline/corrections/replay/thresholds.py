@@ -32,7 +32,7 @@ class _Frozen(BaseModel):
 
 
 class Touched(_Frozen):
-    """What one threshold would have done: shares (0-1) of all, of the good and of the bad; None where there are none."""
+    """What one threshold would have done: shares (0-1) of all, of good ones and of bad ones; None where there are none."""
 
     threshold: float
     all: float
@@ -123,7 +123,7 @@ _MOST_NEEDED = 1_000_000
 
 
 def touched_at_most(good: int, risk: float) -> int:
-    """Return how many of the good replies a threshold may touch at most; -1: there are too few to keep the risk at all.
+    """Return how many good replies a threshold may hold back at most; -1: there are too few to keep the risk at all.
 
     With ``CONFIDENCE`` over the draw, the threshold then touches at most the share ``risk`` of all good replies there are, and,
     with the same confidence, of as many more as are known.

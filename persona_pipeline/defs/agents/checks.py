@@ -91,7 +91,7 @@ def _injections(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
 GATE = (
     GateCheck(
         "no_regression",
-        "No dimension and no proposition fell below its baseline by more than it may.",
+        "No dimension and no claim dropped below its baseline by more than it may.",
         ERROR,
         _fell,
         compares=True,

@@ -62,7 +62,7 @@ def build_sources(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> So
         baseline_files=source(
             "baseline_files",
             "json",
-            "`baselines/<agent>.json`: golden scores the agent should not fall below.",
+            "`baselines/<agent>.json`: golden scores the agent should not drop below.",
         ),
         proposition_files={
             dimension: source(
@@ -189,7 +189,7 @@ def build_specs(place: Place, sources: Sources) -> Specs:
         "evaluation",
         [runs, sources.baseline_files],
         {"sql", "json"},
-        "The run beside the agent's golden baseline: what fell, by how much, and which claims. Its checks are the gate.",
+        "The run beside the agent's golden baseline: what dropped, by how much, and which claims. Its checks are the gate.",
         freshness_policy=freshness(place.orchestration),
     )
     in_character = spec(

@@ -48,7 +48,7 @@ class Trend:
     def text(self, agent_id: str, dimension: str) -> str:
         """Return the finding in one sentence."""
         return (
-            f"{agent_id}: {dimension} has been falling since the week of {self.began:%d %b %Y}: from {self.before:.1f} to "
+            f"{agent_id}: {dimension} has been dropping since the week of {self.began:%d %b %Y}: from {self.before:.1f} to "
             f"{self.now:.1f} in {self.windows} windows; compare what the agent wrote before and after, and what changed then"
         )
 

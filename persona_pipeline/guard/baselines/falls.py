@@ -332,7 +332,7 @@ def settled(
     proposition_delta: float = PROPOSITION_DELTA,
     undecided_delta: float = UNDECIDED_DELTA,
 ) -> dict[str, BaselineComparison]:
-    """Return the comparisons of a run with only those falls that judge and week do not explain.
+    """Return the comparisons of a run with only those drops that judge noise and weekly variation do not explain.
 
     Dimensions and claims get the interval of their change, their corrected p-value and what could have been seen. What fell
     beyond its delta and may be chance becomes a warning; a dimension that dropped by more than ``undecided_delta`` is undecided
@@ -451,6 +451,6 @@ def not_shown(item: DimensionComparison, undecided_delta: float) -> Literal["ok"
 
 def _explained(drop: float, p_value: float) -> str:
     return (
-        f"fell by {drop:.2f}, which judge and week may explain (p = {p_value:.2g}); more judgments a claim (--samples) or more "
-        "windows in the baseline tell it apart"
+        f"dropped by {drop:.2f}, which judge noise and weekly variation may explain (p = {p_value:.2g}); more judgments a claim "
+        "(--samples) or more windows in the baseline tell it apart"
     )

@@ -113,7 +113,7 @@ class People(BaseModel, extra="forbid", frozen=True):
         belief: ``believed``, no better than ``chance``, or ``unknown`` (too few labels).
         labels: judgments of this judge that people labelled with a score; missing: how many more are needed.
         rank, rank_interval: Spearman's correlation of judge and people.
-        bias: points the judge gives more than people where they labelled, claims turned so that more is better.
+        bias: judge bias, points that it gives above people's where they labelled, claims turned so that more is better.
         score, interval: what people would give, 0-9, with 95 %; None below the fewest labels and where nearly all is open.
         complete: people labelled every judgment of the window: a census, enough whatever their number.
         as_far: how many labels are as far out as ``score``, where they are too few to reach there; None: enough are.

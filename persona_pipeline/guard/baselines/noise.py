@@ -109,7 +109,7 @@ def learnt(
 def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers) -> Week:
     """Return what is known of the week from the windows of the fleet's baselines; UNKNOWN where there is one window each.
 
-    Plain variances between windows hold judge and week together; outliers and all, since a robust estimate of a large week's
+    Plain variances between windows hold both kinds of noise together; outliers and all, since a robust estimate of a large week's
     effect is too small. The judge's part is taken out where it is known.
 
     Args:

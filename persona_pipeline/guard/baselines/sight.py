@@ -72,11 +72,11 @@ def sight_of(drops: Drops, levels: Numbers, row: int, delta: float) -> Sight:
 
 
 def sees(sight: Sight) -> str:
-    """Return in one sentence what a window can see and what a smaller fall needs."""
+    """Return in one sentence which drops a window shows and what a smaller one needs."""
     smallest, target = sight.detectable, sight.target
-    text = f"this window can see a fall of {smallest:.1f}"
+    text = f"smallest detectable drop {smallest:.1f}"
     if smallest > BLIND:
-        text = f"this window cannot see a fall of {BLIND:g} points, only one of {smallest:.1f}: do not trust its green"
+        text = f"low power: drops below {smallest:.1f} would be missed"
     if smallest <= target:
         return text
     ways = [
@@ -84,7 +84,7 @@ def sees(sight: Sight) -> str:
         for count, what in ((sight.judgments, "judgments a claim"), (sight.windows_needed, "windows in the baseline"))
         if count
     ]
-    text += f"; {target:.1f} needs {' or '.join(ways) or 'more judgments and windows together'}"
+    text += f"; to detect {target:.1f}: {' or '.join(ways) or 'more judgments and windows together'}"
     if sight.limit is None:
         return text
     return f"{text}; more messages or judgments do not help below {sight.limit:.1f}"

@@ -254,7 +254,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     Attributes:
         judged, labelled: judgments it scored, and how many of them people labelled with a score.
         people: names of those who labelled.
-        ceiling_rank, ceiling_kappa: agreement of people among themselves.
+        ceiling_rank, ceiling_kappa: inter-annotator agreement.
         judge_mean, people_mean: mean of the judge's scores, and what people would give the same judgments; claims turned so that
             more is better. ``people_mean`` has no value below 50 labels, except of a census.
         models: agreement of the judge with other models' labels; calibrates nothing.

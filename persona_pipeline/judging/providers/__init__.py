@@ -1,1 +1,1 @@
-"""Who serves the judge's model: one small object a provider, found by name."""
+"""Judge providers: one small object each, found by name."""

@@ -468,5 +468,5 @@ def _why_not(falling: dict[CauseKind | None, float], kinds: Sequence[CauseKind],
         return f"nothing that the judge is shown changed at {where}"
     told = ", ".join(f"{kind} {points:.1f}" for kind, points in falling.items() if kind is not None)
     if None not in falling:
-        return f"several things share the fall: {told} points"
+        return f"several things share the drop: {told} points"
     return f"{' and '.join(kinds)} changed together at {where}, and the one was never judged without the other"

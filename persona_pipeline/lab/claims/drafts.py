@@ -268,7 +268,7 @@ def standing_quotes(said: AgentTranscript, evidence: Sequence[Mapping[str, str]]
     for item in evidence:
         checked = checked_quote(said.trajectory, item["message"], item["quote"])
         if not checked.verified or checked.message_id is None:
-            why = "none of its quotes stands in the messages"
+            why = "none of its quotes is in the messages"
         elif len(tokenize(item["quote"])) < _FEWEST_WORDS:
             why = f"its quotes are shorter than {_FEWEST_WORDS} words"
         elif checked.message_id in said.suspicious:

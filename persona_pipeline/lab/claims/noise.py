@@ -169,7 +169,7 @@ def _reasons(noise: ClaimNoise, repeats: int, steady: int) -> Iterator[tuple[flo
     if noise.scored >= FEWEST_WINDOWS and noise.nines == 1:
         yield 2.0, f"9 in each of {noise.scored} windows: it asks for nothing that could go wrong"
     if noise.scored >= FEWEST_WINDOWS and noise.zeros == 1:
-        yield 3.0, f"0 in each of {noise.scored} windows: it cannot fall any further, and is not what the agent does"
+        yield 3.0, f"0 in each of {noise.scored} windows: it cannot drop any further, and is not what the agent does"
     if noise.windows >= FEWEST_WINDOWS and noise.not_applicable >= _MOST_NOT_APPLICABLE:
         said = f"not applicable in {noise.not_applicable:.0%} of windows: its situation hardly comes up"
         yield 2 * noise.not_applicable, said
@@ -181,7 +181,9 @@ def _reasons(noise: ClaimNoise, repeats: int, steady: int) -> Iterator[tuple[flo
         said = f"judged again, the same window differs by {noise.judge_sd:.1f}: it can be read in two ways"
         yield noise.judge_sd / _UNSTEADY_JUDGE, said
     if noise.window_sd is not None and steady >= FEWEST_WINDOWS and noise.window_sd > _UNSTEADY_WEEKS:
-        said = f"moves by {noise.window_sd:.1f} from window to window while nothing fell: it judges the week's subject"
+        said = (
+            f"moves by {noise.window_sd:.1f} from window to window while nothing dropped: it judges the week's subject"
+        )
         yield noise.window_sd / _UNSTEADY_WEEKS, said
 
 

@@ -53,7 +53,7 @@ def trend_mark(points: Sequence[HistoryPoint], trends: Mapping[str, Trend]) -> T
         f"{trend.began.day} {trend.began:%B}"
         for name, trend in trends.items()
     )
-    return TrendMark(index, format_delta(first.now - first.before, 1), f"Falling: {falls}.")
+    return TrendMark(index, format_delta(first.now - first.before, 1), f"Dropping: {falls}.")
 
 
 def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark | None) -> Figure:
@@ -68,7 +68,7 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark |
         Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]) for key in names
     ]
     ends = [point.window_end for point in points]
-    caption = mark.text if mark else "No dimension has been falling for weeks, as far as these windows tell."
+    caption = mark.text if mark else f"No slow trend ({len(points)} windows)."
     title = f"{name}: scores over {len(points)} windows. {caption}"
     index, label = (mark.index, mark.label) if mark else (None, "")
     scores = [[point.overall, *map(point.dimensions.get, names)] for point in points]

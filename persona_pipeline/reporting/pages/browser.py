@@ -45,6 +45,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     RowCharts,
     agent_cell,
     cost_tables,
+    dimension_column,
     named_values,
     provenance_facts,
     scalar_facts,
@@ -257,9 +258,12 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     found = [
         None if few else _everybody(view, shown, histories),
         _scores(view, shown, few) if agents else None,
+        _broken(agents),
         _findings(view, shown),
-        _figures("timeline", "Drift over time", _TIMELINE, [a.timeline for a in agents if a.timeline], "Timeline"),
+        _figures("timeline", "Drift over time", _TIMELINE, _timelines(agents), "Timeline"),
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
+    ]
+    rest = [
         _sight(view, shown),
         _figures("fading", "Long conversations", _FADING, _fading(report, by_name)),
         _figures("voice-alarm", "Voice alarm", _VOICE_ALARM, _voice_alarms(report, agents)),
@@ -269,12 +273,26 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         _corrections(report, view),
         _provenance(report),
     ]
-    return [section for section in found if section]
+    shown_at_once = [section for section in found if section]
+    return [*shown_at_once, *(replace(section, folded=True) for section in rest if section)]
+
+
+def _broken(agents: Sequence[AgentBlock]) -> Section | None:
+    """Return the lines of agents that dropped, each beside the claim that it broke."""
+    found = [agent for agent in agents if agent.broken]
+    drawn = Drawn("broken.html.j2", {"agents": found})
+    return Section("Lines that broke character", [drawn], "broken", short="Lines") if found else None
+
+
+def _timelines(agents: Sequence[AgentBlock]) -> list[Figure]:
+    """Return the histories of agents that need a look; where nobody does, of all."""
+    needed = [agent for agent in agents if agent.row.needs_a_look] or agents
+    return [agent.timeline for agent in needed if agent.timeline]
 
 
 _TIMELINE = (
     "Scores of each window of messages; the band is the 95 % interval of the overall score. A dashed line stands where a "
-    "dimension began to fall."
+    "dimension began to drop."
 )
 _FADING = "Scores against the turn of a conversation. A character is lost where it stays out of character to the end."
 _VOICE_ALARM = (
@@ -287,8 +305,8 @@ _SCORES = (
     "baseline itself, the thin line the 95 % interval."
 )
 _SIGHT = (
-    "The smallest fall, in points, that is told from judge and week in four of five runs; a fall must also be beyond what is "
-    "allowed. A score that cannot show a fall of 2 says little by staying where it is."
+    "The smallest drop, in points, that is found with 80 % power beyond judge noise and weekly variation; a drop must also be "
+    "beyond what is allowed. Where a drop of 2 would be missed, staying level says little."
 )
 _VOICES = (
     "Agents who write alike stand close together: the nearer and the thicker the line, the more their letters, words and endings "
@@ -316,7 +334,7 @@ def _everybody(
         rows.append(PageRow([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
     columns = [
         *(Column(title, number=False) for title in ("Agent", "State")),
-        *(Column(dimension_label(name)) for name in view.dimensions),
+        *(dimension_column(name) for name in view.dimensions),
         Column("Overall"),
         Column("History", number=False),
         Column("Judged"),
@@ -362,14 +380,14 @@ def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
     if not view.findings and not warnings:
         return None
     drawn = Drawn("findings.html.j2", {"groups": list(groups.values()), "warnings": warnings})
-    return Section("Findings", [drawn], "findings", "Why this run is not clean.")
+    return Section("What went wrong", [drawn], "findings", short="Findings")
 
 
 def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
     sights = [(row, found) for row, found in view.sights if row.agent_id in shown]
     if not sights:
         return None
-    return Section("What this run could have seen", [sight_table(view, sights, each=True)], "sight", _SIGHT, "Sight")
+    return Section("Detection limits", [sight_table(view, sights, each=True)], "sight", _SIGHT)
 
 
 def _fading(report: RunReport, rows: Sequence[AgentRow]) -> list[Figure]:

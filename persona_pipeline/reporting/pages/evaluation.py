@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.guard.baselines.models import BLIND, Sight
-from persona_pipeline.guard.report import EXIT_REGRESSION, Expense, Result, RunReport
+from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     REPETITION_LIMIT,
@@ -41,7 +41,7 @@ from persona_pipeline.reporting.page import (
 from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import (
     cost_line,
-    format_delta,
+    format_p,
     format_score,
     format_usd,
     markdown_text,
@@ -56,6 +56,7 @@ from persona_pipeline.reporting.view import (
     ReportView,
     ScoreCell,
     dimension_label,
+    dropped,
     estimate_text,
 )
 from persona_pipeline.scoring.results import UsageSummary, add_usage
@@ -69,35 +70,94 @@ _ROW_TONES: dict[AgentStatus, Tone] = {
 }
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
+# Of what a terminal shows without -v.
+_MOST_LINES, _MOST_SLIGHT, _MOST_REMEDIES = 10, 3, 2
 
 
-def short_page(report: RunReport, *, exits: bool = True) -> Page:
-    """Return what a terminal or a notebook has room for: findings, what to do, the scores, and the run in a sentence.
+def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
+    """Return what a terminal or a notebook has room for: the scores, a line for each agent that needs one, and what to do.
 
     Args:
         exits: whether the process ends with the report's exit code, which is said then.
+        verbose: with every finding, what could have been seen, and how far each dimension's judge can be believed.
     """
     view = ReportView(report)
-    findings = [
-        Item(finding.message, kind=finding.kind, tone="bad" if finding.exit_code == EXIT_REGRESSION else "warn")
-        for finding in view.findings
-    ]
-    # One command mends many findings.
-    remedies = dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy)
-    findings += [Item(remedy, kind="to do", tone="warn") for remedy in remedies]
-    findings += [Item(text, kind=f"warning: {agent}", tone="warn") for agent, text in _warnings(view.rows)]
     ending = f" Exit code {report.exit_code}." if exits else ""
-    judge = [Item(text, kind="judge", tone="dim") for text in view.people_lines]
-    top: list[Block] = [
-        Item(f"{view.headline}. {cost_line(report.usage)}{ending}"),
-        Items([*_sight_lines(view), *judge]),
-    ]
+    lines = [*_agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
+    lines += _sight_lines(view) if verbose else _blind_line(view)
+    top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
         shown = view.rows if len(view.rows) <= MANY else sorted(view.rows, key=lambda row: row.severity)[:MANY]
         left = len(view.rows) - len(shown)
         note = f"and {left} other agents, which need a look less" if left else ""
         top.append(replace(scores_table(view, shown), note=note))
-    return Page(view.headline, top, [Section("", [Items(findings)])], tone=TONES.get(report.conclusion.verdict, "warn"))
+    found = [Section("", [Items(_finding_lines(view))])] if verbose else []
+    return Page(view.headline, top, found, tone=TONES.get(report.conclusion.verdict, "warn"))
+
+
+def _finding_lines(view: ReportView) -> list[Item]:
+    found = [Item(finding.message, kind=finding.kind, tone=_tone(finding)) for finding in view.findings]
+    # One command mends many findings.
+    remedies = dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy)
+    found += [Item(remedy, kind="to do", tone="warn") for remedy in remedies]
+    return found + [Item(text, kind=f"warning: {agent}", tone="warn") for agent, text in _warnings(view.rows)]
+
+
+def _tone(finding: Finding) -> Tone:
+    return "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
+
+
+def _agent_lines(view: ReportView) -> Iterator[Item]:
+    """Yield a line for each agent that dropped or cannot be told, the worst first."""
+    rows = [row for row in sorted(view.rows, key=lambda row: row.severity) if row.needs_a_look]
+    for row in rows[:_MOST_LINES]:
+        tone: Tone = "bad" if row.status is AgentStatus.FELL else "warn"
+        yield Item(
+            [one_line(row.agent_id, 40), _own(": "), Span(dropped(row) or _untold(row), limit=_MOST_TEXT)], tone=tone
+        )
+    if len(rows) > _MOST_LINES:
+        yield Item(f"and {len(rows) - _MOST_LINES} other agents (-v)", tone="warn")
+
+
+def _untold(row: AgentRow) -> str:
+    return row.conclusion.reason.removeprefix(f"{row.agent_id}: ")
+
+
+def _run_lines(view: ReportView) -> Iterator[Item]:
+    """Yield what is said of the run as a whole, a few warnings, what to do, and how much more there is to read."""
+    serious = [finding for finding in view.findings if finding.exit_code != EXIT_OK]
+    slight = [finding for finding in view.findings if finding.exit_code == EXIT_OK]
+    of_run = [finding for finding in serious if not finding.agent_id]
+    for finding in (*of_run[:_MOST_LINES], *slight[:_MOST_SLIGHT]):
+        yield Item([Span(finding.message, limit=_MOST_TEXT)], kind=finding.kind, tone=_tone(finding))
+    for remedy in list(dict.fromkeys(finding.remedy for finding in serious if finding.remedy))[:_MOST_REMEDIES]:
+        yield Item(remedy, kind="to do", tone="warn")
+    if any(row.status is AgentStatus.FELL for row in view.rows):
+        yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")
+    more = len(serious) - len(of_run[:_MOST_LINES]) + len(slight[_MOST_SLIGHT:]) + len(_warnings(view.rows))
+    if more:
+        yield Item(f"{more} more {'finding' if more == 1 else 'findings'} with -v", tone="dim")
+
+
+def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
+    """Return how far the judge can be believed; in short only where it cannot, or nobody knows."""
+    shown = [text for text in view.people_lines if verbose or ": validated" not in text]
+    return [Item(text, kind="judge", tone="dim") for text in shown]
+
+
+def _blind_line(view: ReportView) -> Iterator[Item]:
+    """Yield which drops would be missed of agents that are in character; nothing where each would be seen."""
+    blind = [
+        (sight.detectable, f"{one_line(row.agent_id, 40)} {dimension_label(name).lower()} {sight.detectable:.1f}")
+        for row, sights in view.sights
+        if row.status is AgentStatus.HELD
+        for name, sight in sights.items()
+        if sight.detectable > BLIND
+    ]
+    named = [text for _, text in sorted(blind, reverse=True)[:_MOST_SIGHT_LINES]]
+    if named:
+        more = f" and {len(blind) - len(named)} more" if len(blind) > len(named) else ""
+        yield Item(f"smaller drops would be missed of {', '.join(named)}{more}", kind="low power", tone="dim")
 
 
 def comment_page(report: RunReport) -> Page:
@@ -110,10 +170,12 @@ def comment_page(report: RunReport) -> Page:
     ]
     top: list[Block] = []
     if view.rows:
-        top = [scores_table(view), Items([Item(f"Judge: {text}") for text in view.people_lines])]
+        judge = [Item(f"Judge: {text}") for text in view.people_lines]
+        fell = [item for item in _agent_lines(view) if item.tone == "bad"]
+        top = [Items(fell), scores_table(view), Items(judge)]
     lists: dict[str, list[Line]] = {
-        "Regressions": [line for row in view.rows for line in _regressions(row)],
-        "Propositions that dropped": [line for row in view.rows for line in _drops(row)],
+        "Dimensions that dropped": [line for row in view.rows for line in _regressions(row)],
+        "Claims that dropped": [line for row in view.rows for line in _drops(row)],
         "Not judged": [line for row in view.rows for line in _unscored(row)],
         "Over time": list(_over_time(view)),
         "Also": list(_other_findings(view)),
@@ -122,7 +184,7 @@ def comment_page(report: RunReport) -> Page:
     folded: list[Block] = []
     if view.sights:
         table = sight_table(view, view.dullest(_MOST_SIGHTS), each=False)
-        folded.append(Folded("What this run could have seen: the smallest fall, in points", [table]))
+        folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [table]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [replace(usage_facts(report.usage), pairs=rests)]))
@@ -153,7 +215,7 @@ def scores_table(
     """
     columns = [
         Column("Agent", number=False),
-        *(Column(label, SHORT_LABELS.get(label.lower(), "")) for label in map(dimension_label, view.dimensions)),
+        *(dimension_column(name) for name in view.dimensions),
         Column("Overall"),
         Column("Judged", SHORT_LABELS["judged"]),
     ]
@@ -169,6 +231,11 @@ def scores_table(
         ]
         found.append(PageRow(cells, _ROW_TONES[row.status]))
     return Table("Table of scores", columns, found, style="scores")
+
+
+def dimension_column(name: str) -> Column:
+    label = dimension_label(name)
+    return Column(label, SHORT_LABELS.get(label.lower(), ""), name=name)
 
 
 def agent_cell(row: AgentRow, hrefs: Mapping[str, str] | None = None) -> Agent:
@@ -189,15 +256,15 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
     Args:
         each: with what each of them needs to see a fall of 1.0; else with what the least sharp one needs.
     """
-    labels = [Column(dimension_label(name)) for name in view.dimensions]
-    needs = [] if each else [Column("What the dullest needs", number=False)]
+    labels = [dimension_column(name) for name in view.dimensions]
+    needs = [] if each else [Column("Needed to detect 1.0", number=False)]
     rows = []
     for row, sights in found:
         cells = [_sight(sights.get(name), each) for name in view.dimensions]
         last = [] if each else [one_line(what_it_needs(sights), 200) or "–"]
         rows.append(PageRow([Agent(row.agent_id, row.name, ""), *cells, *last]))
-    note = [_own("Corrected for: "), view.families, _own(".")] if view.families else ""
-    label = "Table of the smallest fall that would be seen"
+    note = [_own("Multiple-testing correction: "), view.families, _own(".")] if view.families else ""
+    label = "Table of detection limits"
     return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "sight")
 
 
@@ -216,21 +283,18 @@ def what_it_needs(sights: Mapping[str, Sight]) -> str:
 
 
 def _sight_lines(view: ReportView) -> Iterator[Item]:
-    """Yield what each agent's window could have seen, what the least sharp of its dimensions needs, and the families."""
+    """Yield the smallest drop that each agent's window could have shown, and what p-values were corrected for."""
     shown = view.dullest(_MOST_SIGHT_LINES)
     for row, sights in shown:
-        falls = ", ".join(
-            f"{dimension_label(name).lower()} {sight.detectable:.1f}{' (blind)' if sight.detectable > BLIND else ''}"
-            for name, sight in sights.items()
-        )
+        drops = ", ".join(f"{dimension_label(name).lower()} {sight.detectable:.1f}" for name, sight in sights.items())
         needs = what_it_needs(sights)
-        said = f"{one_line(row.agent_id, 40)}: a fall of {falls}{f'; {needs}' if needs else ''}"
-        yield Item(said, kind="sees", tone="dim")
+        said = f"{one_line(row.agent_id, 40)}: {drops}{f' ({needs})' if needs else ''}"
+        yield Item(said, kind="smallest detectable drop", tone="dim")
     if len(shown) < len(view.sights):
-        more = f"{len(view.sights) - len(shown)} other agents can see as small a fall or a smaller one"
-        yield Item(more, kind="sees", tone="dim")
+        more = f"as small or smaller for {len(view.sights) - len(shown)} other agents"
+        yield Item(more, kind="smallest detectable drop", tone="dim")
     if view.families:
-        yield Item(view.families, kind="corrected for", tone="dim")
+        yield Item(view.families, kind="multiple-testing correction", tone="dim")
 
 
 def _warnings(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
@@ -249,19 +313,19 @@ def _regressions(row: AgentRow) -> Iterator[Line]:
     for cell in row.cells:
         if cell.status != "regressed":
             continue
-        text = f" fell from {format_score(cell.baseline)} to {format_score(cell.score)} ({format_delta(cell.delta)})"
+        text = f" {format_score(cell.baseline, 1)} → {format_score(cell.score, 1)}"
         if cell.comparison and cell.comparison.interval:
             low, high = cell.comparison.interval
-            text += f", 95 % interval {format_delta(low)} to {format_delta(high)}"
+            text += f" (95 % CI of the drop {max(0.0, -high):.1f}–{-low:.1f})"
         if cell.comparison and cell.comparison.p_value is not None:
-            text += f", p = {cell.comparison.p_value:.3g}"
+            text += f", p {format_p(cell.comparison.p_value)}"
         yield [_agent(row), _own(" "), Span(dimension_label(cell.dimension), "strong"), _own(text)]
 
 
 def _drops(row: AgentRow) -> Iterator[Line]:
     for drop in row.report.comparison.drops:
-        fell = f"{format_score(drop.baseline)} to {format_score(drop.current)} ({format_delta(drop.delta)})"
-        line = [*_claim(row, drop.proposition_id, drop.dimension), _own(f" fell from {fell}")]
+        fell = f"{format_score(drop.baseline, 1)} → {format_score(drop.current, 1)}"
+        line = [*_claim(row, drop.proposition_id, drop.dimension), _own(f" {fell}")]
         if drop.claim:
             line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
         if drop.recommendation:
@@ -314,7 +378,7 @@ def _other_findings(view: ReportView) -> Iterator[Line]:
 _COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")
 _MECHANISMS = {
     "evaluation": "Judging",
-    "confirmation": "Judging again what fell",
+    "confirmation": "Judging again what dropped",
     "history": "Judging earlier windows",
     "synthetic": "Generating conversations",
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from persona_pipeline.world.propositions.models import PropositionSet
 
 _MATRIX_NOTE = (
-    "Points (0-9) that the claim falls below the intact window, high being good whichever way it is written. * caught; "
+    "Points (0-9) that the claim drops below the intact window, high being good whichever way it is written. * caught; "
     "n/a the claim no longer applies; ? not judged; as NAME: that agent's words under this agent's name."
 )
 _SIGNALS_NOTE = "* seen without a judge. Signals that fire on the intact window too have seen nothing."
@@ -122,7 +122,7 @@ def noise_page(report: "NoiseReport") -> Page:
     if few:
         facts.append(f"{few} of them were judged in fewer than {FEWEST_WINDOWS} windows, which says nothing of weeks.")
     findings = [Item("; ".join(i.reasons), kind=f"rewrite {i.agent_id} {i.name}", tone="warn") for i in report.rewrite]
-    note = "windows: scored of judged; sd in points, of weeks without the judge's part and where nothing fell."
+    note = "windows: scored of judged; sd in points, of weeks without the judge's part and where nothing dropped."
     return Page(
         "Noise of claims",
         [
@@ -144,7 +144,7 @@ def _matrix_facts(matrix: "KillMatrix") -> Iterator[str]:
     if needed:
         span = f"{min(needed):.1f}" if max(needed) - min(needed) < 0.05 else f"{min(needed):.1f} to {max(needed):.1f}"
         yield (
-            f"A fault is caught by a fall of more than {span}: more than the 3.0 at which the guard calls a claim collapsed, "
+            f"A fault is caught by a drop of more than {span}: more than the 3.0 at which the guard calls a claim collapsed, "
             "and more than the judge's noise makes anywhere in the matrix in 19 of 20 tests."
         )
     if matrix.failed:
@@ -156,7 +156,7 @@ def _matrix_facts(matrix: "KillMatrix") -> Iterator[str]:
 def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
     rows = {row.name: row for row in matrix.claims}
     if len(matrix.models) > 1:
-        yield "mixed judges", f"{', '.join(matrix.models)}: what falls may be the change of judge; add --fresh"
+        yield "mixed judges", f"{', '.join(matrix.models)}: what drops may be the change of judge; add --fresh"
     for fault in matrix.faults:
         if fault.why_not:
             yield "not planted", f"{fault.name}: {fault.why_not}"
@@ -173,10 +173,10 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
         return
     for name in matrix.dead:
         faults = f"none of {len(rows[name].faults)} faults"
-        yield "catches nothing", f"{name} stands at {_claim_score(rows[name].intact)} and falls under {faults}"
+        yield "never fails", f"{name} stands at {_claim_score(rows[name].intact)} and drops under {faults}"
     for name in matrix.low:
         stands = f"{name} stands at {_claim_score(rows[name].intact)} on the intact window"
-        yield "fires on itself", f"{stands}: it cannot fall far enough to tell"
+        yield "low on healthy data", f"{stands}: it cannot drop far enough to tell"
     if matrix.low and len(matrix.low) * 2 > len(matrix.claims):
         said = "most claims stand low on the intact window: take one in which the agent was itself, with --as-of"
         yield "look again", said
@@ -190,7 +190,7 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
         yield "twins", f"{alike}, and no two of them differ by more than {most}: one would do"
     for name, faults in matrix.silent.items():
         gone = f"no longer applies under {', '.join(faults)}"
-        yield "falls silent", f"{name} {gone}, and leaves the score instead of lowering it"
+        yield "becomes n/a", f"{name} {gone}, and leaves the score instead of lowering it"
     for name, why in matrix.untested.items():
         yield "not tested", f"{name}: {why} on the intact window"
 
@@ -307,7 +307,11 @@ def _edited(row: ClaimDifference) -> str:
 
 def _numbers(item: ScoreDifference) -> str:
     if item.asked_alike:
-        return f"{format_score(item.after)}: the judge is asked the same of both" if item.scenes else "asked the same"
+        return (
+            f"{format_score(item.after)}: not affected (the judge is shown the same of both)"
+            if item.scenes
+            else "not affected"
+        )
     if item.change is None:
         why = "not judged" if item.unjudged else "nothing to judge"
         return f"{why} in {item.unjudged or item.silent} scenes"
@@ -336,7 +340,7 @@ def _remarks(found: VersionComparison) -> Iterator[str]:
     for when, agents in (("before", found.only_before), ("after", found.only_after)):
         if agents:
             yield f"agents only {when}: {', '.join(agents)}"
-    yield f"corrected for: {found.rule}"
+    yield f"multiple-testing correction: {found.rule}"
     judges = found.judges[0] if found.judges[0] == found.judges[1] else " and ".join(found.judges)
     answers = f", {found.answers} answers" if found.scenes_are == "answers" else ""
     yield f"{found.usage.calls} calls to {judges}{answers}, {_price(found.usd)}; ended since {found.stopped}"
@@ -360,7 +364,7 @@ def bisection_page(found: Bisection) -> Page:
         )
         items.append(Item(said))
     elif not found.falls:
-        items.append(Item(f"{who}: nothing fell between {found.good} and {found.bad}"))
+        items.append(Item(f"{who}: nothing dropped between {found.good} and {found.bad}"))
     items += [item for fall in found.falls for item in _fall(fall)]
     items += [Item([Span(line, limit=_MOST_LINE)], kind="voice") for line in found.voice]
     items.append(Item(f"scored: {found.looked_at} {found.source}; {found.calls} calls, {_price(found.usd)}"))
@@ -373,7 +377,7 @@ def _fall(fall: Fall) -> Iterator[Item]:
     yield Item(f"{name}: {good}, {bad}")
     if fall.last_good and fall.first_bad:
         scores = f"{format_score(fall.last_good.score)} -> {format_score(fall.first_bad.score)}"
-        yield Item(f"{_point(fall.first_bad)}: {scores}, {fall.share:.0%} of the fall", 1, "where")
+        yield Item(f"{_point(fall.first_bad)}: {scores}, {fall.share:.0%} of the drop", 1, "where")
     if fall.cause:
         what = Span(", ".join(fall.cause.what) or "see below", limit=_MOST_LINE)
         yield Item([f"{fall.cause.kind.value}: ", what], 1, "cause")
@@ -383,7 +387,7 @@ def _fall(fall: Fall) -> Iterator[Item]:
         if fall.candidates:
             yield Item(", ".join(fall.candidates), 1, "it may be")
     for step in fall.steps:
-        yield Item(f"it fell further at {_point(step)}, to {format_score(step.score)}", 1)
+        yield Item(f"it dropped further at {_point(step)}, to {format_score(step.score)}", 1)
 
 
 def _point(point: PastPoint) -> str:

@@ -29,9 +29,9 @@ _ALONE = (
     f"label as {USUAL_ERROR:g} points off"
 )
 _BELIEFS = {
-    "believed": "can be believed: better than chance, as far as people go",
-    "chance": "no better than chance: what falls here only warns",
-    "unknown": "not known how far it can be believed",
+    "believed": "validated: better than chance, as far as people go",
+    "chance": "no better than chance: drops here only warn",
+    "unknown": "cannot be told: too few labels",
 }
 
 
@@ -110,9 +110,9 @@ def _peoples(item: "DimensionCalibration") -> Iterator[tuple[str, str]]:
     yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
     yield "rank correlation with people", measured(found.rank)
     yield "weighted kappa", measured(found.kappa)
-    yield "points the judge gives more", measured(found.bias, signed=True)
+    yield "judge bias", measured(found.bias, signed=True)
     among = f"rank correlation {measured(item.ceiling_rank)}, kappa {measured(item.ceiling_kappa)}"
-    yield "people among themselves", among if item.ceiling_rank.n else _ALONE
+    yield "inter-annotator agreement", among if item.ceiling_rank.n else _ALONE
     if told := _not_applicable(found):
         yield "not applicable", told
     if item.is_census:
@@ -122,7 +122,7 @@ def _peoples(item: "DimensionCalibration") -> Iterator[tuple[str, str]]:
     elif item.judge_mean is not None:
         yield "what people would give", f"{measured(item.people_mean)}, where the judge gives {item.judge_mean:.2f}"
     if not item.is_census:
-        yield "to halve these intervals", f"{found.to_halve} labels more"
+        yield "labels needed to halve the CI", f"{found.to_halve} more"
 
 
 def _not_applicable(found: "Agreement") -> str:
@@ -134,7 +134,7 @@ def _claims(claims: "Sequence[ClaimCalibration]") -> Iterator[Block]:
     if rewrite := [claim for claim in claims if claim.rewrite]:
         yield Item("rewrite these claims:", 1)
         yield Items([Item(str(claim.rewrite), 2, one_line(claim.proposition_id, 60)) for claim in rewrite])
-    yield Item("by claim (labels, rank correlation, points the judge gives more, how far apart):", 1)
+    yield Item("by claim (labels, rank correlation, judge bias, how far apart):", 1)
     for claim in claims[:_MOST_CLAIMS]:
         apart = "–" if claim.apart is None else f"{claim.apart:.1f}"
         rank, bias = measured(claim.agreement.rank), measured(claim.agreement.bias, signed=True)
@@ -192,7 +192,7 @@ def replay_page(found: "Replay") -> Page:
         facts.append(cost_line(UsageSummary(calls=found.calls, usd=found.usd)))
     if any(item.risk and item.risk.threshold is not None for item in found.results):
         facts.append(
-            f"A proposed threshold touches at most the stated share of good messages, of all there are and of as many as were "
+            f"A proposed threshold holds back at most the stated share of good messages, of all there are and of as many as were "
             f"known, with probability {CONFIDENCE:.0%} over which good ones were known; that they come in no order is assumed."
         )
     findings = [Item(said, kind=_title(item)) for item in found.results for said in _findings(item)]
@@ -213,12 +213,12 @@ def _findings(item: "CorrectionReplay") -> Iterator[str]:
     why = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in item.unmeasured.items())
     seen = f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.bad} known bad"
     state = "" if item.enabled else " (off)"
-    touches = f"touches {_all(now)}" if now else "touches nothing that is known"
-    yield f"{seen}; {item.threshold:g}{state} {touches}"
+    holds = f"would hold back {_all(now)}" if now else "would hold back nothing that is known"
+    yield f"{seen}; threshold {item.threshold:g}{state} {holds}"
     if "unrecorded" in item.unmeasured:
         yield "what is not recorded a live judge can say: --judge anthropic --record; --estimate tells what it takes"
     if item.anyway:
-        yield f"{item.anyway} are touched by openers, phrases and copies, whatever the threshold"
+        yield f"{item.anyway} would be held back for openers, phrases and copies, whatever the threshold"
     if item.area:
         a = item.area
         yield f"area under the ROC {a.value:.3f} ({a.low:.3f} to {a.high:.3f}), {a.good} good and {a.bad} bad"
@@ -229,19 +229,17 @@ def _findings(item: "CorrectionReplay") -> Iterator[str]:
 
 
 def _all(touched: "Touched") -> str:
-    return f"{touched.all:.1%}" + "".join(
-        f", {share:.1%} of the {name}"
-        for name, share in (("good", touched.good), ("bad", touched.bad))
-        if share is not None
-    )
+    shares = (("good", touched.good), ("bad", touched.bad))
+    known = ", ".join(f"{share:.1%} of {name} ones" for name, share in shares if share is not None)
+    return f"{touched.all:.1%}{f' ({known})' if known else ''}"
 
 
 def _risk(item: "CorrectionReplay", risk: "RiskThreshold") -> str:
     if risk.threshold is None:
         return f"no threshold for at most {risk.risk:.3g} of good ones: {risk.why}"
-    bad = "" if risk.bad is None else f", {risk.bad:.1%} of the bad"
+    bad = "" if risk.bad is None else f", {risk.bad:.1%} of bad ones"
     return (
-        f"set {item.correction.setting}: {risk.threshold:g} for at most {risk.risk:.1%} of good ones; it touches {risk.touched} "
+        f"set {item.correction.setting}: {risk.threshold:g} for at most {risk.risk:.1%} of good ones; it holds back {risk.touched} "
         f"of {risk.good} of them, {risk.all:.1%} of all{bad}"
     )
 

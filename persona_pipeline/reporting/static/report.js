@@ -16,14 +16,24 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
 
+  // What an address names may stand in a fold.
+  const unfold = () => {
+    const target = location.hash ? document.getElementById(location.hash.slice(1)) : null;
+    if (!target) return;
+    for (const part of [target, target.querySelector(":scope > details"), target.closest("details")]) if (part && part.tagName === "DETAILS") part.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+
   const expand = document.getElementById("expand");
   if (expand) {
     expand.hidden = false;
     expand.addEventListener("click", () => {
       const open = expand.getAttribute("aria-expanded") !== "true";
-      for (const part of document.querySelectorAll("details.dimension")) part.open = open;
+      for (const part of document.querySelectorAll("details.dimension, details.agent")) part.open = open;
       expand.setAttribute("aria-expanded", String(open));
-      expand.textContent = open ? "Close all propositions" : "Open all propositions";
+      expand.textContent = open ? "Close all claims" : "Open all claims";
     });
   }
   const find = document.getElementById("find");

@@ -54,6 +54,6 @@ class PersonaDrift(Assert):
             text = f"{name} {item.current:.2f} of 9, baseline {item.baseline:.2f}"
             drops = [f"{drop.proposition_id} {drop.current:.1f} from {drop.baseline:.1f}" for drop in item.drops]
             behind = item.status == "regressed" or bool(drops)
-            (misses if behind else hits).append(f"{text}; fell: {', '.join(drops)}." if drops else f"{text}.")
+            (misses if behind else hits).append(f"{text}; dropped: {', '.join(drops)}." if drops else f"{text}.")
             details[name] = {"current": item.current, "baseline": item.baseline, "delta": item.delta}
         return Grade(len(hits) / len(compared.dimensions), hits, misses, details=details)

@@ -201,6 +201,8 @@ def test_the_keyboard_reaches_everything(show: Callable[..., Opened]) -> None:
         "[...document.querySelectorAll('summary, button, a, [tabindex=\"0\"]')].every(e => e.tabIndex >= 0)"
     )
     assert reachable
+    page.locator("details.agent > summary").first.focus()
+    page.keyboard.press("Enter")
     closed = page.locator("details.dimension:not([open])")
     before = closed.count()
     closed.first.locator("summary").first.focus()
@@ -227,7 +229,26 @@ def test_every_picture_has_a_name_and_every_table_its_headings(show: Callable[..
 def test_it_works_without_script(show: Callable[..., Opened]) -> None:
     page = show(sample_report(), java_script_enabled=False).page
     assert page.locator("#theme").is_hidden() and page.locator("#expand").is_hidden()
-    assert page.locator("details.dimension[open]").count() == 4
+    assert page.locator(".broken blockquote").first.is_visible()
+    page.locator("#provenance summary").first.click()
+    assert page.locator("#provenance dl").first.is_visible()
+
+
+def test_an_address_of_something_folded_opens_it(show: Callable[..., Opened]) -> None:
+    page = show(sample_report()).page
+    assert not page.locator("#sight table").is_visible()
+    page.click("nav a[href='#sight']")
+    assert page.locator("#sight table").is_visible()
+
+
+def test_a_phone_shows_all_dimensions_of_an_agent_and_the_page_is_short(show: Callable[..., Opened]) -> None:
+    page = show(sample_report(), viewport={"width": 390, "height": 844}).page
+    row = page.locator("table.scores tbody tr").first
+    boxes = [cell.bounding_box() for cell in row.locator("td").all()]
+    assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 8000
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert page.evaluate("document.documentElement.scrollHeight") <= 5000
 
 
 def test_one_of_many_agents_is_found_by_typing(show: Callable[..., Opened]) -> None:

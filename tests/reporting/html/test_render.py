@@ -89,18 +89,18 @@ def test_only_lines_that_stand_in_a_message_are_said_to_break_character() -> Non
 
 
 def test_trends_are_told_in_words() -> None:
-    told = "Falling: Adherence from 7.9 to 3.2 since 16 June, Fluency from 7.1 to 6.2 since 17 June."
+    told = "Dropping: Adherence from 7.9 to 3.2 since 16 June, Variety from 7.1 to 6.2 since 17 June."
     assert told in render_html(sample_report())
     steady = render_html(sample_report(drifted=False))
-    assert "Falling:" not in steady and "No dimension has been falling for weeks" in steady
+    assert "Dropping:" not in steady and "No slow trend (" in steady
 
 
 def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     html = render_html(sample_report())
     part = html[html.index('id="sight"') : html.index("</section>", html.index('id="sight"'))]
-    assert "1.0 needs 3 judgments a claim" in part
+    assert "to detect 1.0: 3 judgments a claim" in part
     assert part.count('class="blind"') == 4, "convergence of each agent cannot show a fall of 2"
-    assert "Corrected for: Holm over an agent" in part
+    assert "Multiple-testing correction: Holm over an agent" in part
 
 
 def test_long_conversations_are_shown_where_they_are_long_enough() -> None:
