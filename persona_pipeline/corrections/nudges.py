@@ -114,7 +114,7 @@ class AgentTexts(BaseModel, extra="forbid"):
 
 @dataclass(frozen=True)
 class Nudges:
-    """A world's own texts by the name of their file: agent's id, ``_default.<language>`` or ``_default``; behind them the package's.
+    """A world's own texts by the name of their file: an agent, ``_default.<language>`` or ``_default``; behind them the package's.
 
     ``{{agent_name}}`` and, where it is known, ``{{channel_name}}`` are filled in.
     """
