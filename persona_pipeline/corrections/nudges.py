@@ -200,7 +200,7 @@ def _file(path: Path, stem: str) -> AgentTexts:
 
 
 # In so many words (signs of Chinese and Japanese) a language is told; what is shorter is read together with what was said before.
-_TELLING_WORDS = 12
+_TELLING_WORDS = 8
 
 
 def language_told(*said: Sequence[str]) -> str:
