@@ -144,8 +144,8 @@ _DASH = regex.compile(r"\s+[-–—]+\s+|[–—―]+")
 _SENTENCE = regex.compile(r"(^|[.?!。？؟]\s+)(¿?\p{Ll})")
 _OPEN_END = regex.compile(r"[\p{L}\p{M}\p{N}]$")
 _LETTER = regex.compile(r"\p{L}")
-# What a word that went leaves before a full stop.
-_LEFT_OVER = regex.compile(r"[\s,،，、]+([.。])")
+# What a word that went leaves around a full stop.
+_LEFT_OVER = regex.compile(r"(?<=[?？؟])[\s,،，、]*[.。]|[\s,،，、]*([.。])(?:[\s,،，、]*[.。])*")
 _LOOSE = " ,.،。，、"
 
 
@@ -155,7 +155,7 @@ def flattened(texts: Sequence[str], material: Material, generator: random.Random
     fillers = regex.compile("(?!)")
     if words is not None:
         alternatives = "|".join(map(regex.escape, sorted(words.fillers, key=len, reverse=True)))
-        begins, ends = (r"(?<=^|[\p{P}\s])", "") if _WITHOUT_SPACES.search(alternatives) else (r"\b", r"\b")
+        begins, ends = (r"(?<=^|[\p{P}\s])", "") if _WITHOUT_SPACES.search(alternatives) else (r"\b", r"(?!\w)")
         fillers = regex.compile(rf"{begins}(?:{alternatives}){ends}[,!،，、]*\s*", regex.IGNORECASE)
     assent, pause = (words.assent, words.pause) if words else ("OK.", ", ")
     return [_flat(text, fillers, pause) or assent for text in texts]
@@ -168,7 +168,7 @@ def _flat(text: str, fillers: "regex.Pattern[str]", pause: str) -> str:
     text = _SHOUTED.sub(lambda match: match[0].capitalize(), _QUOTES.sub("", text))
     text = _STRETCHED.sub(lambda match: match[1] or "", text)
     text = _OPENING.sub("", _ENDING.sub(stop, _DASH.sub(pause, text)))
-    text = _LEFT_OVER.sub(r"\1", " ".join(fillers.sub("", text).split())).lstrip(_LOOSE)
+    text = _LEFT_OVER.sub(lambda match: match[1] or "", " ".join(fillers.sub("", text).split())).lstrip(_LOOSE)
     text = _SENTENCE.sub(lambda match: match[1] + match[2].upper(), text)
     return text + stop if _OPEN_END.search(text) else text
 
