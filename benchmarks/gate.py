@@ -41,6 +41,15 @@ splits: of a pool of twice as many replies (*pool*), of replies drawn anew (*ane
 conversations of five that are alike, split by reply or by conversation.
 
 With --dialogue the repetition rule is measured too, on windows of public dialogue that have no message in common.
+
+**language**
+
+In which language the gate answers: lines of benchmarks/everyday in ten languages, alone, after nine of the same agent, and after
+nine in another language.
+
+    python benchmarks/gate.py language
+
+The number of words from which a text is told alone was chosen on the even blocks of sixteen lines; both halves are shown.
 """
 
 import argparse
@@ -63,7 +72,9 @@ from pathlib import Path
 
 import numpy as np
 import sqlalchemy as sa
+import yaml
 from pydantic import SecretStr
+from scipy.stats import binomtest
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -75,6 +86,7 @@ from persona_pipeline.corrections.gate import (
     gate_backend,
 )
 from persona_pipeline.corrections.interventions import Interventions
+from persona_pipeline.corrections.nudges import language_told
 from persona_pipeline.corrections.replay.thresholds import (
     CorrectionKind,
     MeasuredMessage,
@@ -84,6 +96,7 @@ from persona_pipeline.corrections.replay.thresholds import (
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
+from persona_pipeline.scoring.text.agreement import UNKNOWN
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import (
@@ -690,7 +703,40 @@ def run_replay() -> None:
         dialogue(arguments.splits)
 
 
-COMMANDS = {"checks": run_checks, "caching": run_caching, "load": run_load, "replay": run_replay}
+def run_language() -> None:
+    said = {
+        path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["voice"]
+        for path in sorted((PROJECT / "benchmarks" / "everyday").glob("*.yaml"))
+    }
+    names = [*said]
+    for half in ("even", "odd"):
+        told: dict[str, Counter[str]] = {
+            "alone": Counter(),
+            "after nine": Counter(),
+            "after nine of another": Counter(),
+        }
+        for language, lines in said.items():
+            chosen = [line for place, line in enumerate(lines) if place // 16 % 2 == (half == "odd")]
+            for place, line in enumerate(chosen):
+                tries = [("alone", []), *([("after nine", chosen[place - 9 : place])] if place >= 9 else [])]
+                others = [said[names[(names.index(language) + step) % len(names)]] for step in (1, 3, 7)]
+                tries += [("after nine of another", other[place : place + 9]) for other in others]
+                for kind, before in tries:
+                    found = language_told([line], before)
+                    told[kind][{language: "right", UNKNOWN: "unknown"}.get(found, "another")] += 1
+        for kind, counts in told.items():
+            low, high = binomtest(counts["right"], counts.total()).proportion_ci(method="wilson")
+            share = counts["right"] / counts.total()
+            print(f"{half} blocks, {kind}: {share:.3f} [{low:.3f}, {high:.3f}] of {counts.total()} {dict(counts)}")
+
+
+COMMANDS = {
+    "language": run_language,
+    "checks": run_checks,
+    "caching": run_caching,
+    "load": run_load,
+    "replay": run_replay,
+}
 
 
 if __name__ == "__main__":

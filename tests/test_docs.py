@@ -224,7 +224,7 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         assert [targets.open(name).name for name in targets.names] == targets.names
     elif "anti_convergence" in data:
         written(tmp_path, "nudges/pam.yaml", block.text)
-        assert Nudges.load(tmp_path).texts["pam"]
+        assert Nudges.load(tmp_path).own
     elif "dimension" in data:
         validate_document(PropositionFile, document)
     elif "display_name" in data:

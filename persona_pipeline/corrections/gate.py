@@ -28,7 +28,8 @@ from persona_pipeline.corrections.judgment import (
     NotJudgedError,
     reviewed,
 )
-from persona_pipeline.corrections.prompt import feedback_text
+from persona_pipeline.corrections.nudges import Nudges
+from persona_pipeline.corrections.prompt import feedback_text, language_of_action
 from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -136,6 +137,9 @@ class ActionGate:
         observer: told of every decision, such as for metrics; what it raises is logged.
         most_at_once: checks that are judged at once; more wait, and at more load than can be borne go out as ``overload``.
         bypasses: where texts are counted that go out without a check's row.
+
+    Raises:
+        ConfigError: the world's nudges are not valid.
     """
 
     def __init__(
@@ -156,6 +160,7 @@ class ActionGate:
         self._observer = observer
         self.bypasses: Bypasses = bypasses or Bypasses(world.store)
         self._judge = ActionJudge(world, backend, settings, most_at_once, {"threshold": breaker_threshold})
+        self._nudges = Nudges.load(world.root)
         self._writes = DaemonPool(2, "gate-write")
         # What it takes is loaded now, and not while a text waits.
         emitter(world.settings)
@@ -330,11 +335,15 @@ class ActionGate:
         review = reviewed(answer, facts)
         settings, threshold = facts.settings, facts.settings.action_gate_threshold
         action = decide(review.score, threshold, attempt=call.attempt, max_attempts=settings.max_correction_attempts)
+        feedback = None
+        if action is Action.RETRY:
+            texts = self._nudges.of(call.agent_id, language_of_action(facts.trajectory))
+            feedback = feedback_text(review, threshold, texts.gate)
         decision = replace(
             record.decision,
             action=action,
             outcome=outcome_of(action, call.attempt),
-            feedback=feedback_text(review, threshold) if action is Action.RETRY else None,
+            feedback=feedback,
             score=review.score,
             threshold=threshold,
             usage=answer.usage,

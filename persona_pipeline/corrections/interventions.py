@@ -133,7 +133,7 @@ class Interventions:
         turn = self._turn(agent_id, channel)
         convergence = AntiConvergence(turn.settings, nudges=self._nudges, lexicon=self._lexicon)
         suppression = RepetitionSuppression(
-            turn.settings, catchphrases=lambda agent: catchphrases_in(self._claims.of(agent))
+            turn.settings, catchphrases=lambda agent: catchphrases_in(self._claims.of(agent)), nudges=self._nudges
         )
         repeats = suppression.find(agent_id, turn.own_messages)
         if repeats:

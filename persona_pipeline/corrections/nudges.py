@@ -1,19 +1,29 @@
-"""What an agent is told before its turn: nudges back to its own voice, phrases to leave out, and the block they are written in."""
+"""What an agent is told, in its own language: nudges before its turn, what the gate answers, and the files of these texts."""
 
 import json
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+import regex
+from pydantic import AfterValidator, BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
+from persona_pipeline.scoring.text.agreement import (
+    ENGLISH,
+    UNKNOWN,
+    AgreementLexicon,
+    agreement_ratio,
+    language_of,
+    no_lexicon,
+    unread_language,
+)
 from persona_pipeline.scoring.text.repetition import (
     MOST_USUAL,
     Repetition,
@@ -21,87 +31,184 @@ from persona_pipeline.scoring.text.repetition import (
     find_repetition,
     usual_repetition,
 )
+from persona_pipeline.scoring.text.tokens import SharedPhrase, tokenize
 from persona_pipeline.world.models import CorrectionSettings, Message, seed_from
 from persona_pipeline.world.personas import find_yaml, is_agent_id, yaml_stems
-from persona_pipeline.world.propositions.models import Catchphrase, PropositionSet, claim_variables, fill_template
+from persona_pipeline.world.propositions.models import (
+    Catchphrase,
+    PropositionSet,
+    claim_variables,
+    fill_template,
+    template_variables,
+)
 
 NUDGES = "nudges"
 FALLBACK = "_default"
 _PACKAGED = Path(__file__).parent / "data" / NUDGES
+_OF_A_LANGUAGE = re.compile(rf"{FALLBACK}\.([a-z]{{2,3}})")
 
-NudgeText = Annotated[str, Field(min_length=1, max_length=2000)]
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is an empty text")
+    return text
 
 
-class _NudgeFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+def _holding(*names: str) -> AfterValidator:
+    """Check that a text holds these placeholders and no others."""
 
-    agent_id: str | None = None
-    anti_convergence: list[NudgeText] = Field(min_length=1)
+    def checked(text: str) -> str:
+        if sorted(template_variables(text)) != sorted(names):
+            raise ValueError(f"needs the placeholders {', '.join(f'{{{{{name}}}}}' for name in names)} and no others")
+        return text
 
-    @field_validator("anti_convergence")
-    @classmethod
-    def _not_blank(cls, texts: list[str]) -> list[str]:
-        if not all(text.strip() for text in texts):
-            raise ValueError("holds an empty text")
-        return texts
+    return AfterValidator(checked)
+
+
+NudgeText = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_not_blank)]
+_SharedText = Annotated[NudgeText, _holding("phrase", "messages", "count")]
+_ClaimText = Annotated[NudgeText, _holding("claim", "reason")]
+
+
+class RepetitionTexts(BaseModel, extra="forbid"):
+    """How an agent is told that it repeats itself: each phrase and opener in quotes, in how many of its last messages."""
+
+    request: NudgeText
+    phrase: _SharedText
+    openers: NudgeText
+    opener: _SharedText
+    latest: NudgeText
+
+
+class GateTexts(BaseModel, extra="forbid"):
+    """How an agent is told that its message was not sent, and why; ``your_message`` stands for ``{{action}}`` in claims."""
+
+    rejected: Annotated[NudgeText, _holding("score", "threshold")]
+    missing: _ClaimText
+    avoid: _ClaimText
+    instead: Annotated[NudgeText, _holding("advice")]
+    rewrite: NudgeText
+    your_message: NudgeText
+
+
+# A file need not have every text.
+_ABSENT: Any = None
+
+
+class AgentTexts(BaseModel, extra="forbid"):
+    """Everything the corrections say to an agent; in a file any of it, and for which agent and language it is."""
+
+    agent_id: str = _ABSENT
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] = _ABSENT
+    heading: NudgeText = _ABSENT
+    anti_convergence: list[NudgeText] = Field(_ABSENT, min_length=1)
+    repetition: RepetitionTexts = _ABSENT
+    said_again: Annotated[NudgeText, _holding("earlier", "line")] = _ABSENT
+    gate: GateTexts = _ABSENT
+
+    @property
+    def texts(self) -> dict[str, Any]:
+        """Those that are there, by name."""
+        return {name: getattr(self, name) for name in self.model_fields_set - {"agent_id", "language"}}
 
 
 @dataclass(frozen=True)
 class Nudges:
-    """Texts by agent id; ``_default`` is for agents without their own.
+    """A world's own texts by the name of their file: an agent, ``_default.<language>`` or ``_default``; behind them the package's.
 
     ``{{agent_name}}`` and, where it is known, ``{{channel_name}}`` are filled in.
     """
 
-    texts: Mapping[str, tuple[str, ...]]
+    own: Mapping[str, AgentTexts] = field(default_factory=dict)
 
     @classmethod
     def load(cls, root: Path | None = None) -> "Nudges":
-        """Return the nudges that come with the package, with those of a world's ``nudges`` folder in their place.
+        """Return the texts of a world's ``nudges`` folder before those that come with the package.
 
         Raises:
             ConfigError: a file of the folder is not valid; every problem of all of them.
         """
-        texts = dict(_packaged())
-        if root is not None and (root / NUDGES).is_dir():
-            texts |= _read(root / NUDGES)
-        return cls(texts)
+        return cls(_read(root / NUDGES) if root is not None and (root / NUDGES).is_dir() else {})
 
-    def choose(self, agent_id: str, *seed: str, variables: Mapping[str, str] | None = None) -> str:
-        """Return one of the agent's texts; which one depends on the seed alone."""
-        texts = self.texts.get(agent_id) or self.texts[FALLBACK]
-        text = random.Random(seed_from(agent_id, *seed)).choice(texts)
+    def of(self, agent_id: str, language: str = ENGLISH) -> AgentTexts:
+        """Return what an agent is told in a language.
+
+        The first file that has a text decides: the agent's own, then ``_default.<language>``, then ``_default``; each time the
+        world's before the package's, but the world's ``_default`` before all of the package's for many. A file that names
+        another language is passed over. A language that there is no file for is answered in English.
+        """
+        packaged, of_language = _packaged(), f"{FALLBACK}.{language}"
+        fits = {None, language}
+        if of_language not in {*packaged, *self.own}:
+            fits.add(ENGLISH)
+        found = packaged[FALLBACK].texts
+        for files, stem in (
+            (packaged, of_language),
+            *((self.own, stem) for stem in (FALLBACK, of_language)),
+            *((files, agent_id) for files in (packaged, self.own)),
+        ):
+            if (file := files.get(stem)) is not None and file.language in fits:
+                found |= file.texts
+        return AgentTexts(**found)
+
+    def choose(
+        self, agent_id: str, *seed: str, language: str = ENGLISH, variables: Mapping[str, str] | None = None
+    ) -> str:
+        """Return one of the agent's texts against agreement; which one depends on the seed alone."""
+        text = random.Random(seed_from(agent_id, *seed)).choice(self.of(agent_id, language).anti_convergence)
         return fill_template(text, claim_variables(variables or {})).strip()
 
 
 @cache
-def _packaged() -> Mapping[str, tuple[str, ...]]:
+def _packaged() -> Mapping[str, AgentTexts]:
     return _read(_PACKAGED)
 
 
-def _read(folder: Path) -> dict[str, tuple[str, ...]]:
-    texts: dict[str, tuple[str, ...]] = {}
+def _read(folder: Path) -> dict[str, AgentTexts]:
+    files: dict[str, AgentTexts] = {}
     problems: list[Problem] = []
     for stem in yaml_stems(folder):
         try:
             path = find_yaml(folder, stem)
             if path is not None:
-                texts[stem] = _texts(path, stem)
+                files[stem] = _file(path, stem)
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return texts
+    return files
 
 
-def _texts(path: Path, stem: str) -> tuple[str, ...]:
+def _file(path: Path, stem: str) -> AgentTexts:
     document = load_document(path)
-    if stem != FALLBACK and not is_agent_id(stem):
-        raise ConfigError(Problem(f"{stem!r} cannot be an agent's id; name the file after the agent", str(path)))
-    file = validate_document(_NudgeFile, document)
+    named = _OF_A_LANGUAGE.fullmatch(stem)
+    if named is None and stem != FALLBACK and not is_agent_id(stem):
+        remedy = f"name the file after the agent, or after its language: {FALLBACK}.de"
+        raise ConfigError(Problem(f"{stem!r} cannot be an agent's id; {remedy}", str(path)))
+    file = validate_document(AgentTexts, document)
     if file.agent_id not in (None, stem):
         raise ConfigError(document.problem(("agent_id",), f"agent_id is not the file's name; write {stem!r}"))
-    return tuple(file.anti_convergence)
+    if not file.texts:
+        raise ConfigError(
+            Problem("holds no text; write anti_convergence, repetition, said_again, gate or heading", str(path))
+        )
+    if named is None:
+        return file
+    if file.language not in (None, named[1]):
+        raise ConfigError(document.problem(("language",), f"language is not the file's name; write {named[1]!r}"))
+    return file.model_copy(update={"language": named[1]})
+
+
+# In so many words (signs of Chinese and Japanese) a language is told; what is shorter is read together with what was said before.
+_TELLING_WORDS = 8
+
+
+def language_told(*said: Sequence[str]) -> str:
+    """Return the language of the first of several groups of texts that has words enough to tell it, else of all together."""
+    for texts in said:
+        if sum(len(tokenize(text)) for text in texts) >= _TELLING_WORDS and (found := language_of(texts)) != UNKNOWN:
+            return found
+    return language_of([text for texts in said for text in texts])
 
 
 HEADING = "### Conversation Guidance"
@@ -116,19 +223,20 @@ class Intervention(StrEnum):
 
 @dataclass(frozen=True)
 class Nudge:
-    """One piece of guidance, and the share (0-1) that rose above its threshold."""
+    """One piece of guidance, the share (0-1) that rose above its threshold, and the heading in the language of its text."""
 
     kind: Intervention
     text: str
     share: float
     threshold: float
+    heading: str = HEADING
 
 
 def guidance_block(nudges: Sequence[Nudge]) -> str | None:
     """Return the nudges under one heading; None when there is none."""
     if not nudges:
         return None
-    return "\n\n".join([HEADING, *(nudge.text for nudge in nudges)])
+    return "\n\n".join([nudges[0].heading, *(nudge.text for nudge in nudges)])
 
 
 CHANNEL_WINDOW = 10
@@ -153,7 +261,7 @@ class AntiConvergence:
         lexicon: AgreementLexicon | None = None,
     ) -> None:
         self._settings_of: SettingsOf = settings if callable(settings) else lambda _: settings
-        self._nudges = nudges or Nudges.load()
+        self._nudges = nudges or Nudges()
         self._lexicon = lexicon
 
     def nudge(self, agent_id: str, messages: Sequence[Message | str], *, agent_name: str = "") -> str | None:
@@ -188,8 +296,11 @@ class AntiConvergence:
         channels = {message.channel for message in latest if isinstance(message, Message)}
         if len(channels) == 1 and (channel := channels.pop()) is not None:
             variables["channel_name"] = channel
-        text = self._nudges.choose(agent_id, _words(latest[-1]), variables=variables)
-        return Nudge(Intervention.ANTI_CONVERGENCE, text, ratio, settings.convergence_threshold)
+        own = [message.text for message in latest if isinstance(message, Message) and message.agent_id == agent_id]
+        language = language_told(own, [_words(message) for message in latest])
+        text = self._nudges.choose(agent_id, _words(latest[-1]), language=language, variables=variables)
+        heading = self._nudges.of(agent_id, language).heading
+        return Nudge(Intervention.ANTI_CONVERGENCE, text, ratio, settings.convergence_threshold, heading)
 
 
 def _words(message: Message | str) -> str:
@@ -221,12 +332,18 @@ class RepetitionSuppression:
     Args:
         settings: of all agents, or a function from an agent's id, such as ``StoredSettings``.
         catchphrases: an agent's; by default none is exempt.
+        nudges: by default the texts that come with the package.
     """
 
     def __init__(
-        self, settings: CorrectionSettings | SettingsOf, *, catchphrases: CatchphrasesOf | None = None
+        self,
+        settings: CorrectionSettings | SettingsOf,
+        *,
+        catchphrases: CatchphrasesOf | None = None,
+        nudges: Nudges | None = None,
     ) -> None:
         self._settings_of: SettingsOf = settings if callable(settings) else lambda _: settings
+        self._nudges = nudges or Nudges()
         self._catchphrases_of = catchphrases or (lambda _: ())
 
     def check(self, agent_id: str, messages: Sequence[Message | str]) -> str | None:
@@ -255,9 +372,9 @@ class RepetitionSuppression:
         repetition = excessive_repetition(latest, settings.repetition_threshold, catchphrases, history)
         if repetition is None:
             return None
-        return Nudge(
-            Intervention.REPETITION, _request(repetition, latest), repetition.share, settings.repetition_threshold
-        )
+        texts = self._nudges.of(agent_id, language_told(latest))
+        text = _request(texts.repetition, repetition, latest)
+        return Nudge(Intervention.REPETITION, text, repetition.share, settings.repetition_threshold, texts.heading)
 
 
 def _own(agent_id: str, messages: Sequence[Message | str]) -> tuple[list[str], list[str]]:
@@ -266,19 +383,37 @@ def _own(agent_id: str, messages: Sequence[Message | str]) -> tuple[list[str], l
     return own[-OWN_WINDOW:], own[: -OWN_WINDOW - _LATELY]
 
 
-def _request(repetition: Repetition, messages: Sequence[str]) -> str:
-    count = len(messages)
-    lines = [
-        "Your last messages repeat themselves. Say what you have to say in new words, and leave these phrases out:"
-    ]
-    lines += [f'- "{_cut(item.phrase)}" (in {item.messages} of {count})' for item in repetition.phrases[:_MOST_PHRASES]]
+def _request(texts: RepetitionTexts, repetition: Repetition, messages: Sequence[str]) -> str:
+    def told(text: str, shared: SharedPhrase, more: str = "") -> str:
+        said = as_written(shared.phrase, messages)
+        counts = {"messages": str(shared.messages), "count": str(len(messages))}
+        return f"- {fill_template(text, {'phrase': _quoted(said, more), **counts})}"
+
+    lines = [texts.request, *(told(texts.phrase, item) for item in repetition.phrases[:_MOST_PHRASES])]
     if repetition.openers:
-        lines.append("Begin differently from:")
-        lines += [f'- "{_cut(item.phrase)} ..." (begins {item.messages} of {count})' for item in repetition.openers]
-    lines.append("What you wrote last, oldest first:")
-    lines += [f"- {json.dumps(_cut(message), ensure_ascii=False)}" for message in messages]
-    return "\n".join(lines)
+        lines += [texts.openers, *(told(texts.opener, item, _MORE) for item in repetition.openers)]
+    return "\n".join([*lines, texts.latest, *(f"- {_quoted(message)}" for message in messages)])
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+_MORE = "…"
+# What stands between letters, and within words, without being part of a phrase.
+_BETWEEN, _WITHIN = r"[^\p{L}\p{N}_]*", r"[^\p{L}\p{N}_\s]*"
+
+
+def as_written(phrase: str, messages: Sequence[str]) -> str:
+    """Return a phrase, tokens joined by spaces, in the letters and marks of the first message that has it, on one line.
+
+    Scripts without spaces so get none between their letters.
+    """
+    words = phrase[:_MOST_CHARACTERS].split()
+    letters = (_WITHIN.join(regex.escape(sign) for sign in word if not regex.match(r"\p{M}", sign)) for word in words)
+    pattern = regex.compile(_BETWEEN.join(letters) + r"\p{M}*", regex.IGNORECASE)
+    found = next(filter(None, map(pattern.search, messages)), None)
+    written = " ".join(found[0].split()) if found else phrase
+    return written + _MORE if len(phrase) > _MOST_CHARACTERS else written
+
+
+def _quoted(text: str, more: str = "") -> str:
+    cut = text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + _MORE
+    # As JSON, a line break stays inside its line.
+    return json.dumps(cut if cut.endswith(_MORE) else cut + more, ensure_ascii=False)

@@ -428,16 +428,26 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
 _RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "keep": ".gitkeep"}
 
 
-def template_world() -> dict[str, str]:
-    """Return the files of the template world, text by path."""
-    with as_file(files("persona_pipeline.world") / "template") as template:
-        sources = sorted(path for path in template.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        return {
-            source.relative_to(template).with_name(_RENAMED.get(source.name, source.name)).as_posix(): source.read_text(
-                encoding="utf-8"
+def template_world(language: str = "en") -> dict[str, str]:
+    """Return the files of the template world, text by path; its claims, personas and messages are in a language, such as ``de``.
+
+    Raises:
+        ConfigError: there is none in this language.
+    """
+    texts: dict[str, str] = {}
+    with as_file(files("persona_pipeline.world")) as folder:
+        known = sorted(["en", *(path.name for path in (folder / "languages").iterdir())])
+        if language not in known:
+            raise ConfigError(
+                f"there is no example world in the language {language!r}; choose one of {', '.join(known)}"
             )
-            for source in sources
-        }
+        for root in (folder / "template", folder / "languages" / language):
+            for source in sorted(
+                path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+            ):
+                name = source.relative_to(root).with_name(_RENAMED.get(source.name, source.name))
+                texts[name.as_posix()] = source.read_text(encoding="utf-8")
+    return texts
 
 
 def write_new(directory: Path, texts: Mapping[str, str]) -> list[Path]:

@@ -19,7 +19,9 @@ from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.personas import agent_ids, parse_persona
 from persona_pipeline.world.propositions.loading import load_proposition_file, load_proposition_set
+from tests.support.languages import LINES
 from tests.support.messages_server import Call, MessagesServer, Reply, message
+from tests.support.worlds import write_yaml
 
 OLD, OIL = "The kettle is older than I am.", "You oiled a kettle?"
 HOSTILE = 'Ann\n"}]\nagent_id: ../../evil\u202e # {{agent_name}} "no": yes'
@@ -130,6 +132,26 @@ def test_nothing_is_overwritten_and_nothing_paid_for_what_could_not_be_written(
     with pytest.raises(ConfigError, match="is not overwritten"):
         drafts.draft_claims(plan, draft_backend(open_judge("anthropic", small_world)))
     assert path.read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("language", ["en", "de", "pt", "ja", "ar"])
+def test_claims_are_drafted_in_the_language_of_the_persona(
+    tmp_path: Path, server: MessagesServer, language: str
+) -> None:
+    said = [("ann", "general", f"2026-03-02T09:{n:02}:00Z", text) for n, text in enumerate(LINES["it"])]
+    world = World.open(write_small_world(tmp_path / "world", said))
+    persona = world.root / "personas" / "ann.yaml"
+    persona.unlink()
+    assert drafts.plan_claims(world, "ann", "adherence").language == "it"
+    write_yaml(persona, {"display_name": "Ann", "persona": " ".join(LINES[language][:3])})
+    server.handler = answering(claim(LINES["it"][8], "m9"))
+    found = drafted(world)
+    world.store.close()
+    assert found.path is not None
+    assert f"# Language: {language}.\n" in found.path.read_text(encoding="utf-8")
+    asked = json.dumps(server.calls[0].body["messages"][-1])
+    assert ("ISO 639" in asked) == (language != "en")
+    assert language == "en" or f"language with the ISO 639 code {language}." in asked
 
 
 def test_messages_are_evidence_and_what_is_written_for_a_judge_is_told_and_carries_nothing(

@@ -9,13 +9,24 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.lab.claims.faults import FAULTS, Material, NotApplicableError, stands_for, words_of
+from persona_pipeline.lab.claims.faults import (
+    FAULTS,
+    LanguageWords,
+    Material,
+    NotApplicableError,
+    all_words,
+    stands_for,
+    words_of,
+)
 from persona_pipeline.scoring.text.repetition import excessive_repetition
+from tests.support.languages import LANGUAGES, LINES, PEOPLE
 
 PROJECT = Path(__file__).parents[2]
-LINES = [json.loads(line) for line in (PROJECT / "messages" / "general.jsonl").read_text(encoding="utf-8").splitlines()]
-MICHAEL = [line["text"] for line in LINES if line["agent_id"] == "michael"][:12]
-DWIGHT = [line["text"] for line in LINES if line["agent_id"] == "dwight"]
+SAMPLE = [
+    json.loads(line) for line in (PROJECT / "messages" / "general.jsonl").read_text(encoding="utf-8").splitlines()
+]
+MICHAEL = [line["text"] for line in SAMPLE if line["agent_id"] == "michael"][:12]
+DWIGHT = [line["text"] for line in SAMPLE if line["agent_id"] == "dwight"]
 MATERIAL = Material(words_of(MICHAEL), {"dwight": DWIGHT, "jim": ["so"]}, ["Pam Beesly", "Jim Halpert"])
 GERMAN = [
     "Ich habe am Montag drei Kisten an Herrn Huber geliefert, und das war nicht meine Idee!",
@@ -55,7 +66,7 @@ def test_a_fault_can_be_planted_in_any_text_or_says_why_not(name: str, texts: li
         (GERMAN, "German"),
         (["Je suis dans le jardin avec les enfants, et vous ?"], "French"),
         (["No sé qué hacer con los niños, pero está bien."], "Spanish"),
-        (["こんにちは！今日は寒いですね。"], None),
+        (["こんにちは！今日は寒いですね。"], "Japanese"),
         (["Привет! Завтра пятнадцатое мая."], None),
         ([], None),
     ],
@@ -110,3 +121,83 @@ def test_wrong_facts_are_wrong_everywhere_in_the_same_way() -> None:
     assert day != "Monday" and boxes != "40" and "Pam" != pam != jim != "Jim"
     assert second == f"Then {pam} left, with {jim}."
     assert third.startswith("PAM has ") and third != "PAM has 7."
+
+
+def of_language(language: str) -> tuple[LanguageWords, Material]:
+    words = words_of(LINES[language])
+    assert words is not None
+    return words, Material(words, {"other": LINES[language][::-1]}, PEOPLE[language])
+
+
+def test_every_language_has_words_and_is_told_from_the_others() -> None:
+    assert {*all_words()} == {*LANGUAGES}
+    assert [words_of(LINES[language]) for language in LANGUAGES] == [all_words()[language] for language in LANGUAGES]
+    # Stock lines are in their language too, and no list says a thing twice.
+    for language, words in all_words().items():
+        assert words_of(words.boilerplate) is words_of(words.denials) is words, language
+        for listed in (words.boilerplate, words.denials, words.fillers, *words.swapped):
+            assert len({*listed}) == len(listed) > 1, language
+        assert all("{line}" in denial for denial in words.denials)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_breaks_most_lines_of_every_language(name: str, language: str) -> None:
+    lines, (words, material) = LINES[language], of_language(language)
+    found = broken(name, lines, material)
+    changed = [(new, old) for new, old in zip(found, lines, strict=True) if new != old]
+    assert len(changed) >= (5 if name == "contradiction" else 6)
+    # A loop is of one line, too short to tell.
+    assert name == "repetition" or words_of(found) is words
+    assert not any(
+        regex.search(r"[\p{Han}\p{Hiragana}\p{Katakana}] [\p{Han}\p{Hiragana}\p{Katakana}「“]", text) for text in found
+    )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_flat_voice_keeps_the_words_of_every_language(language: str) -> None:
+    words, material = of_language(language)
+    found = broken("flattened", LINES[language], material)
+    assert not regex.search(r"[!！¡…😀(（]|\.\.|\s[.。]|[,،，、][.。]", " ".join(found))
+    for new, old in zip(found, LINES[language], strict=True):
+        assert regex.search(r"[.?。？؟]$", new), new
+        letters = lambda text: "".join(regex.findall(r"[\p{L}\p{N}]", text.lower()))  # noqa: E731
+        gone, kept = letters(old), letters(new)
+        assert kept and (
+            language in ("ja", "zh")
+            or {*regex.findall(r"\p{L}+", new.lower())} <= {*regex.findall(r"\p{L}+", old.lower())}
+        )
+        assert len(kept) >= len(gone) / 2, (new, old)
+    assert broken("flattened", ["😀!!", *LINES[language]], material)[0] == words.assent
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_facts_of_every_language_are_swapped_and_nothing_else(language: str) -> None:
+    words, material = of_language(language)
+    found = " ".join(broken("wrong_facts", LINES[language], material))
+    said = " ".join(LINES[language])
+    assert not regex.search(r"(?<!\d)(40|12|4)(?!\d)", found)
+    for group in words.swapped[:1]:
+        days = [day for day in group if regex.search(rf"{day}", said, regex.IGNORECASE)]
+        assert days and not any(regex.search(rf"{day}", found, regex.IGNORECASE) and len(days) == 1 for day in days)
+    # Everybody becomes somebody else, the same one throughout.
+    first = [name.split()[0] for name in PEOPLE[language]]
+    counts = [said.count(name) for name in first]
+    assert all(counts)
+    swapped = {name: broken("wrong_facts", [*LINES[language], f"{name}."], material)[-1].rstrip(".") for name in first}
+    assert all(other != name for name, other in swapped.items())
+    assert len(regex.findall(r"\p{L}", found)) == pytest.approx(len(regex.findall(r"\p{L}", said)), rel=0.15)
+
+
+def test_a_loop_and_a_clause_end_where_each_script_ends_them() -> None:
+    for language, line in {"zh": "星期一烤炉", "ja": "ライ麦", "ar": "الجاودار"}.items():
+        _, material = of_language(language)
+        assert any(line in text for text in broken("contradiction", LINES[language], material)[1::2]), language
+    arabic = broken("contradiction", ["هل هذا صحيح؟ لا أدري والله.", "نعم."], of_language("ar")[1])[1]
+    assert "«هل هذا صحيح»" in arabic
+
+
+def test_digits_stay_in_their_script() -> None:
+    found = broken("wrong_facts", ["بقيت ١٢ بيضة", "１２個", "12"], Material())
+    assert [regex.sub(r"\D", "", text).isascii() for text in found] == [False, False, True]
+    assert all(len(regex.sub(r"\D", "", text)) == 2 and int(regex.sub(r"\D", "", text)) != 12 for text in found)

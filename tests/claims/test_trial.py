@@ -259,7 +259,7 @@ def test_a_fault_that_cannot_be_planted_says_why_and_is_no_blind_spot(tmp_path: 
         root / "propositions" / "adherence" / "_default.yaml",
         {"dimension": "adherence", "propositions": [{"id": "dry", "claim": "{{agent_name}} is dry"}]},
     )
-    said = [{"id": "1", "agent_id": "ann", "channel": "a", "text": "こんにちは", "created_at": "2026-03-02T09:00:00Z"}]
+    said = [{"id": "1", "agent_id": "ann", "channel": "a", "text": "Добрый день", "created_at": "2026-03-02T09:00:00Z"}]
     (root / "messages").mkdir()
     (root / "messages" / "all.jsonl").write_text("\n".join(map(json.dumps, said)), encoding="utf-8")
     world = World.open(root)

@@ -1,18 +1,23 @@
 """A new world: valid at once, and nothing of anybody's is overwritten."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.world.checking import check_world
+from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.evaluating import planned_requests
+from tests.support.languages import LANGUAGES
 
 
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:
@@ -26,6 +31,46 @@ def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_
     assert {item.dimension for item in asked} == set(ALL_DIMENSIONS)
     assert {item.agent_id for item in asked} == {"mira", "otto"}
     assert all(item.trajectory.entries for item in asked)
+
+
+def shapes(texts: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """What claims are but for their words, by file."""
+    words = ("claim", "recommendations_for_improvement")
+    return {
+        path: [
+            {key: value for key, value in item.items() if key not in words}
+            for item in (document, *document.pop("propositions"))
+        ]
+        for path, text in texts.items()
+        if path.startswith("propositions/")
+        for document in [parse_document(text, path).data]
+    }
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_claims_of_every_language_are_the_same_claims(language: str, tmp_path: Path) -> None:
+    english, texts = template_world(), template_world(language)
+    assert {*texts} == {*english}
+    assert shapes(texts) == shapes(english)
+    rows = [[json.loads(line) for line in found["messages/team.jsonl"].splitlines()] for found in (english, texts)]
+    assert [row | {"text": ""} for row in rows[0]] == [row | {"text": ""} for row in rows[1]]
+    assert language_of([row["text"] for row in rows[1]]) == language
+    for path, text in texts.items():
+        if path.startswith(("propositions/", "personas/")):
+            document = parse_document(text, path).data
+            said = [document["persona"]] if "persona" in document else []
+            for item in document.get("propositions", ()):
+                said += [item["claim"], item["recommendations_for_improvement"]]
+            assert language_of(said) in (language, "unknown"), path
+            assert (text == english[path]) == (language == "en")
+    write_new(tmp_path / "w", texts)
+    checked = check_world(tmp_path / "w")
+    assert (checked.problems, checked.warnings) == ([], [])
+
+
+def test_a_language_that_there_is_no_world_in_is_named() -> None:
+    with pytest.raises(ConfigError, match="language 'sw'; choose one of ar, de, en, es, fr, it, ja, nl, pt, zh"):
+        template_world("sw")
 
 
 def test_what_the_store_makes_is_not_for_version_control(tmp_path: Path) -> None:

@@ -2,12 +2,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from persona_pipeline.corrections.nudges import HEADING, AntiConvergence, Nudges
+from persona_pipeline.corrections.nudges import HEADING, AgentTexts, AntiConvergence, Nudges
 from persona_pipeline.world import CorrectionSettings
 from persona_pipeline.world.models import Message
 
 ON = CorrectionSettings(anti_convergence_enabled=True)
-NUDGES = Nudges({"ann": ("Ann, disagree about {{channel_name}}.",), "_default": ("{{agent_name}}, speak up.",)})
+NUDGES = Nudges(
+    {
+        "ann": AgentTexts(anti_convergence=["Ann, disagree about {{channel_name}}."]),
+        "_default": AgentTexts(anti_convergence=["{{agent_name}}, speak up."]),
+    }
+)
 YES, NO = "I agree with that", "Pretzel day is tomorrow"
 
 

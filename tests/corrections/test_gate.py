@@ -8,12 +8,15 @@ import pytest
 import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import ActionGate
+from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.judging.verdict import Answer, Unscored
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, TextBackend, claims_of, say, unscored
+from tests.support.languages import LANGUAGES, LINES
 from tests.support.worlds import write_yaml
 
 
@@ -58,6 +61,25 @@ def test_a_text_out_of_character_comes_back_with_feedback(world: World) -> None:
     assert (log.original_text, log.corrected_text) == ("Kindly advise 2", None)
     assert log.reasoning.startswith("adherence-claim (2.0)")
     assert log.judge_model == "text-1"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_feedback_is_in_the_language_of_the_text_or_of_what_was_said_before(world: World, language: str) -> None:
+    texts = Nudges().of("ann", language).gate
+    for said, text in (((), " ".join(LINES[language][:3])), (LINES[language], "OK")):
+        say(world, *(("ann", "general", line) for line in said))
+        feedback = check(ActionGate(world, TextBackend()), f"{text} 2").feedback
+        assert feedback is not None and feedback.endswith(texts.rewrite)
+        assert "2.0" in feedback.splitlines()[0] and "Ann is interesting" in feedback
+
+
+def test_a_world_says_in_its_own_words_what_the_gate_wants(world: World) -> None:
+    own = {"gate": Nudges().of("ann").gate.model_dump() | {"rewrite": "Once more, with feeling."}}
+    write_yaml(world.root / "nudges" / "_default.yaml", own)
+    assert (check(ActionGate(world, TextBackend()), "bad 1").feedback or "").endswith("Once more, with feeling.")
+    write_yaml(world.root / "nudges" / "_default.yaml", {"gate": {**own["gate"], "avoid": "No!"}})
+    with pytest.raises(ConfigError, match=r"_default.yaml:.*gate.avoid: needs the placeholders {{claim}}, {{reason}}"):
+        ActionGate(world, TextBackend())
 
 
 def test_a_retry_that_passes_is_logged_with_both_texts(either_world: World) -> None:

@@ -36,7 +36,7 @@ def test_both_stand_under_one_heading(agreeing: World) -> None:
     assert guidance.block is not None
     assert guidance.block.count(HEADING) == 1
     assert "you, Ann, see" in guidance.block or "own voice" in guidance.block
-    assert "we should all go and see the new warehouse" in guidance.block
+    assert "We should all go and see the new warehouse" in guidance.block
 
 
 def test_a_direct_message_is_no_reason_for_a_nudge_but_repetition_is(agreeing: World) -> None:

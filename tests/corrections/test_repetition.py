@@ -72,9 +72,9 @@ def test_the_block_lists_phrases_openers_and_what_was_said() -> None:
         HEADING,
         "",
         "Your last messages repeat themselves. Say what you have to say in new words, and leave these phrases out:",
-        '- "so let me be clear about the" (in 3 of 4)',
+        '- "So let me be clear about the" (in 3 of 4)',
         "Begin differently from:",
-        '- "so let me ..." (begins 3 of 4)',
+        '- "So let me…" (begins 3 of 4)',
         "What you wrote last, oldest first:",
         *(f'- "{message}"' for message in messages),
     ]

@@ -23,6 +23,9 @@ def init(
         bool,
         typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that."),
     ] = False,
+    language: Annotated[
+        str, typer.Option(help="Of its agents and claims: ar, de, en, es, fr, it, ja, nl, pt or zh.")
+    ] = "en",
 ) -> None:
     """Write a small world of your own: two agents, their messages, and propositions for every dimension.
 
@@ -31,7 +34,7 @@ def init(
     from persona_pipeline.world.world import template_world, write_new
 
     there = (directory / "personas").is_dir()
-    texts = {} if deploy and there else template_world()
+    texts = {} if deploy and there else template_world(language)
     written = write_new(directory, {**texts, **(deployment(directory) if deploy else {})})
     typer.echo(f"{len(written)} files written to {directory}")
     typer.echo("Next:")

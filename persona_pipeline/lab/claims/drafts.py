@@ -24,6 +24,7 @@ from persona_pipeline.judging.claims import (
 )
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
+from persona_pipeline.scoring.text.agreement import ENGLISH, UNKNOWN, language_of
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import Message, Trajectory, message_entry, windowed
 from persona_pipeline.world.personas import PERSONAS, check_agent_id, load_persona
@@ -158,9 +159,10 @@ class Draft:
 
 @dataclass(frozen=True)
 class ClaimDraft(Draft):
-    """What is asked for a draft of claims. ``taken``: ids that claims have already."""
+    """What is asked for a draft of claims. ``taken``: ids that claims have already; ``language``: what they are to be in."""
 
     taken: frozenset[str] = frozenset()
+    language: str = UNKNOWN
 
 
 def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
@@ -310,19 +312,22 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
     persona = _persona(world, agent_id)
     if persona and DIMENSIONS[name].shows_persona:
         context.insert(0, f"Persona of the speaker, as JSON:\n{plain_json({'persona': persona})}")
+    # Claims are in the persona's language, as they are held against it; without one, in that of the messages.
+    language = language_of([persona] if persona else [entry.text for entry in said.trajectory.entries])
+    written = "" if language in (ENGLISH, UNKNOWN) else f" Write them in the language with the ISO 639 code {language}."
     planned = _planned(
         world.root / PROPOSITIONS / name / f"{agent_id}.draft.yaml",
         said,
         "claims",
         CLAIM_RULES,
         CLAIM_SCHEMA,
-        f"Write at most {_MOST_CLAIMS} claims about {SPEAKER}. They are about {DIMENSIONS[name].about}.",
+        f"Write at most {_MOST_CLAIMS} claims about {SPEAKER}. They are about {DIMENSIONS[name].about}.{written}",
         subject={"dimension": name, "persona": persona, "claims": claims},
         label=f"draft of {name} claims of {agent_id}",
         context=tuple(context),
         dimension=name,
     )
-    return ClaimDraft(*planned, frozenset(item.id for item in there_already))
+    return ClaimDraft(*planned, frozenset(item.id for item in there_already), language)
 
 
 def draft_claims(draft: ClaimDraft, backend: Backend) -> Drafted:
@@ -360,6 +365,7 @@ def _claim_lines(draft: ClaimDraft, kept: Sequence[Kept]) -> Iterator[str]:
     yield "# yaml-language-server: $schema=../../schemas/propositions.json"
     yield "# Drafted by a model. Nothing here is judged: read each claim, and move those that hold into"
     yield f"# {draft.said.agent_id}.yaml without their draft mark."
+    yield f"# Language: {draft.language}."
     yield f"dimension: {draft.question.dimension}"
     yield f"agent_id: {draft.said.agent_id}"
     yield "propositions:"

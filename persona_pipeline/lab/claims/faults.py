@@ -12,12 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.scoring.plan import AgentCase
-from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.world.models import Message
 
 _DATA = Path(__file__).parent / "data"
-# Share of a text's words that are common ones of a language: in running text a quarter and more.
-_LEAST_COMMON = 0.08
+
+
+# Scripts that put no spaces between words, as far as there are words of theirs here.
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー]"
+_WITHOUT_SPACES = regex.compile(_UNSPACED)
 
 
 class NotApplicableError(Exception):
@@ -28,23 +31,22 @@ class LanguageWords(BaseModel):
     """Words and stock lines of one language.
 
     Attributes:
-        common: words by which the language is told.
         boilerplate: neutral lines that any polite assistant could have sent.
         denials: sentences that take ``{line}`` back.
-        fillers: words of emphasis and interjections.
-        weekdays, months, numbers: lower case; one is swapped for another of its list.
+        assent: what is left of a message that was nothing but manner; pause: stands for a dash.
+        fillers: words of emphasis and interjections; in scripts without spaces they go where a clause begins with them.
+        swapped: lists of weekdays, months and numbers, lower case; a word is swapped for another of its list.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
-    common: tuple[str, ...] = Field(min_length=10)
-    boilerplate: tuple[str, ...] = Field(min_length=10)
-    denials: tuple[str, ...] = Field(min_length=3)
-    fillers: tuple[str, ...]
-    weekdays: tuple[str, ...]
-    months: tuple[str, ...]
-    numbers: tuple[str, ...]
+    boilerplate: list[str] = Field(min_length=10)
+    denials: list[str] = Field(min_length=3)
+    assent: str
+    pause: str
+    fillers: list[str]
+    swapped: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Material:
     def known_words(self) -> LanguageWords:
         """Return the words of the messages' language."""
         if self.words is None:
-            known = ", ".join(words.language for words in all_words())
+            known = ", ".join(words.language for words in all_words().values())
             raise NotApplicableError(
                 f"there are no stock lines in the language of these messages; there are for {known}"
             )
@@ -72,30 +74,15 @@ class Material:
 
 
 @cache
-def all_words() -> tuple[LanguageWords, ...]:
-    def read(path: Path) -> LanguageWords:
-        document = load_document(path)
-        # Lists of YAML are tuples here.
-        document.data = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in document.data.items()
-        }
-        return validate_document(LanguageWords, document)
+def all_words() -> Mapping[str, LanguageWords]:
+    """Return the words of each language that there are some of, by its code."""
 
-    return tuple(read(path) for path in sorted(_DATA.glob("*.yaml")))
+    return {path.stem: validate_document(LanguageWords, load_document(path)) for path in sorted(_DATA.glob("*.yaml"))}
 
 
 def words_of(texts: Sequence[str]) -> LanguageWords | None:
-    """Return the words of the language that most of the texts' common words are of; None where none is known."""
-    tokens = [token for text in texts for token in tokenize(text)]
-    if not tokens:
-        return None
-
-    def share(words: LanguageWords) -> float:
-        known = {token for word in words.common for token in tokenize(word)}
-        return sum(token in known for token in tokens) / len(tokens)
-
-    best = max(all_words(), key=share)
-    return best if share(best) >= _LEAST_COMMON else None
+    """Return the words of the language that texts are in; None where it is not told, or there are none of it."""
+    return all_words().get(language_of(texts)) if any(map(_WORD.search, texts)) else None
 
 
 def boilerplate(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
@@ -123,7 +110,7 @@ def borrowed(texts: Sequence[str], material: Material, generator: random.Random)
     return _drawn(spoken[agent], len(texts), generator)
 
 
-_FIRST_SENTENCE = regex.compile(r"^.*?[.!?。！？](?=\s|$)|^.+", regex.DOTALL)
+_FIRST_SENTENCE = regex.compile(r"^.*?(?:[.!?؟](?=\s|$)|[。！？])|^.+", regex.DOTALL)
 _LONGEST = 120
 
 
@@ -136,47 +123,54 @@ def contradiction(texts: Sequence[str], material: Material, generator: random.Ra
     found = list(texts)
     for turn, place in enumerate(range(1, len(texts), 2)):
         denial = denials[(first + turn) % len(denials)].replace("{line}", _line(texts[place - 1]))
-        found[place] = f"{texts[place]} {denial}"
+        found[place] = texts[place] + " " * (_WITHOUT_SPACES.search(denials[0]) is None) + denial
     return found
 
 
 def _line(text: str) -> str:
     sentence = _FIRST_SENTENCE.search(" ".join(text.split()))
-    return (sentence[0] if sentence else "")[:_LONGEST].rstrip(" .!?。！？")
+    return (sentence[0] if sentence else "")[:_LONGEST].strip(" .!?¡¿؟。！？")
 
 
 _ASIDE = regex.compile(r"\s*[(（][^()（）]*[)）]")
-_PICTURE = regex.compile(r"[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f\u200d\u20e3]+")
-_STRETCHED = regex.compile(r"(\p{L})\1{2,}")
+_PICTURE = regex.compile(r"[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f\u200d\u20e3♪♡☆]+")
+_STRETCHED = regex.compile(r"(\p{L})\1{2,}|[〜～]+")
 _SHOUTED = regex.compile(r"\b\p{Lu}{4,}\b")
-_ENDING = regex.compile(r"[!?！？.。…]*[!！…][!?！？.。…]*|\.{2,}|[?？]{2,}")
-_QUOTES = regex.compile(r"[\"“”„«»*_~`]")
-_DASH = regex.compile(r"\s+[-–—]+\s+|[–—]")
-_SENTENCE = regex.compile(r"(^|[.?!。？]\s+)(\p{Ll})")
+_ENDING = regex.compile(r"\s*(?:[!?！？؟.。…]*[!！…][!?！？؟.。…]*|\.{2,}|[?？؟]{2,})")
+# Spanish marks of a question stay where its end did.
+_OPENING = regex.compile(r"¡|¿(?![^.]*\?)")
+_QUOTES = regex.compile(r"[\"“”„«»「」『』*_~`]")
+_DASH = regex.compile(r"\s+[-–—]+\s+|[–—―]+")
+_SENTENCE = regex.compile(r"(^|[.?!。？؟]\s+)(¿?\p{Ll})")
 _OPEN_END = regex.compile(r"[\p{L}\p{M}\p{N}]$")
-_WITHOUT_SPACES = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}]")
+_LETTER = regex.compile(r"\p{L}")
+# What a word that went leaves around a full stop.
+_LEFT_OVER = regex.compile(r"(?<=[?？؟])[\s,،，、]*[.。]|[\s,،，、]*([.。])(?:[\s,،，、]*[.。])*")
+_LOOSE = " ,.،。，、"
 
 
 def flattened(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
     """Emphasis, asides, emoji, shouting and fillers go, and every sentence ends in a full stop: what is said stays, how goes."""
-    fillers = None
-    if material.words is not None:
-        alternatives = "|".join(map(regex.escape, sorted(material.words.fillers, key=len, reverse=True)))
-        fillers = regex.compile(rf"\b(?:{alternatives})\b[,!]?\s*", regex.IGNORECASE)
-    return [_flat(text, fillers) for text in texts]
+    words = material.words
+    fillers = regex.compile("(?!)")
+    if words is not None:
+        alternatives = "|".join(map(regex.escape, sorted(words.fillers, key=len, reverse=True)))
+        begins, ends = (r"(?<=^|[\p{P}\s])", "") if _WITHOUT_SPACES.search(alternatives) else (r"\b", r"(?!\w)")
+        fillers = regex.compile(rf"{begins}(?:{alternatives}){ends}[,!،，、]*\s*", regex.IGNORECASE)
+    assent, pause = (words.assent, words.pause) if words else ("OK.", ", ")
+    return [_flat(text, fillers, pause) or assent for text in texts]
 
 
-def _flat(text: str, fillers: "regex.Pattern[str] | None") -> str:
-    stop = "。" if _WITHOUT_SPACES.search(text) else "."
+def _flat(text: str, fillers: "regex.Pattern[str]", pause: str) -> str:
+    unspaced = len(_WITHOUT_SPACES.findall(text)) * 2 > len(_LETTER.findall(text))
+    stop = "。" if unspaced else "."
     text = _PICTURE.sub("", _ASIDE.sub("", text))
     text = _SHOUTED.sub(lambda match: match[0].capitalize(), _QUOTES.sub("", text))
-    text = _STRETCHED.sub(r"\1", text)
-    text = _ENDING.sub(stop, _DASH.sub(", ", text))
-    if fillers is not None:
-        text = fillers.sub("", text)
-    text = " ".join(text.split()).lstrip(" ,.。")
+    text = _STRETCHED.sub(lambda match: match[1] or "", text)
+    text = _OPENING.sub("", _ENDING.sub(stop, _DASH.sub(pause, text)))
+    text = _LEFT_OVER.sub(lambda match: match[1] or "", " ".join(fillers.sub("", text).split())).lstrip(_LOOSE)
     text = _SENTENCE.sub(lambda match: match[1] + match[2].upper(), text)
-    return (text + stop if _OPEN_END.search(text) else text) or "OK."
+    return text + stop if _OPEN_END.search(text) else text
 
 
 # One line of its own for so many messages.
@@ -192,23 +186,34 @@ def repetition(texts: Sequence[str], material: Material, generator: random.Rando
     return [lines[place % len(lines)] for place in range(len(texts))]
 
 
-_NUMBER = regex.compile(r"\p{Nd}+")
 # In the middle of a sentence; in German every noun.
 _NAME = regex.compile(r"(?<=[\p{Ll},;] )\p{Lu}\p{Ll}{2,}\b")
-_WORD = regex.compile(r"\b\p{L}[\p{L}\p{M}]+\b")
+_SPACED = rf"[[\p{{L}}\p{{M}}]--{_UNSPACED}]"
+_WORD = regex.compile(rf"(?<!{_SPACED}){_SPACED}{{2,}}|{_UNSPACED}{{2,}}", regex.V1)
 
 
 def wrong_facts(texts: Sequence[str], material: Material, generator: random.Random) -> list[str]:
     """Numbers, weekdays, months and names are swapped for others, each the same way throughout; the manner stays."""
-    words = material.words
     swaps: dict[str, str] = {}
-    for group in (words.weekdays, words.months, words.numbers) if words else ():
+    for group in material.words.swapped if material.words else ():
         swaps |= _swapped(group, generator)
     spoken = {match[0] for text in texts for match in _NAME.finditer(text)}
-    around = {word for name in material.names for word in _WORD.findall(name) if word[0].isupper()}
-    names = sorted(name for name in spoken | around if name.lower() not in swaps)
-    by_name = _swapped(names, generator)
-    return [_wrong(text, by_name, swaps, generator) for text in texts]
+    # Scripts without capitals have no small letters either.
+    around = {word for name in material.names for word in _WORD.findall(name) if not word[0].islower()}
+    swaps |= _swapped(sorted(name for name in spoken | around if name.lower() not in swaps), generator)
+    # Words of a script without spaces are found wherever they stand, the longest first.
+    within = "|".join(sorted(filter(_WITHOUT_SPACES.match, swaps), key=len, reverse=True))
+    words = regex.compile(rf"{within or '(?!)'}|(?<!{_SPACED}){_SPACED}{{2,}}|\p{{Nd}}+", regex.V1)
+
+    def other(match: "regex.Match[str]") -> str:
+        found = match[0]
+        if found[0].isdecimal():
+            return _other_number(found, generator)
+        if (swap := swaps.get(found) or swaps.get(found.lower())) is None:
+            return found
+        return swap.capitalize() if found[0].isupper() and swap[0].islower() else swap
+
+    return [words.sub(other, text) for text in texts]
 
 
 def _swapped(group: Sequence[str], generator: random.Random) -> dict[str, str]:
@@ -219,27 +224,15 @@ def _swapped(group: Sequence[str], generator: random.Random) -> dict[str, str]:
     return dict(zip(mixed, [*mixed[1:], mixed[0]], strict=True))
 
 
-def _wrong(text: str, names: Mapping[str, str], words: Mapping[str, str], generator: random.Random) -> str:
-    def word(match: "regex.Match[str]") -> str:
-        found = match[0]
-        if found in names:
-            return names[found]
-        other = words.get(found.lower())
-        if other is None:
-            return found
-        return other.capitalize() if found[0].isupper() else other
-
-    return _NUMBER.sub(lambda match: _other_number(match[0], generator), _WORD.sub(word, text))
-
-
 def _other_number(digits: str, generator: random.Random) -> str:
-    """Return another number of as many digits, without a zero in front."""
-    lowest = 10 ** (len(digits) - 1) if 1 < len(digits) <= 15 else 0
-    span = 9 * lowest or 10
+    """Return another number of as many digits of the same script, without a zero in front."""
     if len(digits) > 15:
         return digits[::-1] if digits != digits[::-1] else "1" + digits[1:-1] + "2"
+    lowest = 10 ** (len(digits) - 1) if len(digits) > 1 else 0
+    span = 9 * lowest or 10
     other = lowest + (int(digits) - lowest + generator.randrange(1, span)) % span
-    return str(other)
+    zero = ord(digits[0]) - int(digits[0])
+    return "".join(chr(zero + int(digit)) for digit in str(other))
 
 
 class Operator(Protocol):
