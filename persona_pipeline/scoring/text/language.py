@@ -1,9 +1,10 @@
 """Which language texts are in: told by script, and in Latin letters by common words and by letters that few languages have."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from heapq import nlargest
 from pathlib import Path
 
 import regex
@@ -68,12 +69,12 @@ def language_of(texts: Sequence[str]) -> str:
     weights = _weights()
     tokens = Counter(token for text in texts for token in tokenize(text))
     marks = Counter(_FOREIGN_LETTER.findall(said.lower()))
-    scores: Counter[str] = Counter()
+    scores: dict[str, float] = defaultdict(float)
     for found in (tokens, marks):
         for item, count in found.items():
             for language in (listed := weights.get(item, ())):
                 scores[language] += count * math.log(_languages() / len(listed))
-    [(best, most), (_, next_best)] = [*scores.most_common(2), ("", 0.0), ("", 0.0)][:2]
+    [(best, most), (_, next_best)] = [*nlargest(2, scores.items(), key=lambda item: item[1]), ("", 0.0), ("", 0.0)][:2]
     said_words = tokens.total()
     if not most:
         return ENGLISH if said_words < _ENOUGH_WORDS and not marks else UNKNOWN
@@ -85,10 +86,16 @@ def languages_of(texts: Sequence[str]) -> list[str]:
     """Return the languages that a fifth of texts or more are in, two at least, most first; in which all together are, where most
     are too short to tell.
     """
-    alone = Counter(language_of([text]) for text in texts if len(tokenize(text)) >= _TELLING_WORDS)
+    alone = Counter(map(_alone, texts))
     found = [name for name, count in alone.most_common() if name != UNKNOWN and count >= max(2, len(texts) / 5)]
     known = sum(alone[name] for name in found)
     return found if known * 2 > len(texts) else list(dict.fromkeys([language_of(texts), *found]))
+
+
+# A channel's messages are looked at again with each new one.
+@lru_cache(maxsize=1024)
+def _alone(text: str) -> str:
+    return language_of([text]) if len(tokenize(text)) >= _TELLING_WORDS else UNKNOWN
 
 
 @cache

@@ -60,7 +60,8 @@ class VocabularyStats:
 
     Attributes:
         unique_word_ratio: distinct tokens / tokens, 0-1.
-        average_sentence_length: tokens / sentence, sentences end at runs of ``.``, ``!`` and ``?`` or of another script's marks (``。``, ``؟``).
+        average_sentence_length: tokens / sentence, sentences end at runs of ``.``, ``!`` and ``?`` or of another script's marks
+            (``。``, ``؟``).
         punctuation_density: punctuation marks / characters of the messages joined by a space, 0-1.
     """
 
