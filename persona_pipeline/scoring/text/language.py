@@ -55,6 +55,11 @@ def language_of(texts: Sequence[str]) -> str:
 
     Few words that fit no language are read as English.
     """
+    return _told(texts) or ENGLISH
+
+
+def _told(texts: Sequence[str]) -> str:
+    """Return the language of texts; "" where there are few words and nothing to tell it by."""
     texts = [_LINK.sub(" ", text) for text in texts]
     said = "\n".join(texts)
     letters = len(_LETTER.findall(said))
@@ -77,7 +82,7 @@ def language_of(texts: Sequence[str]) -> str:
     [(best, most), (_, next_best)] = [*nlargest(2, scores.items(), key=lambda item: item[1]), ("", 0.0), ("", 0.0)][:2]
     said_words = tokens.total()
     if not most:
-        return ENGLISH if said_words < _ENOUGH_WORDS and not marks else UNKNOWN
+        return "" if said_words < _ENOUGH_WORDS and not marks else UNKNOWN
     own = sum(count for token, count in tokens.items() if best in weights.get(token, ()))
     return best if most > _LEAST_LEAD * next_best and own >= _LEAST_SHARE * said_words else UNKNOWN
 
@@ -95,7 +100,7 @@ def languages_of(texts: Sequence[str]) -> list[str]:
 # A channel's messages are looked at again with each new one.
 @lru_cache(maxsize=1024)
 def _alone(text: str) -> str:
-    return language_of([text]) if len(tokenize(text)) >= _TELLING_WORDS else UNKNOWN
+    return (_told([text]) if len(tokenize(text)) >= _TELLING_WORDS else "") or UNKNOWN
 
 
 @cache
