@@ -759,7 +759,9 @@ def test_a_lexicon_of_the_worlds_own_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "lexicons").mkdir()
-    (tmp_path / "lexicons/agreement.ru.yaml").write_text("language: ru-RU\nphrases: [совершенно верно]\n", encoding="utf-8")
+    (tmp_path / "lexicons/agreement.ru.yaml").write_text(
+        "language: ru-RU\nphrases: [совершенно верно]\n", encoding="utf-8"
+    )
     assert agreement(tmp_path, AGREEING["ru"], monkeypatch, capsys)["score"] == 0.0
 
 
