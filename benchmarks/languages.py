@@ -48,7 +48,7 @@ def share(hits: int, total: int) -> str:
     return f"{hits / total:.1%} [{100 * low:.1f}, {100 * high:.1f}] of {total:,}"
 
 
-def windows(lines: Sequence[str], length: int) -> Iterator[Sequence[str]]:
+def windows(lines: Sequence[Any], length: int) -> Iterator[Sequence[Any]]:
     yield from (lines[start : start + length] for start in range(len(lines) - length + 1))
 
 

@@ -31,7 +31,7 @@ from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
-from persona_pipeline.scoring.text.language import language_of
+from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.scoring.text.likeness import voice_convergence, voice_similarity
 from persona_pipeline.scoring.text.likeness import voice_map as place_voices
 from persona_pipeline.scoring.text.repetition import message_shares, ngram_score

@@ -15,13 +15,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.scoring.text.language import (
-    ENGLISH,
-    UNKNOWN,
-    base_language,
-    languages_of,
-    told_languages,
-)
+from persona_pipeline.scoring.text.language import ENGLISH, UNKNOWN, base_language, languages_of, told_languages
 from persona_pipeline.scoring.text.language import language_of as language_of
 from persona_pipeline.scoring.text.tokens import is_unspaced, tokenize
 
@@ -81,23 +75,13 @@ class _Tree:
             if place < len(tokens):
                 token = tokens[place]
                 waiting += [(place + 1, tree.after[key]) for key in (token, _ANY) if key in tree.after]
-                for name in lists.beginning.get(token, ()):
-                    if name in tree.after:
-                        waiting += [
-                            (place + length, tree.after[name])
-                            for length in lists.trees[name].lengths(tokens, place, _NONE)
-                        ]
+                for name, words in lists.get(token, {}).items():
+                    if following := tree.after.get(name):
+                        waiting += [(place + length, following) for length in words.lengths(tokens, place, {})]
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """Lists of words as trees, and which lists have a word that begins with a token."""
-
-    trees: Mapping[str, _Tree]
-    beginning: Mapping[str, tuple[str, ...]]
-
-
-_NONE = _Lists({}, {})
+# Lists of words, by the tokens that their words begin with.
+_Lists = Mapping[str, Mapping[str, _Tree]]
 
 
 @dataclass(frozen=True)
@@ -127,8 +111,9 @@ class AgreementLexicon:
         terms = frozenset(
             (name, term) for name in _TERM_LISTS for term in _forms(getattr(file, name), known, document, name)
         )
-        words = frozenset((f"<{name}>", phrase) for name, list_ in file.words.items() for phrase in map(_tokens, list_))
+        words = frozenset((f"<{name}>", _tokens(word)) for name, list_ in file.words.items() for word in list_)
         languages = frozenset({base_language(file.language)})
+        words = frozenset((name, phrase) for name, phrase in words if phrase)
         return cls(terms, words=words, languages=languages, reach=file.reach, recall=file.recall)
 
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
@@ -142,13 +127,13 @@ class AgreementLexicon:
 
     @cached_property
     def lists(self) -> _Lists:
-        """The lists of words."""
+        """The lists of words that a token begins a word of, as trees."""
         trees: dict[str, _Tree] = {}
-        beginning: dict[str, set[str]] = {}
+        found: dict[str, dict[str, _Tree]] = {}
         for name, phrase in self.words:
             trees.setdefault(name, _Tree()).add(phrase)
-            beginning.setdefault(phrase[0], set()).add(name)
-        return _Lists(trees, {token: tuple(sorted(names)) for token, names in beginning.items()})
+            found.setdefault(phrase[0], {})[name] = trees[name]
+        return found
 
     @cached_property
     def trees(self) -> Mapping[str, _Tree]:
@@ -160,12 +145,7 @@ class AgreementLexicon:
 
     def term_at(self, name: str, tokens: Sequence[str], start: int) -> int:
         """Return the length in tokens of the longest term of a list that stands at ``start``, 0 for none."""
-        after, token = self.trees[name].after, tokens[start]
-        if (
-            token not in after
-            and _ANY not in after
-            and not any(n in after for n in self.lists.beginning.get(token, ()))
-        ):
+        if self.trees[name].after.keys().isdisjoint((tokens[start], _ANY, *self.lists.get(tokens[start], ()))):
             return 0
         return max(self.trees[name].lengths(tokens, start, self.lists), default=0)
 
