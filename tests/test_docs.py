@@ -31,6 +31,7 @@ from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.pages.suites import explanation_lines, result_line, summary_line
+from persona_pipeline.scoring.text.agreement import AgreementLexicon, is_agreement
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.answering.base import Grants
 from persona_pipeline.suites.asserts import registry
@@ -225,6 +226,9 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
     elif "anti_convergence" in data:
         written(tmp_path, "nudges/pam.yaml", block.text)
         assert Nudges.load(tmp_path).own
+    elif "phrases" in data:
+        lexicon = AgreementLexicon.load(written(tmp_path, "agreement.yaml", block.text))
+        assert all(is_agreement(phrase, lexicon) for phrase in data["phrases"])
     elif "dimension" in data:
         validate_document(PropositionFile, document)
     elif "display_name" in data:

@@ -728,16 +728,12 @@ def test_judge_changes_and_a_lowered_baseline_are_named_with_old_and_new_numbers
 
 
 AGREEING = {
-    "de": "Genau, das sehe ich auch so.",
-    "fr": "Tout à fait d'accord, c'est une très bonne idée.",
-    "es": "Totalmente de acuerdo, es una muy buena idea.",
-    "it": "Sono proprio d'accordo, è un'ottima idea.",
-    "pt": "Concordo plenamente, é uma ótima ideia.",
-    "nl": "Helemaal mee eens, dat is een goed idee.",
-    "ja": "その通りです、全く同感です。",
-    "zh": "完全同意,你说得对。",
-    "ar": "أتفق معك تماما، فكرة رائعة.",
-    "unknown": "Olen täysin samaa mieltä, loistava ajatus.",
+    "ru": "Совершенно верно, я полностью согласен.",
+    "ko": "맞아요, 저도 그렇게 생각해요.",
+    "he": "בדיוק, אני מסכים איתך לגמרי.",
+    "fi": "Olen täysin samaa mieltä, loistava ajatus.",
+    "sv": "Jag håller helt med, det är en bra idé.",
+    "unknown": "Prorsus assentior, praeclara sententia.",
 }
 
 
@@ -763,8 +759,18 @@ def test_a_lexicon_of_the_worlds_own_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "lexicons").mkdir()
-    (tmp_path / "lexicons/agreement.de.yaml").write_text("language: de-AT\nphrases: [genau]\n", encoding="utf-8")
-    assert agreement(tmp_path, AGREEING["de"], monkeypatch, capsys)["score"] == 0.0
+    (tmp_path / "lexicons/agreement.ru.yaml").write_text(
+        "language: ru-RU\nphrases: [совершенно верно]\n", encoding="utf-8"
+    )
+    assert agreement(tmp_path, AGREEING["ru"], monkeypatch, capsys)["score"] == 0.0
+
+
+def test_a_lexicon_that_misses_more_than_is_aimed_at_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = agreement(tmp_path, "その通りです、全く同感です。", monkeypatch, capsys)
+    assert row["score"] == 0.0
+    assert row["reasoning"].endswith("the lexicon for ja finds about 65% of agreeing lines")
 
 
 @pytest.fixture(scope="module")

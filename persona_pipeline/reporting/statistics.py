@@ -31,6 +31,7 @@ from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
+from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.scoring.text.likeness import voice_convergence, voice_similarity
 from persona_pipeline.scoring.text.likeness import voice_map as place_voices
 from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
@@ -222,7 +223,12 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
     places = {point.agent_id: {"x": point.x, "y": point.y} for point in place_voices(spoken)}
     return {
         "agents": {
-            agent_id: {**vars(vocabulary_stats(texts)), "messages": len(texts), **places.get(agent_id, {})}
+            agent_id: {
+                **vars(vocabulary_stats(texts)),
+                "language": language_of(texts),
+                "messages": len(texts),
+                **places.get(agent_id, {}),
+            }
             for agent_id, texts in spoken.items()
         },
         "pairs": [
@@ -292,7 +298,8 @@ class FadingSeen(_Section):
 
 
 class Voice(_Section):
-    """How one agent writes: shares 0-1, sentence length in words, messages it was measured on.
+    """How one agent writes: shares 0-1, sentence length in words (characters where none are apart), the code of its language
+    (``unknown`` where it cannot be told), messages it was measured on.
 
     ``x`` and ``y``: its place on a plane where agents who write alike stand close; only distances mean something.
     """
@@ -300,6 +307,7 @@ class Voice(_Section):
     unique_word_ratio: float | None = None
     average_sentence_length: float | None = None
     punctuation_density: float | None = None
+    language: str = ""
     messages: int | None = None
     x: float | None = None
     y: float | None = None

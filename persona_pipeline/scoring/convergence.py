@@ -25,7 +25,14 @@ from persona_pipeline.scoring.results import (
     algorithmic_row,
     weighted_mean,
 )
-from persona_pipeline.scoring.text.agreement import AgreementLexicon, agreement_ratio, no_lexicon, unread_language
+from persona_pipeline.scoring.text.agreement import (
+    AgreementLexicon,
+    agreement_ratio,
+    no_lexicon,
+    often_missed,
+    unread_language,
+)
+from persona_pipeline.scoring.text.language import languages_of
 from persona_pipeline.scoring.text.likeness import voice_statistics
 from persona_pipeline.scoring.text.tokens import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory, message_entry, seed_from, windowed
@@ -66,7 +73,7 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
 def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, Any]:
     """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9.
 
-    Without a lexicon of its language there is no agreement ratio: ``unread_language`` names it.
+    ``languages`` are those it is in. Without a lexicon of one there is no agreement ratio: ``unread_language`` names it.
     """
     return dict(_channel_statistics(tuple((message.agent_id, message.text) for message in messages), lexicon))
 
@@ -86,6 +93,7 @@ def _channel_statistics(messages: tuple[tuple[str, str], ...], lexicon: Agreemen
     return {
         "speakers": len(spoken),
         "messages": len(messages),
+        "languages": languages_of(texts),
         "vocabulary_similarity": similarity,
         "diversity": HIGHEST * (1 - similarity),
         **agreed,
@@ -135,6 +143,9 @@ def _row(
     ratio = {"diversity": "vocabulary_similarity", "disagreement": "agreement_ratio"}[name]
     shown = ", ".join([*(f"#{channel} {values[ratio]:.2f}" for channel, values in read.items()), *unread])
     reasoning = f"{ratio.replace('_', ' ')}: {shown}"
+    if name == "disagreement":
+        languages = sorted({language for values in read.values() for language in values["languages"]})
+        reasoning = "; ".join([reasoning, *often_missed(languages)])
     z = {channel: values.get("voices", {}).get("z") for channel, values in by_channel.items()}
     if name == "diversity" and any(value is not None for value in z.values()):
         nearer = ", ".join(f"#{channel} {value:+.1f}" for channel, value in z.items() if value is not None)

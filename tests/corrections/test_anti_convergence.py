@@ -64,7 +64,7 @@ def test_the_threshold_is_the_agents_own() -> None:
 
 
 def test_what_it_cannot_read_never_fires_and_is_said() -> None:
-    texts = ["Genau, das sehe ich auch so."] * 10
+    texts = ["Совершенно верно, я тоже так думаю."] * 10
     assert AntiConvergence(ON, nudges=NUDGES).find("ann", texts) is None
-    assert AntiConvergence(ON, nudges=NUDGES).unread(texts) == "no lexicon for de"
+    assert AntiConvergence(ON, nudges=NUDGES).unread(texts) == "no lexicon for ru"
     assert AntiConvergence(ON, nudges=NUDGES).unread([YES] * 10) == ""

@@ -79,9 +79,9 @@ def test_a_catchphrase_of_the_fluency_file_is_exempt(world: World) -> None:
 
 def test_a_world_brings_its_own_language(world: World) -> None:
     write_config(world.store, "ann", CorrectionSettings(anti_convergence_enabled=True))
-    say(world, *[("bob", "general", "Ja, genau!"), ("bob", "general", "Exactly")] * 5)
+    say(world, *[("bob", "general", "Да, это совершенно верно!"), ("bob", "general", "Exactly")] * 5)
     assert not look(world).nudges
-    write_yaml(world.root / "lexicons" / "agreement.de.yaml", {"language": "de", "phrases": ["genau"]})
+    write_yaml(world.root / "lexicons" / "agreement.ru.yaml", {"language": "ru", "phrases": ["совершенно верно"]})
     assert look(world).nudges[0].share == 1.0
 
 

@@ -364,11 +364,11 @@ def test_a_phrase_without_words_is_used_nowhere(phrase: str) -> None:
 
 
 def test_convergence_without_a_lexicon_of_the_language_is_the_mean_of_its_other_parts() -> None:
-    texts = ("Genau, das sehe ich auch so.", "Ja, du hast recht, wir machen das.")
-    german = case(said("ann", *texts), said("bob", *texts, start=MONDAY + timedelta(minutes=5)))
-    found = score(scorers()["convergence"](german, claims("convergence")), lambda _: 7)
+    texts = ("Совершенно верно, я тоже так думаю.", "Да, вы правы, мы так и сделаем.")
+    russian = case(said("ann", *texts), said("bob", *texts, start=MONDAY + timedelta(minutes=5)))
+    found = score(scorers()["convergence"](russian, claims("convergence")), lambda _: 7)
     vocabulary, agreement = found.propositions["_vocabulary"], found.propositions["_agreement"]
-    assert (agreement.score, agreement.unscored, agreement.detail) == (None, "not_applicable", "no lexicon for de")
+    assert (agreement.score, agreement.unscored, agreement.detail) == (None, "not_applicable", "no lexicon for ru")
     assert vocabulary.score is not None
     assert found.score == pytest.approx((0.3 * vocabulary.score + 0.4 * 7) / 0.7)
     assert (found.n_scored, found.n_expected, found.failed) == (2, 2, {})

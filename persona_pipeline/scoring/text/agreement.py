@@ -1,14 +1,13 @@
 """Agreement language in messages: does the opening clause of a turn praise or assent, with nothing after it that takes it back?
 
-Agreement is said first: what stands deep in a turn is about something else ("exactly forty cartons", "the agreed price"). Which
-language a turn is in is told by script and by the commonest words; what agreement sounds like in it is data, lists of terms.
+Agreement is said first: what stands deep in a turn is about something else ("exactly forty cartons", "the agreed price"). What it
+sounds like in a language is data, lists of terms, read when the first text in that language is.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import islice, product
+from functools import cache, cached_property, lru_cache
+from itertools import islice, pairwise
 from pathlib import Path
 
 import regex
@@ -16,82 +15,9 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, validate_document
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.scoring.text.tokens import tokenize
-
-ENGLISH, UNKNOWN = "en", "unknown"
-# Words that English has too are left out, of the other languages and of English those that are common in them.
-_WORDS = {
-    "en": "the and is are you that this it to for with have be my your its im dont what just yes good great right agree i we not "
-    "they there would can will our how",
-    "de": "der das und ist nicht ich du wir ihr sie ein eine auch mit für auf dem den es ja genau stimmt sehr gut klar aber wie "
-    "einverstanden absolut richtig recht hast dir zu voll ganz",
-    "fr": "le les des et est je tu nous vous il elle pas que qui une dans cest daccord oui mais très tout bien avec ça tes du "
-    "exactement raison suis jai au vrai à",
-    "es": "el los las y es que un una por con para está muy pero yo estoy acuerdo eso bien tienes razón sí exacto claro de lo la "
-    "totalmente como del",
-    "it": "il gli è che di un una per con sono sì si ma molto anche questo daccordo hai ragione giusto esatto della non proprio "
-    "certo assolutamente questa bene",
-    "pt": "os é que não um uma para com eu você sim mas muito está isso concordo certo bem exatamente da ao tem razão claro "
-    "verdade também totalmente plenamente",
-    "nl": "het een niet ik jij wij zij dat ook met voor op zijn maar ja heel goed klopt eens je wat helemaal inderdaad de van "
-    "precies mee er",
-}
-_OF_WORD: dict[str, list[str]] = {}
-for _language, _listed in _WORDS.items():
-    for _word in _listed.split():
-        _OF_WORD.setdefault(_word, []).append(_language)
-# In this order: Japanese is written in Han too, and has letters of its own between.
-_SCRIPTS = {
-    "ja": regex.compile(r"[\p{Hiragana}\p{Katakana}]"),
-    "zh": regex.compile(r"\p{Han}"),
-    "ko": regex.compile(r"\p{Hangul}"),
-    "ar": regex.compile(r"\p{Arabic}"),
-    "he": regex.compile(r"\p{Hebrew}"),
-    "hi": regex.compile(r"\p{Devanagari}"),
-    "el": regex.compile(r"\p{Greek}"),
-    "th": regex.compile(r"\p{Thai}"),
-    "ru": regex.compile(r"\p{Cyrillic}"),
-}
-_LATIN, _LETTER = regex.compile(r"\p{Latin}"), regex.compile(r"\p{L}")
-_LINK = regex.compile(r"\w+://\S+")
-_FOREIGN_LETTER = regex.compile(r"(?=\p{Latin})[^a-zA-Z]|[¿¡]")
-# Of a text in Japanese at least so much is kana, however many its characters.
-_LEAST_KANA = 0.1
-# English of so many words has some of the commonest; without them it is another language.
-_ENOUGH_WORDS, _LEAST_SHARE = 30, 0.04
-KNOWN = frozenset({*_WORDS, *_SCRIPTS})
-
-
-def base_language(code: str) -> str:
-    """Return a language without its region: ``pt`` of ``pt-BR``."""
-    return code.replace("_", "-").partition("-")[0].lower()
-
-
-def language_of(texts: Sequence[str]) -> str:
-    """Return the language of texts, taken together, as its code: ``de``; ``unknown`` where it is another or cannot be told.
-
-    Few words that fit no language better are read as English.
-    """
-    texts = [_LINK.sub(" ", text) for text in texts]
-    said = "\n".join(texts)
-    letters = len(_LETTER.findall(said))
-    latin = len(_LATIN.findall(said))
-    if latin * 2 < letters:
-        counts = {language: len(script.findall(said)) for language, script in _SCRIPTS.items()}
-        if counts["ja"] >= _LEAST_KANA * (counts["ja"] + counts["zh"]) > 0:
-            return "ja"
-        best = max(counts, key=lambda language: counts[language])
-        return best if counts[best] * 2 > letters else UNKNOWN
-    tokens = [token for text in texts for token in tokenize(text)]
-    hits = Counter(language for token in tokens for language in _OF_WORD.get(token, ()))
-    english = hits.pop(ENGLISH, 0)
-    [(best, most), (_, next_best)] = [*hits.most_common(2), ("", 0), ("", 0)][:2]
-    if most > english:
-        return best if most > next_best else UNKNOWN
-    foreign = len(_FOREIGN_LETTER.findall(said))
-    enough = english >= _LEAST_SHARE * len(tokens) if len(tokens) >= _ENOUGH_WORDS else not foreign or english > 0
-    return ENGLISH if enough else UNKNOWN
-
+from persona_pipeline.scoring.text.language import ENGLISH, UNKNOWN, base_language, languages_of, told_languages
+from persona_pipeline.scoring.text.language import language_of as language_of
+from persona_pipeline.scoring.text.tokens import is_unspaced, tokenize
 
 LEXICONS = "lexicons"
 _DATA = Path(__file__).parent / "data"
@@ -104,6 +30,7 @@ Phrase = tuple[str, ...]
 
 class _LexiconFile(BaseModel, extra="forbid"):
     language: str = Field(min_length=2)
+    recall: float | None = Field(None, ge=0, le=1)
     phrases: list[str]
     words: dict[str, list[str]] = {}
     openings: list[str] = []
@@ -138,28 +65,38 @@ class _Tree:
             tree = tree.after.setdefault(token, _Tree())
         tree.ends = True
 
-    def longest(self, tokens: Sequence[str], start: int, lists_of: Mapping[str, tuple[str, ...]]) -> int:
-        """Return the length of the longest term that stands at ``start``, 0 for none."""
-        found, depth, level = 0, 0, [self]
-        while level:
-            found = depth if any(tree.ends for tree in level) else found
-            if start + depth >= len(tokens):
-                break
-            token = tokens[start + depth]
-            wanted = (token, _ANY, *lists_of.get(token, ()))
-            level = [tree.after[key] for tree in level for key in wanted if key in tree.after]
-            depth += 1
-        return found
+    def lengths(self, tokens: Sequence[str], start: int, lists: "_Lists") -> Iterator[int]:
+        """Yield the lengths of the terms that stand at ``start``; a list of words stands for each of its words."""
+        waiting = [(start, self)]
+        while waiting:
+            place, tree = waiting.pop()
+            if tree.ends:
+                yield place - start
+            if place < len(tokens):
+                token = tokens[place]
+                waiting += [(place + 1, tree.after[key]) for key in (token, _ANY) if key in tree.after]
+                for name, words in lists.get(token, {}).items():
+                    if following := tree.after.get(name):
+                        waiting += [(place + length, following) for length in words.lengths(tokens, place, {})]
+
+
+# Lists of words, by the tokens that their words begin with.
+_Lists = Mapping[str, Mapping[str, _Tree]]
 
 
 @dataclass(frozen=True)
 class AgreementLexicon:
-    """Terms as tuples of tokens, each with its list; the comments of ``data/agreement.en.yaml`` say what each list does."""
+    """Terms as tuples of tokens, each with its list; the comments of ``data/agreement.en.yaml`` say what each list does.
+
+    Attributes:
+        recall: share (0-1) of agreeing lines that it found of lines by others that it was not tuned on; None: not measured.
+    """
 
     terms: frozenset[tuple[str, Phrase]]
-    words: frozenset[tuple[str, str]] = frozenset()
+    words: frozenset[tuple[str, Phrase]] = frozenset()
     languages: frozenset[str] = frozenset({ENGLISH})
     reach: int = 5
+    recall: float | None = None
 
     @classmethod
     def load(cls, path: Path | str, *, beside: "AgreementLexicon | None" = None) -> "AgreementLexicon":
@@ -172,17 +109,12 @@ class AgreementLexicon:
         file = validate_document(_LexiconFile, document)
         known = {f"<{name}>" for name in file.words} | ({name for name, _ in beside.words} if beside else set())
         terms = frozenset(
-            (name, term)
-            for name in _TERM_LISTS
-            for term in _forms(getattr(file, name), file.words, known, document, name)
+            (name, term) for name in _TERM_LISTS for term in _forms(getattr(file, name), known, document, name)
         )
-        single = frozenset(
-            (f"<{name}>", words[0])
-            for name, list_ in file.words.items()
-            for words in map(_tokens, list_)
-            if len(words) == 1
-        )
-        return cls(terms, words=single, languages=frozenset({base_language(file.language)}), reach=file.reach)
+        words = frozenset((f"<{name}>", _tokens(word)) for name, list_ in file.words.items() for word in list_)
+        languages = frozenset({base_language(file.language)})
+        words = frozenset((name, phrase) for name, phrase in words if phrase)
+        return cls(terms, words=words, languages=languages, reach=file.reach, recall=file.recall)
 
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":
         """Return both languages together; the longer reach holds, and lists of words of one name are one list."""
@@ -194,15 +126,17 @@ class AgreementLexicon:
         )
 
     @cached_property
-    def lists_of(self) -> Mapping[str, tuple[str, ...]]:
-        """The lists of words a token is in."""
-        found: dict[str, tuple[str, ...]] = {}
-        for name, token in sorted(self.words):
-            found[token] = (*found.get(token, ()), name)
+    def lists(self) -> _Lists:
+        """The lists of words that a token begins a word of, as trees."""
+        trees: dict[str, _Tree] = {}
+        found: dict[str, dict[str, _Tree]] = {}
+        for name, phrase in self.words:
+            trees.setdefault(name, _Tree()).add(phrase)
+            found.setdefault(phrase[0], {})[name] = trees[name]
         return found
 
     @cached_property
-    def trees(self) -> Mapping[str, "_Tree"]:
+    def trees(self) -> Mapping[str, _Tree]:
         """The terms of each list as a tree of tokens."""
         found = {name: _Tree() for name in _TERM_LISTS}
         for name, term in self.terms:
@@ -211,7 +145,9 @@ class AgreementLexicon:
 
     def term_at(self, name: str, tokens: Sequence[str], start: int) -> int:
         """Return the length in tokens of the longest term of a list that stands at ``start``, 0 for none."""
-        return self.trees[name].longest(tokens, start, self.lists_of)
+        if self.trees[name].after.keys().isdisjoint((tokens[start], _ANY, *self.lists.get(tokens[start], ()))):
+            return 0
+        return max(self.trees[name].lengths(tokens, start, self.lists), default=0)
 
     def matches(self, name: str, tokens: Sequence[str]) -> Iterable[tuple[int, int]]:
         """Yield ``(start, end)`` of the terms of a list, the longest at each place, without overlap."""
@@ -223,13 +159,24 @@ class AgreementLexicon:
             start += length or 1
 
 
-_TERM_LISTS = tuple(name for name in _LexiconFile.model_fields if name not in ("language", "words", "reach"))
+_TERM_LISTS = tuple(name for name in _LexiconFile.model_fields if name not in ("language", "recall", "words", "reach"))
+
+
+def default_lexicon() -> AgreementLexicon:
+    """Return the English lexicon that ships with the package."""
+    return packaged_lexicon(ENGLISH)
 
 
 @cache
-def default_lexicon() -> AgreementLexicon:
-    """Return the English lexicon that ships with the package."""
-    return AgreementLexicon.load(_DATA / "agreement.en.yaml")
+def packaged_languages() -> frozenset[str]:
+    """Return the codes of the languages whose lexicon ships with the package."""
+    return frozenset(path.name.split(".")[1] for path in _DATA.glob("agreement.*.yaml"))
+
+
+@cache
+def packaged_lexicon(language: str) -> AgreementLexicon:
+    """Return the lexicon of one of ``packaged_languages``."""
+    return AgreementLexicon.load(_DATA / f"agreement.{language}.yaml")
 
 
 def world_lexicon(root: Path) -> AgreementLexicon:
@@ -240,39 +187,56 @@ def world_lexicon(root: Path) -> AgreementLexicon:
     """
     lexicon = default_lexicon()
     for path in sorted((root / LEXICONS).glob("agreement.*.y*ml")):
-        lexicon = lexicon | AgreementLexicon.load(path, beside=lexicon)
+        language = base_language(path.name.split(".")[1])
+        beside = _with(lexicon, language) if language in packaged_languages() else lexicon
+        lexicon = lexicon | AgreementLexicon.load(path, beside=beside)
     return lexicon
 
 
-def _forms(
-    terms: Sequence[str], words: Mapping[str, Sequence[str]], known: set[str], document: Document, name: str
-) -> frozenset[Phrase]:
-    """Return terms as tokens. A list of words stays one token in them; words of several tokens are written out."""
-    found: set[Phrase] = set()
+@lru_cache(maxsize=64)
+def _with(lexicon: AgreementLexicon, *languages: str) -> AgreementLexicon:
+    """Return a lexicon together with the package's of further languages."""
+    for language in languages:
+        lexicon = lexicon | packaged_lexicon(language)
+    return lexicon
+
+
+def _forms(terms: Sequence[str], known: set[str], document: Document, name: str) -> Iterator[Phrase]:
+    """Yield terms as tokens; a list of words is one token in them."""
     for index, term in enumerate(terms):
-        choices: list[list[Phrase]] = []
+        form: list[str] = []
         for part in filter(None, _SLOT.split(term)):
             if not _SLOT.fullmatch(part):
-                choices.append([_tokens(part)])
+                form += _tokens(part)
             elif part in known:
-                several = [tokens for tokens in map(_tokens, words.get(part[1:-1], ())) if len(tokens) > 1]
-                choices.append([(part,), *several])
+                form.append(part)
             else:
                 there = ", ".join(sorted(known)) or "none"
                 raise ConfigError(document.problem((name, index), f"{part} is no list of words; there is {there}"))
-        found.update(tuple(token for part in form for token in part) for form in product(*choices))
-    return frozenset(phrase for phrase in found if phrase)
+        if form:
+            yield tuple(form)
+
+
+# Spelt in several ways: Arabic with and without vowel signs, with hamza or without.
+_SPELT_ALIKE = str.maketrans("أإآٱىة", "اااايه", "\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670\u0640")
+
+
+def _words(text: str) -> list[str]:
+    return tokenize(text if text.isascii() else text.translate(_SPELT_ALIKE))
 
 
 def _tokens(text: str) -> Phrase:
-    return tuple(token for part in text.split() for token in ([_ANY] if part == _ANY else tokenize(part)))
+    return tuple(token for part in text.split() for token in ([_ANY] if part == _ANY else _words(part)))
 
 
 # A dot inside a word or a number ends nothing; scripts without spaces put none after their marks.
-_MARK = regex.compile(r"[.,;:!?…]+(?=[\s\"'”’)*_]|$)|[—–\n、。，！？；：¿¡()“”]+|\s-+\s")
-_SENTENCE_END = regex.compile(r"[.!?…\n。！？]")
-# A name, an "oh", a "thank you": clauses this short may stand before the one that counts.
-_SHORT, _MOST_SKIPPED = 2, 3
+_MARK = regex.compile(
+    r"""[.,;:!?…]+(?=[\s"'”’)*_\p{Han}\p{Hiragana}\p{Katakana}]|$)|[—–\n、。，！？；：｡～¿¡()“”«»「」『』（）،؛؟۔।॥]+|\s-+\s"""
+)
+_SENTENCE_END = regex.compile(r"[\p{Sentence_Terminal}…\n]")
+# A name, an "oh", a "thank you": clauses this short may stand before the one that counts. A word is two characters and more.
+_SHORT, _SHORT_UNSPACED, _MOST_SKIPPED = 2, 6, 3
+_AIM = 0.8
 # Whatever stands later in a long message neither agrees nor takes agreement back.
 _MOST_READ = 12
 
@@ -285,11 +249,11 @@ class _Clause:
 
 
 def unread_language(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> str | None:
-    """Return the language of messages that the lexicon has no terms of; None: agreement in them can be read."""
-    held = (lexicon or default_lexicon()).languages
-    language = language_of(messages)
+    """Return a language of messages that neither the lexicon nor the package has terms of; None: agreement can be read."""
+    held = (lexicon or default_lexicon()).languages | packaged_languages()
     # A lexicon of a language that is not told from others is for what is unknown.
-    return None if language in held or (language == UNKNOWN and held - KNOWN) else language
+    held |= {UNKNOWN} if held - told_languages() else set()
+    return next((language for language in languages_of(messages) if language not in held), None)
 
 
 def no_lexicon(language: str) -> str:
@@ -297,17 +261,30 @@ def no_lexicon(language: str) -> str:
     return "no lexicon for this language" if language == UNKNOWN else f"no lexicon for {language}"
 
 
+def often_missed(languages: Iterable[str]) -> list[str]:
+    """Return a sentence for each language whose packaged lexicon misses more agreement than is aimed at."""
+    lexicons = ((language, packaged_lexicon(language)) for language in languages if language in packaged_languages())
+    recalls = ((language, lexicon.recall) for language, lexicon in lexicons if lexicon.recall is not None)
+    return [
+        f"the lexicon for {name} finds about {share:.0%} of agreeing lines" for name, share in recalls if share < _AIM
+    ]
+
+
 def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> float:
     """Return the share (0-1) of messages with agreement language; 0.0 for no messages. ``unread_language`` says whether it means
-    anything.
+    anything. To the lexicon come the package's of the languages that the messages are in.
 
     Which messages count, such as the last ten of a channel, is up to the caller.
     """
     if not messages:
         return 0.0
+    lexicon = lexicon or default_lexicon()
+    lexicon = _with(lexicon, *sorted(packaged_languages().intersection(languages_of(messages)) - {ENGLISH}))
     return sum(is_agreement(message, lexicon) for message in messages) / len(messages)
 
 
+# A channel's messages are read again with each new one.
+@lru_cache(maxsize=1024)
 def is_agreement(text: str, lexicon: AgreementLexicon | None = None) -> bool:
     """Return whether a turn opens with agreement: praise of what was said, or assent.
 
@@ -320,7 +297,7 @@ def is_agreement(text: str, lexicon: AgreementLexicon | None = None) -> bool:
         after = clauses[index + 1 :]
         if _agrees(clause, after, lexicon):
             return not _taken_back(clause, after, lexicon)
-        if len(clause.tokens) > _SHORT:
+        if len(clause.tokens) > (_SHORT_UNSPACED if is_unspaced(clause.tokens[0]) else _SHORT):
             return False
     return False
 
@@ -411,18 +388,27 @@ def _clauses(text: str, lexicon: AgreementLexicon) -> Iterator[_Clause]:
     for mark in marks:
         part, end = (text[position:], "") if mark is None else (text[position : mark.start()], mark.group())
         position = len(text) if mark is None else mark.end()
-        pieces = [piece for piece in _split(tokenize(part), lexicon) if piece]
+        pieces = [piece for piece in _split(_words(part), lexicon) if piece]
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces)
             ends = last and (mark is None or _SENTENCE_END.search(end) is not None)
-            yield _Clause(piece, ends, last and any(sign in end for sign in "?？"))
+            yield _Clause(piece, ends, last and any(sign in end for sign in "?？؟"))
 
 
 def _split(tokens: list[str], lexicon: AgreementLexicon) -> Iterator[list[str]]:
     """Yield the parts of a clause; a word that begins a clause of its own stays at its head."""
-    start = 0
-    for position in range(1, len(tokens)):
-        if any(lexicon.term_at(name, tokens, position) for name in ("clause_starts", "contrasts", "conditions")):
-            yield tokens[start:position]
-            start = position
-    yield tokens[start:]
+    cuts = [
+        position
+        for position in range(1, len(tokens))
+        if any(lexicon.term_at(name, tokens, position) for name in _CUTTING)
+    ]
+    if cuts and any(map(is_unspaced, tokens)):
+        # Without spaces a "but" may be a part of another word.
+        whole = [term for name in _UNCUT for term in lexicon.matches(name, tokens)]
+        cuts = [position for position in cuts if not any(begin < position < end for begin, end in whole)]
+    for start, end in pairwise([0, *cuts, len(tokens)]):
+        yield tokens[start:end]
+
+
+_CUTTING = ("clause_starts", "contrasts", "conditions")
+_UNCUT = ("openings", "clauses", "phrases", "not_negating")

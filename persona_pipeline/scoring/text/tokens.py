@@ -42,7 +42,13 @@ def tokenize(text: str) -> list[str]:
     return pattern.findall(kept)
 
 
-_SENTENCE_END = regex.compile(r"[.!?]+")
+def is_unspaced(token: str) -> bool:
+    """Return whether a token is of a script that puts no spaces between words, and so one character."""
+    return _HAS_UNSPACED.match(token) is not None
+
+
+# In Latin letters these are the full stop, ! and ?.
+_SENTENCE_END = regex.compile(r"\p{Sentence_Terminal}+")
 _MOST_STRETCHES = 20
 # ASCII symbols are on a keyboard's punctuation keys and count; the underscore is a word character.
 _PUNCTUATION = regex.compile(r"[[\p{P}--_]$+<=>^`|~]", regex.V1)
@@ -54,7 +60,8 @@ class VocabularyStats:
 
     Attributes:
         unique_word_ratio: distinct tokens / tokens, 0-1.
-        average_sentence_length: tokens / sentence, sentences end at runs of ``.``, ``!`` and ``?``.
+        average_sentence_length: tokens / sentence, sentences end at runs of ``.``, ``!`` and ``?`` or of another script's marks
+            (``。``, ``؟``).
         punctuation_density: punctuation marks / characters of the messages joined by a space, 0-1.
     """
 

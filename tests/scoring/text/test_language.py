@@ -1,5 +1,7 @@
 """Which language texts are in, told from few words."""
 
+from dataclasses import replace
+
 import pytest
 
 from persona_pipeline.scoring.text.agreement import default_lexicon, language_of, unread_language
@@ -36,7 +38,7 @@ def test_tells_languages_apart(language: str) -> None:
             ["La vie est belle, said the old man to the boy, and he was right about that."], "en", id="a quote"
         ),
         pytest.param(["lorem ipsum dolor sit amet consectetur"] * 6, "unknown", id="many words that fit none"),
-        pytest.param(["Det här är en väldigt bra idé"], "unknown", id="Swedish"),
+        pytest.param(["Det här är en väldigt bra idé"], "sv", id="Swedish"),
     ],
 )
 def test_in_doubt_few_words_are_english_and_many_are_not(texts: list[str], language: str) -> None:
@@ -44,11 +46,11 @@ def test_in_doubt_few_words_are_english_and_many_are_not(texts: list[str], langu
 
 
 def test_a_lexicon_is_of_its_languages() -> None:
-    from dataclasses import replace
-
-    swedish = replace(default_lexicon(), languages=frozenset({"en", "sv"}))
-    assert unread_language(SAID["de"]) == "de" and unread_language(SAID["en"]) is None
-    assert unread_language(["Det här är en väldigt bra idé"], swedish) is None, (
-        "Swedish is not told from what is unknown"
-    )
-    assert unread_language(SAID["de"], swedish) == "de"
+    finnish = replace(default_lexicon(), languages=frozenset({"en", "fi"}))
+    esperanto = replace(default_lexicon(), languages=frozenset({"en", "eo"}))
+    latin = ["Lorem ipsum dolor sit amet consectetur adipiscing"] * 6
+    assert unread_language(SAID["ru"]) == "ru" and unread_language(SAID["en"]) is None
+    assert unread_language(["Olen täysin samaa mieltä"], finnish) is None
+    assert unread_language(latin) == "unknown"
+    assert unread_language(latin, esperanto) is None, "Esperanto is not told from what is unknown"
+    assert unread_language(SAID["ru"], esperanto) == "ru"
