@@ -25,6 +25,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
+from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import MessageLog
@@ -41,6 +42,7 @@ class AgentScope:
         past: the agent was evaluated on a newer window: what is found here is history.
         synthetic: generated conversations are evaluated instead of what it really said.
         persona: None: as the store has it.
+        alike: whose lines it says and whose voice it has come to have, of all agents.
     """
 
     agent_id: str
@@ -49,6 +51,7 @@ class AgentScope:
     past: bool = False
     synthetic: bool = False
     persona: Persona | None = None
+    alike: tuple[VoiceFinding, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ ANN = [
 def test_a_clone_says_lines_that_another_said_before(
     lines: dict[str, list[str]], history: dict[str, list[str]], expected: tuple[str, str, float] | None
 ) -> None:
-    found = find_clones([(agent, text) for agent, texts in lines.items() for text in texts], history)
+    now, before = ([(agent, text) for agent, texts in said.items() for text in texts] for said in (lines, history))
+    found = find_clones(now, before)
     if expected is None:
         assert found == []
         return
