@@ -203,13 +203,11 @@ def history_of(window: Window) -> Window:
 
 
 def _history(said: MessageLog, agent_id: str, window: Window) -> dict[str, list[str]]:
-    """Return what an agent said in the windows before, and the others in the channels it spoke in, by speaker, oldest first."""
+    """Return what was said in the windows before in all channels an agent spoke in then or since, by speaker, oldest first."""
     everything = history_of(window)
     before = replace(everything, end=window.start or window.end)
     spoken_in = {item.channel for item in said.within(everything, agent_id=agent_id) if item.channel is not None}
-    found = by_speaker(said.within(before, channels=sorted(spoken_in)))
-    own = [message.text for message in said.within(before, agent_id=agent_id)]
-    return found | ({agent_id: own} if own else {})
+    return by_speaker(said.within(before, channels=sorted(spoken_in)))
 
 
 def _shown(case: AgentCase) -> list[Message]:

@@ -234,7 +234,12 @@ class ReportView:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """All findings; that agents have no baseline yet is one, however many they and their dimensions are."""
+        """All findings, agents by what they are called; that they have no baseline yet is one, however many they are."""
+        names = {row.agent_id: row.name for row in self.rows}
+        return [_called(finding, names.get(finding.agent_id or "", "")) for finding in self._findings]
+
+    @property
+    def _findings(self) -> list[Finding]:
         new = {row.agent_id for row in self.new}
         found = self.report.all_findings()
         missing = [finding for finding in found if finding.kind == "no_baseline" and finding.agent_id in new]
@@ -306,6 +311,14 @@ class ReportView:
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
         return ""
+
+
+def _called(finding: Finding, name: str) -> Finding:
+    """Return a finding that begins with an agent's id with its name instead."""
+    begins = f"{finding.agent_id}: "
+    if not name or not finding.message.startswith(begins):
+        return finding
+    return finding.model_copy(update={"message": f"{name}: {finding.message.removeprefix(begins)}"})
 
 
 def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:

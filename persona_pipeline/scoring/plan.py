@@ -43,8 +43,8 @@ class AgentCase:
         earlier: the agent's own in the window before, of the same length; empty for an unbounded window.
         channels: every message of each channel the agent spoke in, in the window.
         earlier_channels: the same channels in the window before.
-        history: what the agent said in the windows before, wherever that was, and what the others of those channels said there,
-            oldest first; without it the earlier channels stand in.
+        history: what each speaker said before the window in the channels that the agent spoke in then or since, oldest first;
+            without it the earlier channels stand in.
         names: display names by agent id.
         samples: judgments asked for per claim.
         repeats: more of them for single claims, by dimension and claim.

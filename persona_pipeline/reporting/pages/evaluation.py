@@ -234,7 +234,7 @@ def _sight_lines(view: ReportView) -> Iterator[Item]:
 
 
 def _warnings(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
-    return [(row.agent_id, warning) for row in rows for warning in row.report.comparison.warnings]
+    return [(row.name, warning) for row in rows for warning in row.report.comparison.warnings]
 
 
 def _own(text: str) -> Span:
@@ -242,7 +242,7 @@ def _own(text: str) -> Span:
 
 
 def _agent(row: AgentRow) -> Span:
-    return Span(row.agent_id, "code", _MOST_ID)
+    return Span(row.name, "code", _MOST_ID)
 
 
 def _regressions(row: AgentRow) -> Iterator[Line]:
@@ -290,13 +290,14 @@ def _unscored(row: AgentRow) -> Iterator[Line]:
 def _over_time(view: ReportView) -> Iterator[Line]:
     """Yield what has been falling for weeks, for runs that know earlier windows, and what fades in long conversations."""
     points = sections.history(view.report)
+    names = {row.agent_id: row.name for row in view.rows}
     for agent_id, found in sorted(sections.trends(view.report).items()):
         if mark := trend_mark(points.get(agent_id, []), found):
-            yield [Span(agent_id, "code", _MOST_ID), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
+            yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
     for agent_id, seen in sorted(sections.fading(view.report).items()):
         for item in seen:
             said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)
-            yield [Span(agent_id, "code", _MOST_ID), _own(" "), said]
+            yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), said]
 
 
 def _other_findings(view: ReportView) -> Iterator[Line]:

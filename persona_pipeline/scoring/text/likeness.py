@@ -20,9 +20,11 @@ from persona_pipeline.world.models import Message
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
 # Of a line's trigrams, this share in one line of the other makes it the other's line.
 _SAME_LINE = 0.6
-# Standard normal quantiles, of a mean over the others and of a pair. One intact channel of real dialogue in fifty has somebody
-# whose mean is above the first; a clone in style must be more than half-way to the other, too.
-STYLE_QUANTILE, MERGED_QUANTILE = 2.3, 3.0
+# Who has gone over to another's voice has left its own (z against all others, and against that one), has come nearer (z of the
+# pair), and is most of the way there. Of their sum: two in a hundred intact channels of four have somebody beyond it.
+STYLE_EVIDENCE, _WAY, _FARTHEST = 10.4, 4.0, 2.0
+# A standard normal quantile, of a pair of four.
+MERGED_QUANTILE = 3.0
 # Messages of each speaker, now and before, without which nobody's style is named.
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
@@ -31,6 +33,8 @@ _SHOWN = 3
 # So many others who say a line make it nobody's.
 _OTHERS = 3
 _EVERYBODY = ""
+# A line of which this share of phrases stands in everyday language is nobody's: so is one in a hundred of real dialogue.
+_EVERYDAY = 1 / 3
 # Of more agents the voices are not compared outside their channels: every one of them needs 200 messages to be told from the rest.
 _MOST_VOICES = 12
 # Fewer messages of a second speaker leave a channel without numbers of its own.
@@ -85,11 +89,14 @@ def find_clones(
         everyday: lines that are nobody's, as are those that three others say too. What an agent said in the first half of its
             own time before is its own, whoever said it first.
     """
+    # In scripts without spaces a token is a character, and three in a row are no phrase.
+    phrases = {gram for text in everyday for gram in _trigrams(tokenize(text)) if len("".join(gram)) > len(gram)}
     lines = _Lines()
     watched = [(agent_id, text) for agent_id, text in said if of is None or agent_id in of]
     numbers = [lines.add(tokenize(text)) for _, text in watched]
     for text in everyday:
         lines.hear(_EVERYBODY, text)
+    lines.give_away(phrases)
     halves, heard = Counter(agent_id for agent_id, _ in earlier), Counter[str]()
     for agent_id, text in (*earlier, *said):
         heard[agent_id] += 1
@@ -119,7 +126,7 @@ class _Lines:
 
     def add(self, tokens: Sequence[str]) -> int | None:
         """Return the number of a line; None: it is too short to be anybody's."""
-        trigrams = frozenset(zip(tokens, tokens[1:], tokens[2:], strict=False))
+        trigrams = _trigrams(tokens)
         if len(trigrams) < _LONG - 2:
             return None
         number = self._numbers.setdefault(tuple(tokens), len(self._said))
@@ -129,6 +136,12 @@ class _Lines:
             for trigram in trigrams:
                 self._holding.setdefault(trigram, []).append(number)
         return number
+
+    def give_away(self, phrases: Collection[tuple[str, str, str]]) -> None:
+        """Make lines everybody's that are to a third of these phrases."""
+        for said, trigrams in zip(self._said, self._trigrams, strict=True):
+            if len(trigrams & phrases) >= _EVERYDAY * len(trigrams):
+                said[_EVERYBODY] = ""
 
     def hear(self, agent_id: str, text: str, *, habit: bool = False) -> None:
         """Note of every line that resembles a text that an agent said it."""
@@ -141,7 +154,7 @@ class _Lines:
                 self._habits.add((number, agent_id))
 
     def _resembling(self, tokens: tuple[str, ...]) -> list[int]:
-        trigrams = set(zip(tokens, tokens[1:], tokens[2:], strict=False))
+        trigrams = _trigrams(tokens)
         # What resembles it lacks at most so many of its trigrams, so it holds one of any so many and one more.
         spare = int(len(trigrams) * (1 - _SAME_LINE))
         holding = sorted((self._holding.get(trigram, []) for trigram in trigrams), key=len)
@@ -172,18 +185,18 @@ def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[Voic
     if now < FEWEST_NOW or near.messages_per_agent * near.n_references < FEWEST_BEFORE:
         return []
     agents = sorted({agent for agent, _ in near.toward})
-    nearest: dict[str, str] = {}
-    for agent, other in sorted(near.toward, key=lambda pair: (-near.toward[pair].way, pair)):
-        if near.pairs[min(agent, other), max(agent, other)].close:
-            nearest.setdefault(agent, other)
-    # Who has left its own voice is seen best against all the others together, and whose it has taken by who is nearest.
+    pairs = near.pairs | {(b, a): pair for (a, b), pair in near.pairs.items()}
     lost = {agent: fmean(near.toward[pair].z for pair in near.toward if pair[0] == agent) for agent in agents}
-    style = _quantile(STYLE_QUANTILE, 4 / len(agents))
-    best = {
-        agent: (lost[agent], other)
-        for agent, other in nearest.items()
-        if lost[agent] > max(style, lost[other]) and near.toward[agent, other].way > HALF_WAY
+    gone = {
+        (agent, other): lost[agent] + found.z + (pairs[agent, other].z or 0.0) + _WAY * min(found.way, _FARTHEST)
+        for (agent, other), found in near.toward.items()
+        if found.way > HALF_WAY and lost[agent] > lost[other] and pairs[agent, other].close
     }
+    style = STYLE_EVIDENCE * _quantile(MERGED_QUANTILE, 4 / len(agents)) / MERGED_QUANTILE
+    best: dict[str, tuple[float, str]] = {}
+    for agent, other in sorted(gone, key=lambda pair: (-gone[pair], pair)):
+        if gone[agent, other] > style:
+            best.setdefault(agent, (lost[agent], other))
     findings = [
         VoiceFinding(Likeness.STYLE, agent, other, z, _side_by_side(current[agent], history[other]))
         for agent, (z, other) in sorted(best.items())
@@ -199,6 +212,10 @@ def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[Voic
 def _quantile(of_four: float, share: float) -> float:
     """Return the quantile that as many of a larger group reach by chance as of four reach this one."""
     return -NormalDist().inv_cdf(NormalDist().cdf(-of_four) * min(1.0, share))
+
+
+def _trigrams(tokens: Sequence[str]) -> Trigrams:
+    return frozenset(zip(tokens, tokens[1:], tokens[2:], strict=False))
 
 
 def _side_by_side(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str, str], ...]:

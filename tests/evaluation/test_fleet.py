@@ -1,0 +1,144 @@
+"""Likeness over a fleet: four support voices, a channel a conversation, and nobody of them ever meets another."""
+
+import json
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.evaluation.plan import build_case
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.testing import WorldBuilder
+from tests.support.command_line import in_process
+
+FLEET = {"ada": "Ada Byron", "ben": "Ben Ochoa", "cleo": "Cléo Martin", "dev": "Dev Anand"}
+FIRST = datetime.fromisoformat("2026-03-02T09:00:00+00:00")
+WEEKS, TICKETS, TURNS = 5, 3, 4
+COURTESIES = [
+    "Thank you so much for getting in touch with our support team today",
+    "Is there anything else I can help you with this afternoon",
+    "I apologize for the inconvenience and appreciate your patience",
+    "Thanks for contacting us, how can I help you today?",
+]
+THINGS = {
+    "ada": [
+        "ledger",
+        "cog",
+        "engine",
+        "loom",
+        "punch",
+        "card",
+        "brass",
+        "wheel",
+        "difference",
+        "table",
+        "proof",
+        "margin",
+    ],
+    "ben": ["truck", "ramp", "pallet", "forklift", "depot", "driver", "tyre", "gate", "chain", "yard", "crane", "hook"],
+    "cleo": [
+        "tulip",
+        "vase",
+        "ribbon",
+        "bouquet",
+        "stem",
+        "petal",
+        "courier",
+        "florist",
+        "bow",
+        "rose",
+        "moss",
+        "twine",
+    ],
+    "dev": [
+        "router",
+        "cable",
+        "reboot",
+        "firmware",
+        "socket",
+        "packet",
+        "port",
+        "switch",
+        "modem",
+        "lamp",
+        "antenna",
+        "rack",
+    ],
+}
+FRAMES = {
+    "ada": "By my reckoning the {} and the {} do agree, save that the {} was counted twice before the {}.",
+    "ben": "Right, {} first, {} after, and nobody touches that {} until the {} is back with me!",
+    "cleo": "oh the {} would look divine beside the {}, shall i tuck a {} under your {} as well?",
+    "dev": "Step one: unplug the {}. Step two: check the {}. Step three: tell me what {} and {} say.",
+}
+
+
+def line(agent_id: str, number: int) -> str:
+    return FRAMES[agent_id].format(*random.Random(f"{agent_id}{number}").sample(THINGS[agent_id], 4))
+
+
+def support_world(root: Path, *, copies: str | None = None, alone: bool = False, courteous: Sequence[str] = ()) -> Path:
+    """Write a fleet in tickets of its own, with customers who have no persona or as monologues.
+
+    Args:
+        copies: whose earlier lines ada says in its last week.
+        courteous: who says nothing but courtesies then.
+    """
+    world = WorldBuilder(root).claim("convergence", "own-words", "{{agent_name}} has words of its own")
+    for agent_id, name in FLEET.items():
+        world.persona(agent_id, f"{name} works at the support desk.", display_name=name)
+    for week in range(WEEKS):
+        for agent_id in FLEET:
+            for ticket in range(TICKETS):
+                for turn in range(TURNS):
+                    number = (week * TICKETS + ticket) * TURNS + turn
+                    at = FIRST + timedelta(weeks=week, days=ticket, minutes=10 * turn, seconds=len(agent_id))
+                    channel = f"{agent_id}-{week}-{ticket}"
+                    text = line(agent_id, number)
+                    if week == WEEKS - 1 and agent_id == "ada" and copies:
+                        text = line(copies, number - TICKETS * TURNS)
+                    if week == WEEKS - 1 and agent_id in courteous:
+                        text = COURTESIES[turn]
+                    world.say(agent_id, text, at=at, channel=channel)
+                    if not alone:
+                        world.say(f"customer-{channel}", f"And what about the {number}?", at=at, channel=channel)
+    return root
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_whose_lines_an_agent_says_in_its_own_tickets_is_found(
+    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = in_process(support_world(tmp_path, copies="ben", alone=alone), monkeypatch, capsys)
+    for agents in ((), ("--agents", "ada")):
+        told = json.loads(cli("evaluate", *agents).stdout)
+        found = [item for agent in told["agents"].values() for item in agent["findings"] if item["kind"] == "clone"]
+        assert [item["agent_id"] for item in found] == ["ada"]
+        assert found[0]["message"].startswith("Ada Byron says Ben Ochoa's lines (100%")
+        assert "nobody touches that" in found[0]["message"]
+        statistics = told["agents"]["ada"]["dimensions"]["convergence"]["statistics"]
+        assert [(item["agent_id"], item["other"]) for item in statistics["findings"]] == [("ada", "ben")]
+    assert cli("evaluate", "--fail-on", "voices").returncode == 1
+    for kind in ("markdown", "html"):
+        assert "Ada Byron says Ben Ochoa" in cli("evaluate", "--format", kind).stdout.replace("&#39;", "'")
+
+
+@pytest.mark.parametrize(
+    "courteous", [pytest.param((), id="as ever"), pytest.param(("ada", "ben"), id="two"), pytest.param(FLEET, id="all")]
+)
+def test_courtesies_are_nobodys(courteous: Sequence[str], tmp_path: Path) -> None:
+    world = WorldBuilder(support_world(tmp_path, courteous=courteous)).open()
+    snapshot = WorldReader(world).snapshot(EvaluationRequest())
+    assert {scope.agent_id: scope.alike for scope in snapshot.agents} == dict.fromkeys(FLEET, ())
+
+
+def test_what_an_agent_said_before_is_what_it_said_in_other_tickets(tmp_path: Path) -> None:
+    world = WorldBuilder(support_world(tmp_path)).open()
+    snapshot = WorldReader(world).snapshot(EvaluationRequest())
+    scope = snapshot.agents[0]
+    case = build_case(snapshot, snapshot.persona(scope), scope, 1)
+    assert len(case.earlier_texts()["ada"]) == (WEEKS - 1) * TICKETS * TURNS
+    assert {"ben", "cleo", "dev"}.isdisjoint(case.earlier_texts())
