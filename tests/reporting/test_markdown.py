@@ -24,7 +24,10 @@ def test_it_starts_with_the_marker_it_is_found_by(report: RunReport) -> None:
 
 def test_regressions_and_drops_stand_by_name(report: RunReport) -> None:
     text = render_comment(report)
-    assert "- `Michael Scott` **Adherence** fell from 7.90 to 3.20 (−4.70), 95 % interval −5.50 to −3.90, p = 0.004" in text
+    assert (
+        "- `Michael Scott` **Adherence** fell from 7.90 to 3.20 (−4.70), 95 % interval −5.50 to −3.90, p = 0.004"
+        in text
+    )
     assert "- `Michael Scott` `michael-self-centred` (Adherence) fell from 7.00 to 2.60 (−4.40)" in text
 
 

@@ -157,10 +157,15 @@ class _Lines:
         trigrams = _trigrams(tokens)
         # What resembles it lacks at most so many of its trigrams, so it holds one of any so many and one more.
         spare = int(len(trigrams) * (1 - _SAME_LINE))
-        holding = sorted((self._holding.get(trigram, []) for trigram in trigrams), key=len)
-        if len(trigrams) < _LONG - 2 or not holding[spare]:
+        rarest = sorted(trigrams, key=lambda gram: len(self._holding.get(gram, ())))[: spare + 1]
+        if len(trigrams) < _LONG - 2 or not self._holding.get(rarest[-1]):
             return []
-        numbers = {number for some in holding[: spare + 1] for number in some if len(self._said[number]) <= _OTHERS}
+        numbers: set[int] = set()
+        for gram in rarest:
+            if gram in self._holding:
+                # What has become nobody's need not be looked at again.
+                self._holding[gram] = [n for n in self._holding[gram] if len(self._said[n]) <= _OTHERS]
+                numbers.update(self._holding[gram])
         return [
             number
             for number in numbers
