@@ -11,7 +11,10 @@ import pytest
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.scoring.text.likeness import fleet_likeness
 from persona_pipeline.testing import WorldBuilder
+from persona_pipeline.world.models import Message
+from tests.scoring.text.test_voice import DISTINCT, conversation
 from tests.support.command_line import in_process
 
 FLEET = {"ada": "Ada Byron", "ben": "Ben Ochoa", "cleo": "Cléo Martin", "dev": "Dev Anand"}
@@ -80,17 +83,20 @@ def line(agent_id: str, number: int) -> str:
     return FRAMES[agent_id].format(*random.Random(f"{agent_id}{number}").sample(THINGS[agent_id], 4))
 
 
-def support_world(root: Path, *, copies: str | None = None, alone: bool = False, courteous: Sequence[str] = ()) -> Path:
+def support_world(
+    root: Path, *, copies: str | None = None, alone: bool = False, courteous: Sequence[str] = (), silent: int = -1
+) -> Path:
     """Write a fleet in tickets of its own, with customers who have no persona or as monologues.
 
     Args:
         copies: whose earlier lines ada says in its last week.
         courteous: who says nothing but courtesies then.
+        silent: a week in which nobody says anything.
     """
     world = WorldBuilder(root).claim("convergence", "own-words", "{{agent_name}} has words of its own")
     for agent_id, name in FLEET.items():
         world.persona(agent_id, f"{name} works at the support desk.", display_name=name)
-    for week in range(WEEKS):
+    for week in (week for week in range(WEEKS) if week != silent):
         for agent_id in FLEET:
             for ticket in range(TICKETS):
                 for turn in range(TURNS):
@@ -142,3 +148,48 @@ def test_what_an_agent_said_before_is_what_it_said_in_other_tickets(tmp_path: Pa
     case = build_case(snapshot, snapshot.persona(scope), scope, 1)
     assert len(case.earlier_texts()["ada"]) == (WEEKS - 1) * TICKETS * TURNS
     assert {"ben", "cleo", "dev"}.isdisjoint(case.earlier_texts())
+
+
+def test_the_map_of_voices_has_names_and_looks_past_a_week_in_which_nobody_spoke(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = in_process(support_world(tmp_path, copies="ben", silent=WEEKS - 2), monkeypatch, capsys)
+    told = json.loads(cli("evaluate").stdout)["statistics"]["voice_map"]
+    assert {agent_id: voice["name"] for agent_id, voice in told["agents"].items()} == FLEET
+    z = {(pair["a"], pair["b"]): pair["z"] for pair in told["pairs"]}
+    assert z["ada", "ben"] > 3
+    # Too unlike to have merged, however much nearer they came.
+    assert z["cleo", "dev"] is None
+    assert "Closer than they usually are: Ada Byron and Ben Ochoa." in cli("evaluate", "--format", "html").stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "swapped", "expected"),
+    [
+        pytest.param({}, False, set(), id="voices of their own"),
+        pytest.param({"ann": "terse"}, False, {("style_clone", "ann", "bob")}, id="one has gone over to another's"),
+        pytest.param({}, True, {("merged", "ann", "bob")}, id="two have met in the middle"),
+    ],
+)
+def test_voices_are_compared_whatever_the_channel(
+    said: dict[str, str], swapped: bool, expected: set[tuple[str, str, str]]
+) -> None:
+    before, now = conversation(DISTINCT, 200, 1), conversation(DISTINCT | said, 40, 3)
+    if swapped:
+        now["ann"][::2], now["bob"][::2] = now["bob"][::2], now["ann"][::2]
+    earlier, current = (
+        [
+            Message(f"{when}{name}{n}", name, text, FIRST + timedelta(minutes=n), f"{when}-{name}-{n // 10}")
+            for name, texts in voices.items()
+            for n, text in enumerate(texts)
+        ]
+        for when, voices in (("before", before), ("now", now))
+    )
+    found = fleet_likeness(current, earlier, set(DISTINCT), of=set(DISTINCT))
+    styles = {
+        (item.kind.value, item.agent_id, item.other)
+        for items in found.values()
+        for item in items
+        if item.kind != "clone"
+    }
+    assert styles == expected
