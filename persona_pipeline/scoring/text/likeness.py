@@ -89,14 +89,11 @@ def find_clones(
         everyday: lines that are nobody's, as are those that three others say too. What an agent said in the first half of its
             own time before is its own, whoever said it first.
     """
-    # In scripts without spaces a token is a character, and three in a row are no phrase.
-    phrases = {gram for text in everyday for gram in _trigrams(tokenize(text)) if len("".join(gram)) > len(gram)}
-    lines = _Lines()
+    lines = _Lines(everyday)
     watched = [(agent_id, text) for agent_id, text in said if of is None or agent_id in of]
     numbers = [lines.add(tokenize(text)) for _, text in watched]
     for text in everyday:
         lines.hear(_EVERYBODY, text)
-    lines.give_away(phrases)
     halves, heard = Counter(agent_id for agent_id, _ in earlier), Counter[str]()
     for agent_id, text in (*earlier, *said):
         heard[agent_id] += 1
@@ -116,7 +113,10 @@ def find_clones(
 class _Lines:
     """Lines, and who said the like of each, in the order in which they did."""
 
-    def __init__(self) -> None:
+    def __init__(self, everyday: Sequence[str]) -> None:
+        # In scripts without spaces a token is a character, and three in a row are no phrase.
+        phrases = (gram for text in everyday for gram in _trigrams(tokenize(text)))
+        self._phrases = {gram for gram in phrases if len("".join(gram)) > len(gram)}
         self._numbers: dict[tuple[str, ...], int] = {}
         self._trigrams: list[Trigrams] = []
         self._holding: dict[tuple[str, str, str], list[int]] = {}
@@ -132,16 +132,11 @@ class _Lines:
         number = self._numbers.setdefault(tuple(tokens), len(self._said))
         if number == len(self._said):
             self._trigrams.append(trigrams)
-            self._said.append({})
+            is_everyday = len(trigrams & self._phrases) >= _EVERYDAY * len(trigrams)
+            self._said.append({_EVERYBODY: ""} if is_everyday else {})
             for trigram in trigrams:
                 self._holding.setdefault(trigram, []).append(number)
         return number
-
-    def give_away(self, phrases: Collection[tuple[str, str, str]]) -> None:
-        """Make lines everybody's that are to a third of these phrases."""
-        for said, trigrams in zip(self._said, self._trigrams, strict=True):
-            if len(trigrams & phrases) >= _EVERYDAY * len(trigrams):
-                said[_EVERYBODY] = ""
 
     def hear(self, agent_id: str, text: str, *, habit: bool = False) -> None:
         """Note of every line that resembles a text that an agent said it."""
@@ -190,7 +185,7 @@ def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[Voic
     if now < FEWEST_NOW or near.messages_per_agent * near.n_references < FEWEST_BEFORE:
         return []
     agents = sorted({agent for agent, _ in near.toward})
-    pairs = near.pairs | {(b, a): pair for (a, b), pair in near.pairs.items()}
+    pairs = {**near.pairs, **{(b, a): pair for (a, b), pair in near.pairs.items()}}
     lost = {agent: fmean(near.toward[pair].z for pair in near.toward if pair[0] == agent) for agent in agents}
     gone = {
         (agent, other): lost[agent] + found.z + (pairs[agent, other].z or 0.0) + _WAY * min(found.way, _FARTHEST)
@@ -248,11 +243,13 @@ def fleet_likeness(
         of: whom to look at; the fleet's voices are compared where at most 12 have said enough.
         everyday: lines that are nobody's.
     """
-    met: dict[str, set[str]] = {}
+    in_channel: dict[str | None, set[str]] = {}
     for message in (*earlier, *said):
-        if message.channel is not None:
-            met.setdefault(message.channel, set()).add(message.agent_id)
-    known = {agent_id: {*fleet}.union(*(people for people in met.values() if agent_id in people)) for agent_id in of}
+        in_channel.setdefault(message.channel, set()).add(message.agent_id)
+    met: dict[str, set[str]] = {agent_id: set() for agent_id in of}
+    for channel, people in in_channel.items():
+        for agent_id in people & met.keys() if channel is not None else ():
+            met[agent_id] |= people
     current, history = by_speaker(said), by_speaker(earlier)
     spoken, before = ([(item.agent_id, item.text) for item in messages] for messages in (said, earlier))
     findings = find_clones(spoken, before, of=of, everyday=everyday)
@@ -264,15 +261,12 @@ def fleet_likeness(
     if len(enough) <= _MOST_VOICES:
         now, past = ({name: texts[name] for name in enough} for texts in (current, history))
         findings += find_likeness(nearness(now, past), now, past)
-    return {
-        agent_id: [
-            item
-            for item in findings
-            if agent_id == item.agent_id or (item.kind is Likeness.MERGED and agent_id == item.other)
-            if item.other in known[agent_id]
-        ]
-        for agent_id in of
-    }
+    found: dict[str, list[VoiceFinding]] = {agent_id: [] for agent_id in of}
+    for item in findings:
+        for agent_id in (item.agent_id, item.other) if item.kind is Likeness.MERGED else (item.agent_id,):
+            if agent_id in found and (item.other in fleet or item.other in met[agent_id]):
+                found[agent_id].append(item)
+    return found
 
 
 def as_statistics(findings: Iterable[VoiceFinding], names: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from persona_pipeline.scoring.text.agreement import language_of
+from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 
 # What each speaker said.
 Voices = Mapping[str, Sequence[str]]
@@ -397,7 +397,7 @@ def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Ne
     close = {
         (a, b)
         for (a, b), alike in likenesses.items()
-        if languages[a] == languages[b] and alike >= CLOSE * min(own[a], own[b])
+        if len({languages[a], languages[b]} - {UNKNOWN}) < 2 and alike >= CLOSE * min(own[a], own[b])
     }
     return _compared(enough, learnt.blocks, now, size, close)
 
