@@ -36,7 +36,7 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     """Plan convergence: the mean over the agent's channels with another speaker, weighted by its messages there."""
     channels = case.group_channels()
     if not channels:
-        alone = {"findings": as_statistics(case.alike, case.names)} if case.alike else {}
+        alone = {"findings": found} if (found := as_statistics(case.alike, case.names)) else {}
         return no_evidence("convergence", propositions, "nobody else spoke in the agent's channels", alone)
     weights = {channel: case.own_count(messages) for channel, messages in channels.items()}
     contexts = [

@@ -260,10 +260,13 @@ def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: in
     """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each."""
     newest_first = (_TABLE.c.created_at.desc(), _TABLE.c.id.desc())
     number = sa.func.row_number().over(partition_by=_TABLE.c.agent_id, order_by=newest_first).label("number")
-    numbered = sa.select(_TABLE, number).where(*_said_during(span), among(_TABLE.c.agent_id, agent_ids)).subquery()
+    found: list[Message] = []
     with store.connect() as connection:
-        rows = connection.execute(sa.select(numbered).where(numbered.c.number <= each))
-        return [message_of(row) for row in rows if row.agent_id in agent_ids]
+        for some in chunks(sorted(agent_ids)):
+            during = (*_said_during(span), _TABLE.c.agent_id.in_(some))
+            numbered = sa.select(_TABLE, number).where(*during).subquery()
+            found += map(message_of, connection.execute(sa.select(numbered).where(numbered.c.number <= each)))
+    return found
 
 
 def _said_during(span: Window) -> list[sa.ColumnElement[bool]]:
