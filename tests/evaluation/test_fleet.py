@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,8 @@ from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.scoring.text.likeness import fleet_likeness
 from persona_pipeline.testing import WorldBuilder
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.messages.store import read_newest
+from persona_pipeline.world.models import Message, Window
 from tests.scoring.text.test_voice import DISTINCT, conversation
 from tests.support.command_line import in_process
 
@@ -193,3 +195,24 @@ def test_voices_are_compared_whatever_the_channel(
         if item.kind != "clone"
     }
     assert styles == expected
+
+
+@pytest.mark.parametrize(
+    ("agents", "each", "expected"),
+    [
+        pytest.param(["ada"], 2, {"ada": 2}, id="the newest two of one"),
+        pytest.param([*FLEET], 100, dict.fromkeys(FLEET, TICKETS * TURNS), id="all there is of everybody"),
+        pytest.param([*FLEET, *map(str, range(1000))], 1, dict.fromkeys(FLEET, 1), id="more than a query can name"),
+        pytest.param([], 5, {}, id="nobody"),
+    ],
+)
+def test_the_newest_messages_of_each_are_read(
+    agents: list[str], each: int, expected: dict[str, int], tmp_path: Path
+) -> None:
+    world = WorldBuilder(support_world(tmp_path)).open()
+    world.sync()
+    window = Window.ending(FIRST + timedelta(weeks=WEEKS), timedelta(weeks=1))
+    found = read_newest(world.store, window, agents, each)
+    assert Counter(message.agent_id for message in found) == expected
+    ends = {name: max(m.created_at for m in world.messages(window, agent_id=name)) for name in expected}
+    assert {name: max(m.created_at for m in found if m.agent_id == name) for name in expected} == ends
