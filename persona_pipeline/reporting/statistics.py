@@ -225,13 +225,8 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
     places = {point.agent_id: {"x": point.x, "y": point.y} for point in place_voices(spoken)}
     return {
         "agents": {
-            agent_id: {
-                "name": names.get(agent_id, agent_id),
-                **vars(vocabulary_stats(texts)),
-                "messages": len(texts),
-                **places.get(agent_id, {}),
-            }
-            for agent_id, texts in spoken.items()
+            name: {"name": names[name], **vars(vocabulary_stats(texts)), "messages": len(texts), **places.get(name, {})}
+            for name, texts in spoken.items()
         },
         "pairs": [
             {

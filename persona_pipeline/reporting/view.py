@@ -315,10 +315,9 @@ class ReportView:
 
 def _called(finding: Finding, name: str) -> Finding:
     """Return a finding that begins with an agent's id with its name instead."""
-    begins = f"{finding.agent_id}: "
-    if not name or not finding.message.startswith(begins):
-        return finding
-    return finding.model_copy(update={"message": f"{name}: {finding.message.removeprefix(begins)}"})
+    message = finding.message.removeprefix(f"{finding.agent_id}: ")
+    is_named = not name or message == finding.message
+    return finding if is_named else finding.model_copy(update={"message": f"{name}: {message}"})
 
 
 def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:

@@ -57,11 +57,9 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         own = [
             message.text for messages in channels.values() for message in messages if message.agent_id == case.agent_id
         ]
-        statistics = {
-            "channels": by_channel,
-            "findings": as_statistics(case.alike, case.names),
-            "vocabulary": vars(vocabulary_stats(own)) if own else {},
-        }
+        vocabulary_of = vars(vocabulary_stats(own)) if own else {}
+        alike = as_statistics(case.alike, case.names)
+        statistics = {"channels": by_channel, "findings": alike, "vocabulary": vocabulary_of}
         return [vocabulary, agreement], parts, statistics
 
     # Whatever the file says: this dimension is judged without the persona.

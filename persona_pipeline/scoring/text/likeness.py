@@ -274,8 +274,8 @@ def as_statistics(findings: Iterable[VoiceFinding], names: Mapping[str, str]) ->
     return [
         {
             **vars(item),
-            "lines": [list(lines) for lines in item.lines],
-            "names": {name: names.get(name, name) for name in (item.agent_id, item.other)},
+            "lines": [*map(list, item.lines)],
+            "names": {a: names.get(a, a) for a in (item.agent_id, item.other)},
         }
         for item in findings
     ]

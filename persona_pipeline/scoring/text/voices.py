@@ -392,13 +392,10 @@ def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Ne
     said = {name: spoken[name][-(count // size) * size :] for name in enough}
     languages = {name: language_of(texts) for name, texts in said.items()}
     now = learnt.measure(list(said.values()))
-    likenesses = dict(zip(combinations(enough, 2), now.alike.mean(axis=0), strict=True))
     own = dict(zip(enough, learnt.alone, strict=True))
-    close = {
-        (a, b)
-        for (a, b), alike in likenesses.items()
-        if len({languages[a], languages[b]} - {UNKNOWN}) < 2 and alike >= CLOSE * min(own[a], own[b])
-    }
+    alike = zip(combinations(enough, 2), now.alike.mean(axis=0), strict=True)
+    near = {pair for pair, value in alike if value >= CLOSE * min(own[name] for name in pair)}
+    close = {(a, b) for a, b in near if len({languages[a], languages[b]} - {UNKNOWN}) < 2}
     return _compared(enough, learnt.blocks, now, size, close)
 
 
