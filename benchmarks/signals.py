@@ -1,6 +1,6 @@
 """What the signals that need no judge see in real dialogue, and how often they see what is not there.
 
-    python benchmarks/signals.py [agreement] [repetition] [convergence] [clones] [length] [fluency] [alarm] [speed]
+    python benchmarks/signals.py [agreement] [repetition] [convergence] [clones] [fleet] [floor] [length] [fluency] [alarm] [speed]
 
 Without arguments everything runs, in about half an hour. The dialogue is public, downloaded at run time, split by episode and
 masked (benchmarks/dialogue.py); agreeing and normal lines are those of the tests. Shares have 95 % Wilson intervals. With two
@@ -25,10 +25,11 @@ import dialogue
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
 from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness_score
 from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
-from persona_pipeline.scoring.text.voices import nearness
+from persona_pipeline.scoring.text.voices import CLOSE, nearness
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
 from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceModel, highest_sums
 
+EVERYDAY = PROJECT / "persona_pipeline" / "scoring" / "voice_alarm" / "data"
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
 Voices = dict[str, list[str]]
 
@@ -91,7 +92,7 @@ def agreement() -> None:
     show("intact windows of ten turns above .6", share(hits, total), "<= .5 %")
 
 
-def read_lines(name: str) -> list[str]:
+def read_lines(name: str | Path) -> list[str]:
     return [line for line in (LINES / name).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
 
 
@@ -286,10 +287,11 @@ def clones() -> None:
                 copyist, model = generator.sample(group, 2)
                 verbatim = {**window, copyist: window[model]}
                 lines = [(name, text) for name in (model, copyist) for text in verbatim[name]]
-                found = find_clones(lines, history)
+                before = [(name, text) for name in sorted(history) for text in history[name]]
+                found = find_clones(lines, before)
                 named["verbatim"].append(any((item.agent_id, item.other) == (copyist, model) for item in found))
                 own = [(name, text) for name in group for text in window[name]]
-                named["intact lines"].append(bool(find_clones(own, history)))
+                named["intact lines"].append(bool(find_clones(own, before)))
                 if count < FEWEST_NOW:
                     continue
                 start = generator.randrange(len(measured[model]) - count)
@@ -312,6 +314,81 @@ def clones() -> None:
         for key, found in named.items():
             if found:
                 show(f"{count} lines: {texts[key]}", share(sum(found), len(found)), aims.get(key, ""))
+
+
+def fleet() -> None:
+    """Somebody speaks another's lines where the other never is: windows of 60 lines, 400 before, everybody against everybody."""
+    print("\nA fleet: one says lines of another's last 400, a share of its own 60; everyday language is nobody's")
+    import chats
+
+    people: Voices = {}
+    for message in chats.chat():
+        people.setdefault(message.agent_id, []).append(message.text)
+    chat = {name: people[name] for name in sorted(people, key=lambda name: -len(people[name]))[:100]}
+    made: Voices = {}
+    for seed in range(10):
+        for message in chats.made(chats.GENRES["tickets"], seed, 500):
+            made.setdefault(message.agent_id, []).append(message.text)
+    series = {name: [line.text for line in dialogue.turns(name)] for name in dialogue.speakers()}
+    for world, voices in (("series", series), ("strangers who chat", chat), ("tickets (made up)", made)):
+        voices = {name: texts for name, texts in voices.items() if len(texts) >= 460}
+        generator, names, nobodys = random.Random(8), sorted(voices), read_lines(EVERYDAY / "en.txt")
+        parts = (0.0, 0.2, 0.3, 0.5, 1.0)
+        found: dict[float, list[bool]] = {part: [] for part in parts}
+        others: list[bool] = []
+        for _ in range(20 if len(names) > 20 else 60):
+            starts = {name: generator.randrange(len(voices[name]) - 459) for name in names}
+            before = [(name, text) for name in names for text in voices[name][starts[name] : starts[name] + 400]]
+            generator.shuffle(before)
+            now = {name: voices[name][starts[name] + 400 : starts[name] + 460] for name in names}
+            copyist, model = generator.sample(names, 2)
+            lines = [text for name, text in before if name == model]
+            for part in parts:
+                copied = generator.sample(lines, round(part * 60))
+                window = {**now, copyist: [*copied, *now[copyist][len(copied) :]]}
+                lines_now = [(name, text) for name in names for text in window[name]]
+                named = {(item.agent_id, item.other) for item in find_clones(lines_now, before, everyday=nobodys)}
+                found[part].append((copyist, model) in named)
+                if part == 0.0:
+                    others.append(bool(named))
+        show(f"{world}, {len(names)} voices: intact fleets with a finding", share(sum(others), len(others)), "<= 2 %")
+        for part in parts[1:]:
+            show(f"    {part:.0%} of its lines are another's", share(sum(found[part]), len(found[part])))
+
+
+def floor() -> None:
+    """How alike two are that are one, that are two, and that write another language each, of what a voice is to itself."""
+    print(
+        f"\nThe floor: pairs that are too unlike to have merged (below {CLOSE} of what either is to itself, or other languages)"
+    )
+    measured = said(halves()[1])
+    generator, names = random.Random(9), dialogue.speakers()[:4]
+    worded = {path.stem: read_lines(path) for path in sorted(EVERYDAY.glob("*.txt"))}
+    for code in worded:
+        generator.shuffle(worded[code])
+    for size in (20, 60):
+        kinds: dict[str, list[bool]] = {"one speaker as two": [], "two of one series": [], "two languages": []}
+        for _ in range(40):
+            start = generator.randrange(1000, len(measured[names[3]]) - 2 * size)
+            one = measured[generator.choice(names)]
+            two = generator.sample(names, 2)
+            tongues = generator.sample(sorted(worded), 2)
+            cases = {
+                "one speaker as two": [one[start : start + size], one[start + size : start + 2 * size]],
+                "two of one series": [measured[name][start : start + size] for name in two],
+                "two languages": [worded[code][-size:] for code in tongues],
+            }
+            pasts = {
+                "one speaker as two": [one[start - 1000 : start : 2], one[start - 999 : start : 2]],
+                "two of one series": [measured[name][start - 1000 : start] for name in two],
+                "two languages": [worded[code][:-size] for code in tongues],
+            }
+            for kind, found in kinds.items():
+                now, past = ({"a": own[0], "b": own[1]} for own in (cases[kind], pasts[kind]))
+                found.append(not nearness(now, past, size=size).pairs["a", "b"].close)
+        for kind, found in kinds.items():
+            aim = "100 %" if kind == "two languages" else ""
+            show(f"{size} lines: {kind}", share(sum(found), len(found)), aim)
 
 
 def fluency() -> None:
@@ -478,6 +555,8 @@ SECTIONS = {
     "convergence": convergence,
     "length": length,
     "clones": clones,
+    "fleet": fleet,
+    "floor": floor,
     "fluency": fluency,
     "alarm": alarm,
     "speed": speed,

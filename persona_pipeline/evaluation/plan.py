@@ -15,6 +15,7 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers, summarise_usage
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
+from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.propositions.loading import StoredSet
@@ -188,10 +189,11 @@ def build_case(snapshot: Snapshot, persona: Persona, scope: AgentScope, samples:
         earlier_channels={channel: said.within(earlier, channels=[channel]) for channel in spoken_in}
         if earlier
         else {},
-        history=_history(said, spoken_in, window) if earlier and spoken_in else {},
+        history=_history(said, agent_id, window) if earlier else {},
         names=snapshot.names,
         samples=samples,
         lexicon=snapshot.lexicon,
+        alike=() if scope.synthetic else scope.alike,
     )
 
 
@@ -200,14 +202,12 @@ def history_of(window: Window) -> Window:
     return Window(window.end, window.start and window.start - HISTORY_WINDOWS * (window.end - window.start))
 
 
-def _history(said: MessageLog, channels: Sequence[str], window: Window) -> dict[str, list[str]]:
-    """Return what was said in the channels in the windows before, by speaker, oldest first."""
-    if window.start is None:
-        return {}
-    found: dict[str, list[str]] = {}
-    for message in said.within(Window(window.start, history_of(window).start), channels=channels):
-        found.setdefault(message.agent_id, []).append(message.text)
-    return found
+def _history(said: MessageLog, agent_id: str, window: Window) -> dict[str, list[str]]:
+    """Return what was said in the windows before in all channels an agent spoke in then or since, by speaker, oldest first."""
+    everything = history_of(window)
+    before = replace(everything, end=window.start or window.end)
+    spoken_in = {item.channel for item in said.within(everything, agent_id=agent_id) if item.channel is not None}
+    return by_speaker(said.within(before, channels=sorted(spoken_in)))
 
 
 def _shown(case: AgentCase) -> list[Message]:

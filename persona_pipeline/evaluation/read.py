@@ -33,6 +33,7 @@ from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
 from persona_pipeline.scoring.text.agreement import world_lexicon
+from persona_pipeline.scoring.text.likeness import VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.voice_alarm.learning import (
     FEWEST_OWN,
     HORIZON,
@@ -40,6 +41,7 @@ from persona_pipeline.scoring.voice_alarm.learning import (
     MOST_OWN,
     LearntVoice,
     current_voice,
+    everyday,
     learnt_from,
     stored_voice,
     stored_voices,
@@ -53,6 +55,7 @@ from persona_pipeline.world.messages.store import (
     message_counts,
     newest_message_time,
     read_messages,
+    read_newest,
     read_talk,
 )
 from persona_pipeline.world.models import Message, Persona, Window, parse_window
@@ -66,6 +69,8 @@ from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_na
 from persona_pipeline.world.world import World
 
 ALL_TIME = "all"
+# Messages of each agent, now and before, in which another's lines are looked for, and of all agents together.
+_MOST_EACH, _MOST_OF_FLEET = 1000, 20_000
 
 
 @dataclass(frozen=True)
@@ -158,8 +163,10 @@ class WorldReader:
         watching = {*agent_ids, *watched.baselines}
         # Learning takes a second an agent: done here only for who wants to fail on it.
         voices = self._voices(snapshot.agents, learn="voice_alarm" in (request.fail_on or ()))
+        alike = self._alike(snapshot)
         return replace(
             snapshot,
+            agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in snapshot.agents],
             watched=watched,
             p_values=runs.newest_p_values(world.store) if watched.count > MOST_TOGETHER else {},
             trust=self.trust(),
@@ -171,6 +178,31 @@ class WorldReader:
             speakers=self.names_of(request),
             coverage=coverage_of(world.settings),
         )
+
+    def _alike(self, snapshot: Snapshot) -> dict[str, tuple[VoiceFinding, ...]]:
+        """Return by agent whose lines it says and whose voice it has come to have, of everybody with a persona.
+
+        Of each the newest 1,000 messages of the window and of the windows before are read, of more than 20 agents fewer each.
+        """
+        found: dict[str, tuple[VoiceFinding, ...]] = {}
+        asked = [scope for scope in snapshot.agents if not scope.synthetic and "convergence" in scope.dimensions]
+        fleet = set(self.world.names()) if asked else set()
+        each = min(_MOST_EACH, _MOST_OF_FLEET // max(1, len(fleet)))
+        for window in {scope.window for scope in asked}:
+            of = {scope.agent_id for scope in asked if scope.window == window}
+            everything = history_of(window)
+            before = replace(everything, end=window.start or window.end)
+            spans = [window] if window.start is None else [window, before]
+            newest = [m for span in spans for m in read_newest(self.world.store, span, fleet, each)]
+            spoken_in = {m.channel for name in of for m in snapshot.messages.within(everything, agent_id=name)}
+            around = snapshot.messages.within(everything, channels=[name for name in spoken_in if name is not None])
+            log = MessageLog.of([*newest, *around])
+            said, earlier = log.within(window), log.within(before) if window.start else []
+            own = (everyday([m.text for m in log.within(window, agent_id=name)], self.world.rules_root) for name in of)
+            nobodys = [line for lines in dict(own).values() for _, line in lines]
+            alike = fleet_likeness(said, earlier, fleet, of=of, everyday=nobodys)
+            found |= {name: tuple(items) for name, items in alike.items()}
+        return found
 
     def names_of(self, request: EvaluationRequest) -> NameMatch:
         """Return how speakers and personas go together, as far as it concerns the agents that are asked for."""

@@ -26,6 +26,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
+from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import MessageLog
@@ -42,6 +43,7 @@ class AgentScope:
         past: the agent was evaluated on a newer window: what is found here is history.
         synthetic: generated conversations are evaluated instead of what it really said.
         persona: None: as the store has it.
+        alike: whose lines it says and whose voice it has come to have, of all agents.
     """
 
     agent_id: str
@@ -50,6 +52,7 @@ class AgentScope:
     past: bool = False
     synthetic: bool = False
     persona: Persona | None = None
+    alike: tuple[VoiceFinding, ...] = ()
 
 
 @dataclass(frozen=True)

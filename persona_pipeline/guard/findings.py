@@ -238,7 +238,8 @@ def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
     Agents that fill one template always did: what is found is to be looked at, and no drift.
     """
     convergence = evaluation.dimensions.get("convergence")
-    channels: dict[str, Any] = convergence.statistics.get("channels", {}) if convergence else {}
+    statistics = convergence.statistics if convergence else {}
+    channels: dict[str, Any] = {"": statistics, **statistics.get("channels", {})}
     found = {
         (item["kind"], item["agent_id"], item["other"]): (channel, item)
         for channel, values in channels.items()
@@ -250,7 +251,8 @@ def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
 
 
 def _alike(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
-    other = item["other"] if item["agent_id"] == agent_id else item["agent_id"]
+    names = item.get("names", {})
+    agent, other = (names.get(name, name) for name in sorted((item["agent_id"], item["other"]), key=agent_id.__ne__))
     is_clone = item["kind"] == "clone"
     said = {
         "clone": f"says {other}'s lines ({item['strength']:.0%} of its longer ones)",
@@ -259,7 +261,7 @@ def _alike(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
     }[item["kind"]]
     return Finding(
         kind="clone" if is_clone else "voices",
-        message=f"{agent_id} {said} in #{channel}{_quoted(item)}",
+        message=f"{agent} {said}{f' in #{channel}' if channel else ''}{_quoted(item)}",
         remedy="see whether the two share a prompt, a memory or a model" if is_clone else "read both side by side",
         agent_id=agent_id,
         dimension="convergence",

@@ -13,7 +13,7 @@ corrections  CorrectionStatistics
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
+from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.baselines.drift import Trend
@@ -49,7 +50,7 @@ _MOST_DRAWN = 24
 # Of windows before the newest one, with the same persona, and of its hash.
 _MOST_WINDOWS, _VERSION_DIGITS = 12, 8
 # Pairs grow with the square of the agents; a map of more is no map.
-_MOST_VOICES, _EARLIER_WINDOWS, _MOST_SUMS = 30, 4, 300
+_MOST_VOICES, _MOST_SUMS = 30, 300
 
 
 def gather(world: World, report: RunReport, *, since: datetime | None = None) -> RunReport:
@@ -209,21 +210,24 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
     """Return the agents' voices, where they stand on a map, and how alike each two are.
 
     Of each pair: vocabulary Jaccard and character n-gram cosine (0-1), and ``z``, how much nearer the two have come than they
-    were in earlier windows, as a standard normal quantile. Agents without messages in the window are left out; so is everything
-    when there are fewer than two or more than 30 agents.
+    were in the four windows before, as a standard normal quantile, where they are alike enough for that to matter. Agents
+    without messages in the window are left out; so is everything when there are fewer than two or more than 30 agents.
     """
     if not 2 <= len(agent_ids) <= _MOST_VOICES:
         return {}
     spoken = _spoken(world, agent_ids, window)
     if len(spoken) < 2:
         return {}
-    # Oldest first; all pairs are read off one look at the voices, which takes as long for two as for all.
-    near = voice_convergence(spoken, _earlier(world, sorted(spoken), window)[::-1])
+    before = [replace(history_of(window), end=window.start)] if window.start else []
+    # All pairs are read off one look at the voices, which takes as long for two as for all.
+    near = voice_convergence(spoken, [_spoken(world, sorted(spoken), span) for span in before])
+    names = world.display_names()
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
     places = {point.agent_id: {"x": point.x, "y": point.y} for point in place_voices(spoken)}
     return {
         "agents": {
             agent_id: {
+                "name": names[agent_id],
                 **vars(vocabulary_stats(texts)),
                 "language": language_of(texts),
                 "messages": len(texts),
@@ -237,23 +241,11 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
                 "b": b,
                 "vocabulary": words[a, b],
                 "characters": characters.get((a, b)),
-                "z": pair.z if (pair := near.pairs.get((a, b))) else None,
+                "z": pair.z if (pair := near.pairs.get((a, b))) and pair.close else None,
             }
             for a, b in sorted(words)
         ],
     }
-
-
-def _earlier(world: World, agent_ids: Sequence[str], window: Window) -> list[dict[str, list[str]]]:
-    found = []
-    before = window.previous()
-    while before is not None and len(found) < _EARLIER_WINDOWS:
-        spoken = _spoken(world, agent_ids, before)
-        if not spoken:
-            break
-        found.append(spoken)
-        before = before.previous()
-    return found
 
 
 def _spoken(world: World, agent_ids: Sequence[str], window: Window) -> dict[str, list[str]]:
@@ -304,6 +296,7 @@ class Voice(_Section):
     ``x`` and ``y``: its place on a plane where agents who write alike stand close; only distances mean something.
     """
 
+    name: str = ""
     unique_word_ratio: float | None = None
     average_sentence_length: float | None = None
     punctuation_density: float | None = None
@@ -319,7 +312,7 @@ class VoicePair(_Section):
     Attributes:
         vocabulary: Jaccard of their vocabularies, 0-1.
         characters: cosine of their cased character 2-4-gram TF-IDF vectors, 0-1.
-        z: how far ``characters`` lies above the same agents' other windows or channels, in standard deviations.
+        z: how much nearer they have come than they were, in standard deviations; None: not known, or too unlike to have merged.
     """
 
     a: str
@@ -338,6 +331,13 @@ class VoiceMap(_Section):
     @property
     def ids(self) -> list[str]:
         return sorted({*self.agents, *(name for pair in self.pairs for name in (pair.a, pair.b))})
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each agent is called; two of one name have their ids beside it."""
+        names = {name: self.agents[name].name or name if name in self.agents else name for name in self.ids}
+        times = Counter(names.values())
+        return {key: name if times[name] == 1 else f"{name} ({key})" for key, name in names.items()}
 
 
 class SaidAt(_Section):

@@ -241,7 +241,12 @@ class ReportView:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """All findings; that agents have no baseline yet is one, however many they and their dimensions are."""
+        """All findings, agents by what they are called; that they have no baseline yet is one, however many they are."""
+        names = {row.agent_id: row.name for row in self.rows}
+        return [_called(finding, names.get(finding.agent_id or "", "")) for finding in self._findings]
+
+    @property
+    def _findings(self) -> list[Finding]:
         new = {row.agent_id for row in self.new}
         found = self.report.all_findings()
         missing = [finding for finding in found if finding.kind == "no_baseline" and finding.agent_id in new]
@@ -333,6 +338,13 @@ def dropped(row: AgentRow) -> str:
 def _change(before: float | None, now: float | None) -> str:
     """Return two scores as ``8.7 → 0.3``."""
     return f"{format_score(before, 1)} → {format_score(now, 1)}"
+
+
+def _called(finding: Finding, name: str) -> Finding:
+    """Return a finding that begins with an agent's id with its name instead."""
+    message = finding.message.removeprefix(f"{finding.agent_id}: ")
+    is_named = not name or message == finding.message
+    return finding if is_named else finding.model_copy(update={"message": f"{name}: {message}"})
 
 
 def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:

@@ -33,7 +33,7 @@ from persona_pipeline.scoring.text.agreement import (
     unread_language,
 )
 from persona_pipeline.scoring.text.language import languages_of
-from persona_pipeline.scoring.text.likeness import voice_statistics
+from persona_pipeline.scoring.text.likeness import as_statistics, voice_statistics
 from persona_pipeline.scoring.text.tokens import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory, message_entry, seed_from, windowed
 from persona_pipeline.world.propositions.models import CONVERGENCE, EVALUATION_WINDOW_DEFAULTS, PropositionSet
@@ -43,7 +43,8 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     """Plan convergence: the mean over the agent's channels with another speaker, weighted by its messages there."""
     channels = case.group_channels()
     if not channels:
-        return no_evidence("convergence", propositions, "nobody else spoke in the agent's channels")
+        alone = {"findings": found} if (found := as_statistics(case.alike, case.names)) else {}
+        return no_evidence("convergence", propositions, "nobody else spoke in the agent's channels", alone)
     weights = {channel: case.own_count(messages) for channel, messages in channels.items()}
     contexts = [
         _context(case, channel, messages, propositions, weights[channel]) for channel, messages in channels.items()
@@ -51,7 +52,7 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
 
     def composed(judged: JudgedPropositions) -> Composed:
         by_channel = {channel: channel_statistics(messages, case.lexicon) for channel, messages in channels.items()}
-        for channel, found in voice_statistics(channels, case.earlier_texts()).items():
+        for channel, found in voice_statistics(channels, case.earlier_texts(), case.names).items():
             by_channel[channel] |= found
         vocabulary = _row("_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity")
         agreement = _row("_agreement", "The speakers do not just agree", by_channel, weights, "disagreement")
@@ -63,7 +64,9 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
         own = [
             message.text for messages in channels.values() for message in messages if message.agent_id == case.agent_id
         ]
-        statistics = {"channels": by_channel, "vocabulary": vars(vocabulary_stats(own)) if own else {}}
+        vocabulary_of = vars(vocabulary_stats(own)) if own else {}
+        alike = as_statistics(case.alike, case.names)
+        statistics = {"channels": by_channel, "findings": alike, "vocabulary": vocabulary_of}
         return [vocabulary, agreement], parts, statistics
 
     # Whatever the file says: this dimension is judged without the persona.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
@@ -22,6 +22,7 @@ from persona_pipeline.scoring.results import (
     weighted_mean,
 )
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
+from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window, message_entry, seed_from
 from persona_pipeline.world.propositions.models import (
     DIMENSIONS,
@@ -42,12 +43,13 @@ class AgentCase:
         earlier: the agent's own in the window before, of the same length; empty for an unbounded window.
         channels: every message of each channel the agent spoke in, in the window.
         earlier_channels: the same channels in the window before.
-        history: what each speaker of ``channels`` said before the window, in all channels, oldest first; without it the
-            earlier channels stand in.
+        history: what each speaker said before the window in the channels that the agent spoke in then or since, oldest first;
+            without it the earlier channels stand in.
         names: display names by agent id.
         samples: judgments asked for per claim.
         repeats: more of them for single claims, by dimension and claim.
         lexicon: what counts as agreement; None: English.
+        alike: whose lines it says and whose voice it has come to have, of all agents of its world.
     """
 
     agent_id: str
@@ -63,6 +65,7 @@ class AgentCase:
     samples: int = 1
     repeats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lexicon: AgreementLexicon | None = None
+    alike: Sequence[VoiceFinding] = ()
 
     def samples_of(self, propositions: PropositionSet) -> dict[str, int]:
         """Return how often each claim of a set is judged."""
@@ -416,7 +419,9 @@ def judged_plan(
     return DimensionPlan(plan.requests, finish)
 
 
-def no_evidence(dimension: str, propositions: PropositionSet, detail: str) -> DimensionPlan:
+def no_evidence(
+    dimension: str, propositions: PropositionSet, detail: str, statistics: Mapping[str, Any] | None = None
+) -> DimensionPlan:
     """Return a plan that asks nothing: there is nothing to judge."""
     results = {
         item.id: PropositionResult(
@@ -431,4 +436,4 @@ def no_evidence(dimension: str, propositions: PropositionSet, detail: str) -> Di
         for item in propositions.propositions
     }
     judged = JudgedPropositions(results=results)
-    return DimensionPlan((), lambda _: evaluation(dimension, judged, (), (), {}, propositions))
+    return DimensionPlan((), lambda _: evaluation(dimension, judged, (), (), dict(statistics or {}), propositions))

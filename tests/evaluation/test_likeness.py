@@ -28,7 +28,7 @@ def test_who_says_anothers_lines_is_named_with_a_pair_of_them(sample_world: Worl
     report = evaluate_world(sample_world, judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")))
     found = [finding for finding in report.all_findings() if finding.kind == "clone"]
     assert [finding.agent_id for finding in found] == ["jim"]
-    assert "says dwight's lines" in found[0].message
+    assert "says Dwight Schrute's lines" in found[0].message
     assert " beside " in found[0].message
     only = evaluate_world(
         sample_world,

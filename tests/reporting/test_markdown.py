@@ -24,13 +24,13 @@ def test_it_starts_with_the_marker_it_is_found_by(report: RunReport) -> None:
 
 def test_regressions_and_drops_stand_by_name(report: RunReport) -> None:
     text = render_comment(report)
-    assert "- `michael` **Adherence** 7.9 → 3.2 (95 % CI of the drop 3.9–5.5), p = 0.004" in text
-    assert "- `michael` `michael-self-centred` (Adherence) 7.0 → 2.6" in text
+    assert "- `Michael Scott` **Adherence** 7.9 → 3.2 (95 % CI of the drop 3.9–5.5), p = 0.004" in text
+    assert "- `Michael Scott` `michael-self-centred` (Adherence) 7.0 → 2.6" in text
 
 
 def test_what_is_not_recorded_stands_by_name_with_the_command_that_records_it(report: RunReport) -> None:
     text = render_comment(report)
-    assert "- `pam` `pam-self-centred` (Adherence): not recorded" in text
+    assert "- `Pam Beesly` `pam-self-centred` (Adherence): not recorded" in text
     assert "`persona-pipeline evaluate --agents pam --judge anthropic --record`" in text
     # The finding that only counts them is not said again.
     assert "scored for 2 of 3" not in text
@@ -47,12 +47,12 @@ def test_other_findings_are_not_lost(report: RunReport, kind: str, dimension: st
 
 def test_a_trend_is_dated(report: RunReport) -> None:
     text = render_comment(report).replace("\\", "")
-    assert "- `michael` Dropping: Adherence from 7.9 to 3.2 since 16 June" in text
+    assert "- `Michael Scott` Dropping: Adherence from 7.9 to 3.2 since 16 June" in text
 
 
 def test_warnings_of_the_comparison_are_said(report: RunReport) -> None:
     report.agents["jim"].comparison.warnings.append("the judge model changed")
-    assert "- `jim` the judge model changed" in render_comment(report)
+    assert "- `Jim Halpert` the judge model changed" in render_comment(report)
 
 
 HOSTILE = (
@@ -131,7 +131,7 @@ def test_a_long_comment_is_cut_between_items_and_says_so() -> None:
     text = render_comment(report)
     assert 0.9 * COMMENT_LIMIT < len(text) <= COMMENT_LIMIT
     assert "*Shortened: " in text and text.rstrip().endswith("</details>")
-    shown = sum(line.startswith("- `michael` `drop-") for line in text.splitlines())
+    shown = sum(line.startswith("- `Michael Scott` `drop-") for line in text.splitlines())
     hidden = [int(line.split()[1]) for line in text.splitlines() if line.startswith("*Shortened: ")]
     assert shown + hidden[0] == 600
     assert len(render_comment(report, 2 * COMMENT_LIMIT)) > COMMENT_LIMIT

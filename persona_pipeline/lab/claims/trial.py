@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from persona_pipeline.lab.claims.matrix import (
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.scoring.text.agreement import agreement_ratio, no_lexicon, unread_language
-from persona_pipeline.scoring.text.likeness import voice_statistics
+from persona_pipeline.scoring.text.likeness import find_clones, voice_statistics
 from persona_pipeline.scoring.text.repetition import FEWEST_USUAL, WINDOW, excessive_repetition, ngram_part
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, own_claims
@@ -244,13 +245,13 @@ def _likeness(case: AgentCase) -> SignalReading:
     channels = case.group_channels()
     if not channels:
         return SignalReading(said="nobody else spoke in its channels")
-    found = [
-        item
-        for statistics in voice_statistics(channels, case.earlier_texts()).values()
-        for item in statistics["findings"]
-        if item["agent_id"] == case.agent_id
-    ]
-    others = sorted({item["other"] for item in found})
+    earlier = case.earlier_texts()
+    said = sorted(chain.from_iterable(channels.values()), key=lambda item: (item.created_at, item.id))
+    before = [(agent_id, text) for agent_id, texts in earlier.items() for text in texts]
+    cloned = find_clones([(item.agent_id, item.text) for item in said], before, of=[case.agent_id])
+    styled = chain.from_iterable(item["findings"] for item in voice_statistics(channels, earlier).values())
+    found = [item.other for item in cloned] + [item["other"] for item in styled if item["agent_id"] == case.agent_id]
+    others = sorted(set(found))
     return SignalReading(
         value=len(found), caught=bool(found), said=f"like {', '.join(others)}" if others else "nobody's"
     )

@@ -21,6 +21,7 @@ from persona_pipeline.reporting.statistics import (
 )
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.reporting.view import AgentRow, dimension_label
+from persona_pipeline.scoring.text.likeness import MERGED_QUANTILE
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
@@ -29,8 +30,6 @@ REPETITION_LIMIT, AGREEMENT_LIMIT = (
     CorrectionSettings().repetition_threshold,
     CorrectionSettings().convergence_threshold,
 )
-# Standard deviations above the agents' own other windows from which two voices count as merging.
-MERGING_Z = 2.0
 
 
 @dataclass(frozen=True)
@@ -140,8 +139,9 @@ def _alarm_mark(alarm: AlarmSeen, sums: Sequence[SumSeen]) -> AlarmMark:
 
 def voice_figure(voices: VoiceMap) -> Figure:
     """Return the agents laid out by how alike they write."""
+    names = voices.names
     links = [
-        Link(pair.a, pair.b, similarity, bad=pair.z is not None and pair.z >= MERGING_Z)
+        Link(names[pair.a], names[pair.b], similarity, bad=pair.z is not None and pair.z > MERGED_QUANTILE)
         for pair in voices.pairs
         if (similarity := pair.characters if pair.characters is not None else pair.vocabulary) is not None
     ]
@@ -156,13 +156,17 @@ def voice_figure(voices: VoiceMap) -> Figure:
     else:
         caption = "No pair was compared."
     places = {
-        name: (voice.x, voice.y) for name, voice in voices.agents.items() if voice.x is not None and voice.y is not None
+        names[name]: (voice.x, voice.y)
+        for name, voice in voices.agents.items()
+        if voice.x is not None and voice.y is not None
     }
-    chart = map_chart(voices.ids, links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}")
+    chart = map_chart(
+        [names[name] for name in voices.ids], links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}"
+    )
     rows = []
     for pair in sorted(voices.pairs, key=lambda pair: -(pair.characters or 0.0)):
         shares = _share(pair.characters), _share(pair.vocabulary)
-        rows.append([f"{pair.a} and {pair.b}", *shares, format_delta(pair.z, 1) or "–"])
+        rows.append([f"{names[pair.a]} and {names[pair.b]}", *shares, format_delta(pair.z, 1) or "–"])
     columns = ["Agents", "Characters", "Vocabulary", "Against usual (sd)"]
     numbers = _numbers("How alike each two agents write", columns, rows)
     return Figure("How alike the agents write", chart, caption, numbers, alarming=bool(merging))

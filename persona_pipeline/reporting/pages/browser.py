@@ -426,7 +426,7 @@ def _voices(report: RunReport) -> Section | None:
     for name, voice in sorted(voices.agents.items()):
         length = format_score(voice.average_sentence_length, 1)
         shares = format_share(voice.unique_word_ratio), format_share(voice.punctuation_density, 1)
-        rows.append([name, voice.language, shares[0], length, shares[1]])
+        rows.append([voices.names[name], voice.language, shares[0], length, shares[1]])
     habits = Table.plain("Habits", ["Agent", "Language", "Different words", "Words a sentence", "Punctuation"], rows)
     pairs = [figure.numbers] if figure.numbers else []
     card = PageCard("Pair by pair", [*pairs, PageCard("Habits", [replace(habits, style="numbers")])])

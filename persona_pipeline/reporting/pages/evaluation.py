@@ -113,7 +113,7 @@ def _agent_lines(view: ReportView) -> Iterator[Item]:
     for row in rows[:_MOST_LINES]:
         tone: Tone = "bad" if row.status is AgentStatus.FELL else "warn"
         yield Item(
-            [one_line(row.agent_id, 40), _own(": "), Span(dropped(row) or _untold(row), limit=_MOST_TEXT)], tone=tone
+            [one_line(row.name, 40), _own(": "), Span(dropped(row) or _untold(row), limit=_MOST_TEXT)], tone=tone
         )
     if len(rows) > _MOST_LINES:
         yield Item(f"and {len(rows) - _MOST_LINES} other agents (-v)", tone="warn")
@@ -148,7 +148,7 @@ def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
 def _blind_line(view: ReportView) -> Iterator[Item]:
     """Yield which drops would be missed of agents that are in character; nothing where each would be seen."""
     blind = [
-        (sight.detectable, f"{one_line(row.agent_id, 40)} {dimension_label(name).lower()} {sight.detectable:.1f}")
+        (sight.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {sight.detectable:.1f}")
         for row, sights in view.sights
         if row.status is AgentStatus.HELD
         for name, sight in sights.items()
@@ -298,7 +298,7 @@ def _sight_lines(view: ReportView) -> Iterator[Item]:
 
 
 def _warnings(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
-    return [(row.agent_id, warning) for row in rows for warning in row.report.comparison.warnings]
+    return [(row.name, warning) for row in rows for warning in row.report.comparison.warnings]
 
 
 def _own(text: str) -> Span:
@@ -306,7 +306,7 @@ def _own(text: str) -> Span:
 
 
 def _agent(row: AgentRow) -> Span:
-    return Span(row.agent_id, "code", _MOST_ID)
+    return Span(row.name, "code", _MOST_ID)
 
 
 def _regressions(row: AgentRow) -> Iterator[Line]:
@@ -354,13 +354,14 @@ def _unscored(row: AgentRow) -> Iterator[Line]:
 def _over_time(view: ReportView) -> Iterator[Line]:
     """Yield what has been falling for weeks, for runs that know earlier windows, and what fades in long conversations."""
     points = sections.history(view.report)
+    names = {row.agent_id: row.name for row in view.rows}
     for agent_id, found in sorted(sections.trends(view.report).items()):
         if mark := trend_mark(points.get(agent_id, []), found):
-            yield [Span(agent_id, "code", _MOST_ID), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
+            yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
     for agent_id, seen in sorted(sections.fading(view.report).items()):
         for item in seen:
             said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)
-            yield [Span(agent_id, "code", _MOST_ID), _own(" "), said]
+            yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), said]
 
 
 def _other_findings(view: ReportView) -> Iterator[Line]:

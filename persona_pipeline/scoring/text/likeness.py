@@ -1,11 +1,12 @@
 """How alike agents sound: who took another's voice or lines, how near the voices of a channel have come, and where each stands."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from itertools import combinations
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,29 @@ from persona_pipeline.world.models import Message
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
 # Of a line's trigrams, this share in one line of the other makes it the other's line.
 _SAME_LINE = 0.6
-# Standard normal quantiles, of a mean over the others and of a pair. One intact channel of real dialogue in fifty has somebody
-# whose mean is above the first; a clone in style must be more than half-way to the other, too.
-STYLE_QUANTILE, MERGED_QUANTILE = 2.3, 3.0
+# Who has gone over to another's voice has left its own (z against all others, and against that one), has come nearer (z of the
+# pair), and is most of the way there. Of their sum: two in a hundred intact channels of four have somebody beyond it.
+STYLE_EVIDENCE, _WAY, _FARTHEST = 10.4, 4.0, 2.0
+# A standard normal quantile, of a pair of four.
+MERGED_QUANTILE = 3.0
 # Messages of each speaker, now and before, without which nobody's style is named.
 FEWEST_NOW, FEWEST_BEFORE = 40, 200
 # Somebody with a voice nobody has is farther from its own too, but not on the way to another's.
 HALF_WAY = 0.5
 _SHOWN = 3
+# So many others who say a line make it nobody's.
+_OTHERS = 3
+_EVERYBODY = ""
+# A line of which this share of phrases stands in everyday language is nobody's: so is one in a hundred of real dialogue.
+_EVERYDAY = 1 / 3
+# Of more agents the voices are not compared outside their channels: every one of them needs 200 messages to be told from the rest.
+_MOST_VOICES = 12
 # Fewer messages of a second speaker leave a channel without numbers of its own.
 _FEWEST_MESSAGES = 5
 _DISTINCT, _MERGED = 1.2, 2.7
 
 Trigrams = frozenset[tuple[str, str, str]]
-Said = tuple[str, str, Trigrams]
+Spoken = tuple[str, str]
 FrozenVoices = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -64,31 +74,106 @@ class VoiceFinding:
     lines: tuple[tuple[str, str], ...] = ()
 
 
-def find_clones(said: Sequence[tuple[str, str]], history: Voices) -> list[VoiceFinding]:
-    """Return who says lines that another said before.
+def find_clones(
+    said: Sequence[Spoken],
+    earlier: Sequence[Spoken] = (),
+    *,
+    of: Collection[str] | None = None,
+    everyday: Sequence[str] = (),
+) -> list[VoiceFinding]:
+    """Return who says lines that another said first. It takes about as long as the lines are many.
 
     Args:
-        said: (agent, text) of a channel and window, oldest first.
-        history: what each agent said before the window.
+        said: (agent, text) of a window, oldest first; ``earlier``: of the time before.
+        of: whom to look at; None: everybody.
+        everyday: lines that are nobody's, as are those that three others say too. What an agent said in the first half of its
+            own time before is its own, whoever said it first.
     """
-    earlier: dict[tuple[str, str, str], list[Said]] = {}
-    for agent_id, texts in history.items():
-        for text in texts:
-            _remember(earlier, agent_id, text, _trigrams(text))
-    long_lines: dict[str, int] = {}
+    lines = _Lines(everyday)
+    watched = [(agent_id, text) for agent_id, text in said if of is None or agent_id in of]
+    numbers = [lines.add(tokenize(text)) for _, text in watched]
+    for text in everyday:
+        lines.hear(_EVERYBODY, text)
+    halves, heard = Counter(agent_id for agent_id, _ in earlier), Counter[str]()
+    for agent_id, text in (*earlier, *said):
+        heard[agent_id] += 1
+        lines.hear(agent_id, text, habit=heard[agent_id] * 2 <= halves[agent_id])
+    long_lines = Counter(agent_id for (agent_id, _), number in zip(watched, numbers, strict=True) if number is not None)
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for agent_id, text in said:
-        trigrams = _trigrams(text)
-        if len(trigrams) >= _LONG - 2:
-            long_lines[agent_id] = long_lines.get(agent_id, 0) + 1
-            if (source := _source(earlier, agent_id, trigrams)) is not None:
-                found.setdefault((agent_id, source[0]), []).append((text, source[1]))
-        _remember(earlier, agent_id, text, trigrams)
+    for (agent_id, text), number in zip(watched, numbers, strict=True):
+        if number is not None and (source := lines.first(number, agent_id)) is not None:
+            found.setdefault((agent_id, source[0]), []).append((text, source[1]))
     return [
-        VoiceFinding(Likeness.CLONE, agent_id, other, len(lines) / long_lines[agent_id], tuple(lines[:_SHOWN]))
-        for (agent_id, other), lines in found.items()
-        if len(lines) >= FEWEST_LINES and len(lines) >= CLONE_SHARE * long_lines[agent_id]
+        VoiceFinding(Likeness.CLONE, agent_id, other, len(copied) / long_lines[agent_id], tuple(copied[:_SHOWN]))
+        for (agent_id, other), copied in found.items()
+        if len(copied) >= FEWEST_LINES and len(copied) >= CLONE_SHARE * long_lines[agent_id]
     ]
+
+
+class _Lines:
+    """Lines, and who said the like of each, in the order in which they did."""
+
+    def __init__(self, everyday: Sequence[str]) -> None:
+        # In scripts without spaces a token is a character, and three in a row are no phrase.
+        phrases = (gram for text in everyday for gram in _trigrams(tokenize(text)))
+        self._phrases = {gram for gram in phrases if len("".join(gram)) > len(gram)}
+        self._numbers: dict[tuple[str, ...], int] = {}
+        self._trigrams: list[Trigrams] = []
+        self._holding: dict[tuple[str, str, str], list[int]] = {}
+        self._said: list[dict[str, str]] = []
+        self._like: dict[tuple[str, ...], list[int]] = {}
+        self._habits: set[tuple[int, str]] = set()
+
+    def add(self, tokens: Sequence[str]) -> int | None:
+        """Return the number of a line; None: it is too short to be anybody's."""
+        trigrams = _trigrams(tokens)
+        if len(trigrams) < _LONG - 2:
+            return None
+        number = self._numbers.setdefault(tuple(tokens), len(self._said))
+        if number == len(self._said):
+            self._trigrams.append(trigrams)
+            is_everyday = len(trigrams & self._phrases) >= _EVERYDAY * len(trigrams)
+            self._said.append({_EVERYBODY: ""} if is_everyday else {})
+            for trigram in trigrams:
+                self._holding.setdefault(trigram, []).append(number)
+        return number
+
+    def hear(self, agent_id: str, text: str, *, habit: bool = False) -> None:
+        """Note of every line that resembles a text that an agent said it."""
+        key = tuple(tokenize(text))
+        if key not in self._like:
+            self._like[key] = self._resembling(key)
+        for number in self._like[key]:
+            self._said[number].setdefault(agent_id, text)
+            if habit:
+                self._habits.add((number, agent_id))
+
+    def _resembling(self, tokens: tuple[str, ...]) -> list[int]:
+        trigrams = _trigrams(tokens)
+        # What resembles it lacks at most so many of its trigrams, so it holds one of any so many and one more.
+        spare = int(len(trigrams) * (1 - _SAME_LINE))
+        rarest = sorted(trigrams, key=lambda gram: len(self._holding.get(gram, ())))[: spare + 1]
+        if len(trigrams) < _LONG - 2 or not self._holding.get(rarest[-1]):
+            return []
+        numbers: set[int] = set()
+        for gram in rarest:
+            if gram in self._holding:
+                # What has become nobody's need not be looked at again.
+                self._holding[gram] = [n for n in self._holding[gram] if len(self._said[n]) <= _OTHERS]
+                numbers.update(self._holding[gram])
+        return [
+            number
+            for number in numbers
+            if len(trigrams & self._trigrams[number]) >= _SAME_LINE * max(len(trigrams), len(self._trigrams[number]))
+        ]
+
+    def first(self, number: int, agent_id: str) -> tuple[str, str] | None:
+        """Return who said the like of a line first, and how; None: the agent itself, which may have long said it, or nobody."""
+        said = self._said[number]
+        if _EVERYBODY in said or len(said) > _OTHERS or (number, agent_id) in self._habits:
+            return None
+        other, text = next(iter(said.items()))
+        return None if other == agent_id else (other, text)
 
 
 def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[VoiceFinding]:
@@ -99,50 +184,38 @@ def find_likeness(near: Nearness, current: Voices, history: Voices) -> list[Voic
     now = min((len(current[agent]) for pair in near.pairs for agent in pair), default=0)
     if now < FEWEST_NOW or near.messages_per_agent * near.n_references < FEWEST_BEFORE:
         return []
-    nearest: dict[str, str] = {}
-    for agent, other in sorted(near.toward, key=lambda pair: (-near.toward[pair].way, pair)):
-        nearest.setdefault(agent, other)
-    # Who has left its own voice is seen best against all the others together, and whose it has taken by who is nearest.
-    lost = {agent: fmean(near.toward[pair].z for pair in near.toward if pair[0] == agent) for agent in nearest}
-    best = {
-        agent: (lost[agent], other)
-        for agent, other in nearest.items()
-        if lost[agent] > max(STYLE_QUANTILE, lost[other]) and near.toward[agent, other].way > HALF_WAY
+    agents = sorted({agent for agent, _ in near.toward})
+    pairs = {**near.pairs, **{(b, a): pair for (a, b), pair in near.pairs.items()}}
+    lost = {agent: fmean(near.toward[pair].z for pair in near.toward if pair[0] == agent) for agent in agents}
+    gone = {
+        (agent, other): lost[agent] + found.z + (pairs[agent, other].z or 0.0) + _WAY * min(found.way, _FARTHEST)
+        for (agent, other), found in near.toward.items()
+        if found.way > HALF_WAY and lost[agent] > lost[other] and pairs[agent, other].close
     }
+    style = STYLE_EVIDENCE * _quantile(MERGED_QUANTILE, 4 / len(agents)) / MERGED_QUANTILE
+    best: dict[str, tuple[float, str]] = {}
+    for agent, other in sorted(gone, key=lambda pair: (-gone[pair], pair)):
+        if gone[agent, other] > style:
+            best.setdefault(agent, (lost[agent], other))
     findings = [
         VoiceFinding(Likeness.STYLE, agent, other, z, _side_by_side(current[agent], history[other]))
         for agent, (z, other) in sorted(best.items())
     ]
-    changed = set(best)
+    changed, merged = set(best), _quantile(MERGED_QUANTILE, 6 / len(near.pairs))
     for (a, b), pair in near.pairs.items():
-        if pair.z is not None and pair.z > MERGED_QUANTILE and not changed & {a, b}:
+        if pair.close and (pair.z or 0.0) > merged and not changed & {a, b}:
             lines = _side_by_side(current[a], current[b])
-            findings.append(VoiceFinding(Likeness.MERGED, a, b, pair.z, lines))
+            findings.append(VoiceFinding(Likeness.MERGED, a, b, pair.z or 0.0, lines))
     return findings
 
 
-def _trigrams(text: str) -> Trigrams:
-    tokens = tokenize(text)
+def _quantile(of_four: float, share: float) -> float:
+    """Return the quantile that as many of a larger group reach by chance as of four reach this one."""
+    return -NormalDist().inv_cdf(NormalDist().cdf(-of_four) * min(1.0, share))
+
+
+def _trigrams(tokens: Sequence[str]) -> Trigrams:
     return frozenset(zip(tokens, tokens[1:], tokens[2:], strict=False))
-
-
-def _remember(earlier: dict[tuple[str, str, str], list[Said]], agent_id: str, text: str, trigrams: Trigrams) -> None:
-    if len(trigrams) >= _LONG - 2:
-        for trigram in trigrams:
-            earlier.setdefault(trigram, []).append((agent_id, text, trigrams))
-
-
-def _source(
-    earlier: Mapping[tuple[str, str, str], Sequence[Said]], agent_id: str, trigrams: Trigrams
-) -> tuple[str, str] | None:
-    """Return who said this line first, and how; None when nobody did, or the agent itself."""
-    # A line that resembles this one by more than half shares one of its rarest trigrams unless it is very unlike.
-    rarest = sorted(trigrams, key=lambda gram: (len(earlier.get(gram, ())), gram))[: max(1, len(trigrams) // 2 + 1)]
-    for gram in rarest:
-        for other, text, theirs in earlier.get(gram, ()):
-            if len(trigrams & theirs) >= _SAME_LINE * max(len(trigrams), len(theirs)):
-                return None if other == agent_id else (other, text)
-    return None
 
 
 def _side_by_side(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -154,10 +227,66 @@ def _side_by_side(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str
     return tuple((ours[index], theirs[int(alike[index].argmax())]) for index in order)
 
 
+def fleet_likeness(
+    said: Sequence[Message],
+    earlier: Sequence[Message],
+    fleet: Collection[str],
+    *,
+    of: Collection[str],
+    everyday: Sequence[str] = (),
+) -> dict[str, list[VoiceFinding]]:
+    """Return by agent whose lines it says, and who else's voice it has come to have, in whatever channels they speak.
+
+    Args:
+        said: messages of a window, oldest first; ``earlier``: of the windows before.
+        fleet: agents who are held against each other. Of anybody else the lines count for whom they share a channel with.
+        of: whom to look at; the fleet's voices are compared where at most 12 have said enough.
+        everyday: lines that are nobody's.
+    """
+    in_channel: dict[str | None, set[str]] = {}
+    for message in (*earlier, *said):
+        in_channel.setdefault(message.channel, set()).add(message.agent_id)
+    met: dict[str, set[str]] = {agent_id: set() for agent_id in of}
+    for channel, people in in_channel.items():
+        for agent_id in people & met.keys() if channel is not None else ():
+            met[agent_id] |= people
+    current, history = by_speaker(said), by_speaker(earlier)
+    spoken, before = ([(item.agent_id, item.text) for item in messages] for messages in (said, earlier))
+    findings = find_clones(spoken, before, of=of, everyday=everyday)
+    enough = [
+        name
+        for name in sorted({*fleet} & current.keys() & history.keys())
+        if len(current[name]) >= FEWEST_NOW and len(history[name]) >= FEWEST_BEFORE
+    ]
+    if len(enough) <= _MOST_VOICES:
+        now, past = ({name: texts[name] for name in enough} for texts in (current, history))
+        findings += find_likeness(nearness(now, past), now, past)
+    found: dict[str, list[VoiceFinding]] = {agent_id: [] for agent_id in of}
+    for item in findings:
+        for agent_id in (item.agent_id, item.other) if item.kind is Likeness.MERGED else (item.agent_id,):
+            if agent_id in found and (item.other in fleet or item.other in met[agent_id]):
+                found[agent_id].append(item)
+    return found
+
+
+def as_statistics(findings: Iterable[VoiceFinding], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return findings as plain JSON, with what the two are called."""
+    return [
+        {
+            **vars(item),
+            "lines": [*map(list, item.lines)],
+            "names": {a: names.get(a, a) for a in (item.agent_id, item.other)},
+        }
+        for item in findings
+    ]
+
+
 def voice_statistics(
-    channels: Mapping[str, Sequence[Message]], history: Mapping[str, Sequence[str]]
+    channels: Mapping[str, Sequence[Message]],
+    history: Mapping[str, Sequence[str]],
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Return of each channel how near its voices have come (``voices``), ``diversity`` read off that, and ``findings``.
+    """Return of each channel how near its voices have come (``voices``), ``diversity`` read off that, and ``findings`` of style.
 
     Channels with too little text for numbers of their own are pooled with the agent's others. Without history there is no
     ``diversity`` here: nothing says how near the voices were.
@@ -166,20 +295,19 @@ def voice_statistics(
     spoken = {channel: by_speaker(messages) for channel, messages in channels.items()}
     pooled = by_speaker([message for messages in channels.values() for message in messages])
     found: dict[str, dict[str, Any]] = {}
-    for channel, messages in channels.items():
+    for channel in channels:
         enough = sum(len(texts) >= _FEWEST_MESSAGES for texts in spoken[channel].values()) > 1
         current = spoken[channel] if enough else pooled
         near = _nearness(_frozen(current), known)
-        said = tuple((message.agent_id, message.text) for message in messages)
-        findings = [*_clones(said, known), *find_likeness(near, current, history)]
         plain = {key: value for key, value in vars(near).items() if key not in ("pairs", "toward", "parts")}
         pairs = [{"a": a, "b": b, **vars(pair)} for (a, b), pair in near.pairs.items()]
         found[channel] = {
             "voices": {**plain, "pairs": pairs, "pooled": not enough},
-            "findings": [{**vars(item), "lines": [list(lines) for lines in item.lines]} for item in findings],
+            "findings": as_statistics(find_likeness(near, current, history), names or {}),
         }
         if near.z is not None:
-            found[channel]["diversity"] = nearness_score(near.z)
+            is_close = any(pair.close for pair in near.pairs.values())
+            found[channel]["diversity"] = nearness_score(near.z) if is_close else HIGHEST
     return found
 
 
@@ -203,15 +331,10 @@ def _frozen(voices: Voices) -> FrozenVoices:
     return tuple((name, tuple(texts)) for name, texts in sorted(voices.items()))
 
 
-# Everybody in a channel asks for the same numbers, here and below.
+# Everybody in a channel asks for the same numbers.
 @lru_cache(maxsize=64)
 def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
     return nearness(dict(current), dict(history))
-
-
-@lru_cache(maxsize=64)
-def _clones(said: tuple[tuple[str, str], ...], history: FrozenVoices) -> tuple[VoiceFinding, ...]:
-    return tuple(find_clones(said, dict(history)))
 
 
 def voice_convergence(current: Voices, references: Sequence[Voices]) -> Nearness:

@@ -13,7 +13,7 @@ either.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, permutations
@@ -22,6 +22,8 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+
+from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 
 # What each speaker said.
 Voices = Mapping[str, Sequence[str]]
@@ -180,13 +182,19 @@ class MeasuredBlocks:
 
 @dataclass(frozen=True)
 class KnownVoices:
-    """What ``learn_voices`` learnt. ``blocks``: of history, each judged by a model that did not see it."""
+    """What ``learn_voices`` learnt.
+
+    Attributes:
+        blocks: of history, each judged by a model that did not see it.
+        alone: by speaker, how alike (0-1) a block is to the next one of the same speaker.
+    """
 
     size: int
     blocks: MeasuredBlocks
     words: Frequencies
     voice: Frequencies
     models: Any
+    alone: Sequence[float]
 
     def measure(self, lines: Lines) -> MeasuredBlocks:
         """Measure new messages of the same speakers in blocks of the same size."""
@@ -219,9 +227,8 @@ def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices
     models = np.moveaxis(models.reshape(-1, folds, len(history)), 1, 0)
     predicted = _predicted(models, rows, len(history), size)
     held_out = np.array([predicted[fold, :, block] for block, fold in enumerate(fold_of_block)])
-    return KnownVoices(
-        size, MeasuredBlocks(_alike(history, size, counted, words, within=True), held_out), words, voice, models
-    )
+    measured = MeasuredBlocks(_alike(history, size, counted, words, within=True), held_out)
+    return KnownVoices(size, measured, words, voice, models, _alone(history, size, counted, words))
 
 
 def _alike(lines: Lines, size: int, counted: CountedGrams, words: Frequencies, *, within: bool = False) -> Any:
@@ -242,6 +249,18 @@ def _alike(lines: Lines, size: int, counted: CountedGrams, words: Frequencies, *
         rows = vectors(blocks, lambda gram, here=holders: words.weight(gram, here[gram]))
         found.append([float(rows[a] @ rows[b]) for a, b in combinations(range(len(lines)), 2)])
     return np.array(found)
+
+
+def _alone(lines: Lines, size: int, counted: CountedGrams, words: Frequencies) -> list[float]:
+    twos = len(lines[0]) // (2 * size)
+    halves = [
+        [text for start in range(first * size, 2 * size * twos, 2 * size) for text in own[start : start + size]]
+        for own in lines
+        for first in (0, 1)
+    ]
+    found = _alike(halves, size, counted, words, within=True).mean(axis=0)
+    places = {pair: place for place, pair in enumerate(combinations(range(len(halves)), 2))}
+    return [float(found[places[2 * speaker, 2 * speaker + 1]]) for speaker in range(len(lines))]
 
 
 def _rows(lines: Lines, counted: CountedGrams, words: Frequencies, voice: Frequencies) -> Any:
@@ -281,6 +300,9 @@ def _predicted(models: Any, rows: Any, speakers: int, size: int) -> Any:
 
 # Fewer messages a block say nothing of a voice; more than the most say little more, and leave fewer blocks of a history.
 FEWEST_MESSAGES, MOST_MESSAGES, FEWEST_BLOCKS = 3, 60, 3
+# Two that are less alike than this share of what either is to itself have not merged, however much nearer they came. Of stretches
+# of 20 messages of one speaker, one in a hundred is less like the next; chosen on half of the episodes and of the chats.
+CLOSE = 0.6
 # Messages of history that are looked at, of one speaker and of all together.
 _MOST_HISTORY, _MOST_HISTORY_OF_ALL = 1000, 4000
 # Variance of the sum of both measures that few blocks are shrunk to, and how many blocks it is worth. Measured on real dialogue:
@@ -290,11 +312,15 @@ _PAIRS_CORRELATE, _PRIOR_BLOCKS = 0.4, 4
 
 @dataclass(frozen=True)
 class PairNearness:
-    """Of two speakers: cosine similarity now and before (0-1), and z, positive when they have come nearer."""
+    """Of two speakers: cosine similarity now and before (0-1), and z, positive when they have come nearer.
+
+    ``close``: they are alike enough, and of one language, for that to mean that they merge.
+    """
 
     similarity: float
     reference_mean: float | None = None
     z: float | None = None
+    close: bool = False
 
 
 @dataclass(frozen=True)
@@ -363,12 +389,19 @@ def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Ne
     blocks = min(available, _MOST_HISTORY, _MOST_HISTORY_OF_ALL // len(enough)) // size
     # Both end with the newest message.
     learnt = learn_voices(tuple(tuple(earlier[name][-blocks * size :]) for name in enough), size)
-    return _compared(
-        enough, learnt.blocks, learnt.measure([spoken[name][-(count // size) * size :] for name in enough]), size
-    )
+    said = {name: spoken[name][-(count // size) * size :] for name in enough}
+    languages = {name: language_of(texts) for name, texts in said.items()}
+    now = learnt.measure(list(said.values()))
+    own = dict(zip(enough, learnt.alone, strict=True))
+    alike = zip(combinations(enough, 2), now.alike.mean(axis=0), strict=True)
+    near = {pair for pair, value in alike if value >= CLOSE * min(own[name] for name in pair)}
+    close = {(a, b) for a, b in near if len({languages[a], languages[b]} - {UNKNOWN}) < 2}
+    return _compared(enough, learnt.blocks, now, size, close)
 
 
-def _compared(names: Sequence[str], before: MeasuredBlocks, now: MeasuredBlocks, size: int) -> Nearness:
+def _compared(
+    names: Sequence[str], before: MeasuredBlocks, now: MeasuredBlocks, size: int, close: Collection[tuple[str, str]]
+) -> Nearness:
     pairs = list(combinations(names, 2))
     nearer = [
         a - b
@@ -395,6 +428,7 @@ def _compared(names: Sequence[str], before: MeasuredBlocks, now: MeasuredBlocks,
                 float(now.alike[:, index].mean()),
                 float(before.alike[:, index].mean()),
                 fmean(_quantiles(nearer[0][:, index], nearer[1][:, index], _prior(1))),
+                pair in close,
             )
             for index, pair in enumerate(pairs)
         },

@@ -248,14 +248,30 @@ def read_messages(
 
 def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
     """Return, in whatever order, what some agents really said in a span of time, and all that was said in their channels then."""
-    during = [_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= span.end]
-    if span.start is not None:
-        during.append(_TABLE.c.created_at > span.start)
+    during = _said_during(span)
     theirs = among(_TABLE.c.agent_id, agent_ids)
     channels = sa.select(_TABLE.c.channel_id).where(*during, theirs, _TABLE.c.channel_id.is_not(None)).distinct()
     query = sa.select(_TABLE).where(*during, sa.or_(theirs, _TABLE.c.channel_id.in_(channels)))
     with store.connect() as connection:
         return [message_of(row) for row in connection.execute(query)]
+
+
+def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: int) -> list[Message]:
+    """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each."""
+    newest_first = (_TABLE.c.created_at.desc(), _TABLE.c.id.desc())
+    number = sa.func.row_number().over(partition_by=_TABLE.c.agent_id, order_by=newest_first).label("number")
+    found: list[Message] = []
+    with store.connect() as connection:
+        for some in chunks(sorted(agent_ids)):
+            during = (*_said_during(span), _TABLE.c.agent_id.in_(some))
+            numbered = sa.select(_TABLE, number).where(*during).subquery()
+            found += map(message_of, connection.execute(sa.select(numbered).where(numbered.c.number <= each)))
+    return found
+
+
+def _said_during(span: Window) -> list[sa.ColumnElement[bool]]:
+    during = [_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= span.end]
+    return during if span.start is None else [*during, _TABLE.c.created_at > span.start]
 
 
 def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:

@@ -1,10 +1,16 @@
+import random
+import time
+from datetime import UTC, datetime
+
 import pytest
 
-from persona_pipeline.scoring.text.likeness import Likeness, find_clones, find_likeness
+from persona_pipeline.scoring.text.likeness import Likeness, find_clones, find_likeness, voice_statistics
 from persona_pipeline.scoring.text.voices import nearness
+from persona_pipeline.world.models import Message
 from tests.scoring.text.test_voice import DISTINCT, conversation
 
 HISTORY = conversation(DISTINCT, 200, 1)
+START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def said(voices: dict[str, list[str]]) -> list[tuple[str, str]]:
@@ -50,7 +56,8 @@ ANN = [
 def test_a_clone_says_lines_that_another_said_before(
     lines: dict[str, list[str]], history: dict[str, list[str]], expected: tuple[str, str, float] | None
 ) -> None:
-    found = find_clones([(agent, text) for agent, texts in lines.items() for text in texts], history)
+    now, before = ([(agent, text) for agent, texts in said.items() for text in texts] for said in (lines, history))
+    found = find_clones(now, before)
     if expected is None:
         assert found == []
         return
@@ -76,3 +83,79 @@ def test_a_pair_that_has_met_in_the_middle_has_merged() -> None:
 def test_nobody_who_kept_a_voice_is_named() -> None:
     current = conversation(DISTINCT, 40, 6)
     assert find_likeness(nearness(current, HISTORY), current, HISTORY) == []
+
+
+def test_voices_of_two_languages_never_merge_however_much_nearer_they_came() -> None:
+    german = ["Der Antrag liegt vor", "Bitte senden Sie das Formular", "Die Frist ist leider vorbei", "Wir prüfen das"]
+    arabic = ["وصل الطلب اليوم", "أرسل النموذج من فضلك", "انتهت المهلة أمس", "سنراجع الأمر"]
+    generator = random.Random(3)
+    said = {
+        name: [" ".join(generator.sample(" ".join(lines).split(), 6)) for _ in range(240)]
+        for name, lines in (("de", german), ("ar", arabic))
+    }
+    history = {name: lines[:200] for name, lines in said.items()}
+    # Each puts two of the other's words into every line: nearer, and still of another language.
+    current = {
+        name: [
+            f"{line} {' '.join(theirs.split()[:2])}"
+            for line, theirs in zip(said[name][200:], said[other], strict=False)
+        ]
+        for name, other in (("de", "ar"), ("ar", "de"))
+    }
+    near = nearness(current, history)
+    assert (near.pairs["ar", "de"].z or 0.0) > 3
+    assert not near.pairs["ar", "de"].close
+    assert find_likeness(near, current, history) == []
+    said_by = {
+        name: [Message(f"{name}{n}", name, text, START, "talk") for n, text in enumerate(texts)]
+        for name, texts in current.items()
+    }
+    channel = voice_statistics({"talk": [*said_by["de"], *said_by["ar"]]}, history)["talk"]
+    assert (channel["diversity"], channel["findings"]) == (9.0, [])
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [(1, {"ann": "bob"}), (2, {"ann": "bob"}), (3, {})],
+    ids=["another's", "said by two others", "said by three others"],
+)
+def test_what_three_others_say_is_nobodys(others: int, expected: dict[str, str]) -> None:
+    earlier = [(name, text) for text in BOB for name in ("bob", "cyd", "dee")[:others]]
+    found = find_clones([("ann", text) for text in BOB], earlier, of=["ann"])
+    assert {item.agent_id: item.other for item in found} == expected
+
+
+def test_what_an_agent_has_long_said_is_its_own() -> None:
+    new = [("ann", text) for text in ANN]
+    assert (
+        find_clones(
+            [("ann", text) for text in BOB], [("bob", text) for text in BOB] + [("ann", text) for text in BOB] + new
+        )
+        == []
+    )
+    copied_since = [("bob", text) for text in BOB] + new + [("ann", text) for text in BOB[:2]]
+    assert [item.other for item in find_clones([("ann", text) for text in BOB], copied_since, of=["ann"])] == ["bob"]
+
+
+def test_a_line_that_is_mostly_everyday_phrases_is_nobodys() -> None:
+    everyday = ["Thank you so much for getting in touch", "Is there anything else I can help you with today?"]
+    lines = ["Thank you so much for getting in touch with Acme", "And is there anything else I can help you with, Jo?"]
+    assert find_clones([("ann", text) for text in lines], [("bob", text) for text in lines], everyday=everyday) == []
+    assert find_clones([("ann", text) for text in lines], [("bob", text) for text in lines]) != []
+
+
+@pytest.mark.parametrize("stock", [False, True], ids=["lines of their own", "one template"])
+def test_time_grows_with_the_lines_and_not_with_their_pairs(stock: bool) -> None:
+    def seconds(count: int) -> float:
+        generator = random.Random(count)
+        words = [f"w{number}" for number in range(3000)]
+        frame = (
+            "your order {} has left our house and will be with you by {}" if stock else "{} {} " + " ".join(["{}"] * 10)
+        )
+        said = [(f"a{number % 50}", frame.format(*generator.choices(words, k=12))) for number in range(count)]
+        started = time.process_time()
+        find_clones(said[: count // 4], said[count // 4 :])
+        return time.process_time() - started
+
+    seconds(500)
+    assert seconds(16_000) < 10 * max(seconds(4_000), 0.02)

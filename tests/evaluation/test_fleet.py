@@ -1,0 +1,218 @@
+"""Likeness over a fleet: four support voices, a channel a conversation, and nobody of them ever meets another."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.evaluation.plan import build_case
+from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.scoring.text.likeness import fleet_likeness
+from persona_pipeline.testing import WorldBuilder
+from persona_pipeline.world.messages.store import read_newest
+from persona_pipeline.world.models import Message, Window
+from tests.scoring.text.test_voice import DISTINCT, conversation
+from tests.support.command_line import in_process
+
+FLEET = {"ada": "Ada Byron", "ben": "Ben Ochoa", "cleo": "Cléo Martin", "dev": "Dev Anand"}
+FIRST = datetime.fromisoformat("2026-03-02T09:00:00+00:00")
+WEEKS, TICKETS, TURNS = 5, 3, 4
+COURTESIES = [
+    "Thank you so much for getting in touch with our support team today",
+    "Is there anything else I can help you with this afternoon",
+    "I apologize for the inconvenience and appreciate your patience",
+    "Thanks for contacting us, how can I help you today?",
+]
+THINGS = {
+    "ada": [
+        "ledger",
+        "cog",
+        "engine",
+        "loom",
+        "punch",
+        "card",
+        "brass",
+        "wheel",
+        "difference",
+        "table",
+        "proof",
+        "margin",
+    ],
+    "ben": ["truck", "ramp", "pallet", "forklift", "depot", "driver", "tyre", "gate", "chain", "yard", "crane", "hook"],
+    "cleo": [
+        "tulip",
+        "vase",
+        "ribbon",
+        "bouquet",
+        "stem",
+        "petal",
+        "courier",
+        "florist",
+        "bow",
+        "rose",
+        "moss",
+        "twine",
+    ],
+    "dev": [
+        "router",
+        "cable",
+        "reboot",
+        "firmware",
+        "socket",
+        "packet",
+        "port",
+        "switch",
+        "modem",
+        "lamp",
+        "antenna",
+        "rack",
+    ],
+}
+FRAMES = {
+    "ada": "By my reckoning the {} and the {} do agree, save that the {} was counted twice before the {}.",
+    "ben": "Right, {} first, {} after, and nobody touches that {} until the {} is back with me!",
+    "cleo": "oh the {} would look divine beside the {}, shall i tuck a {} under your {} as well?",
+    "dev": "Step one: unplug the {}. Step two: check the {}. Step three: tell me what {} and {} say.",
+}
+
+
+def line(agent_id: str, number: int) -> str:
+    return FRAMES[agent_id].format(*random.Random(f"{agent_id}{number}").sample(THINGS[agent_id], 4))
+
+
+def support_world(
+    root: Path, *, copies: str | None = None, alone: bool = False, courteous: Sequence[str] = (), silent: int = -1
+) -> Path:
+    """Write a fleet in tickets of its own, with customers who have no persona or as monologues.
+
+    Args:
+        copies: whose earlier lines ada says in its last week.
+        courteous: who says nothing but courtesies then.
+        silent: a week in which nobody says anything.
+    """
+    world = WorldBuilder(root).claim("convergence", "own-words", "{{agent_name}} has words of its own")
+    for agent_id, name in FLEET.items():
+        world.persona(agent_id, f"{name} works at the support desk.", display_name=name)
+    for week in (week for week in range(WEEKS) if week != silent):
+        for agent_id in FLEET:
+            for ticket in range(TICKETS):
+                for turn in range(TURNS):
+                    number = (week * TICKETS + ticket) * TURNS + turn
+                    at = FIRST + timedelta(weeks=week, days=ticket, minutes=10 * turn, seconds=len(agent_id))
+                    channel = f"{agent_id}-{week}-{ticket}"
+                    text = line(agent_id, number)
+                    if week == WEEKS - 1 and agent_id == "ada" and copies:
+                        text = line(copies, number - TICKETS * TURNS)
+                    if week == WEEKS - 1 and agent_id in courteous:
+                        text = COURTESIES[turn]
+                    world.say(agent_id, text, at=at, channel=channel)
+                    if not alone:
+                        world.say(f"customer-{channel}", f"And what about the {number}?", at=at, channel=channel)
+    return root
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_whose_lines_an_agent_says_in_its_own_tickets_is_found(
+    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = in_process(support_world(tmp_path, copies="ben", alone=alone), monkeypatch, capsys)
+    for agents in ((), ("--agents", "ada")):
+        told = json.loads(cli("evaluate", *agents).stdout)
+        found = [item for agent in told["agents"].values() for item in agent["findings"] if item["kind"] == "clone"]
+        assert [item["agent_id"] for item in found] == ["ada"]
+        assert found[0]["message"].startswith("Ada Byron says Ben Ochoa's lines (100%")
+        assert "nobody touches that" in found[0]["message"]
+        statistics = told["agents"]["ada"]["dimensions"]["convergence"]["statistics"]
+        assert [(item["agent_id"], item["other"]) for item in statistics["findings"]] == [("ada", "ben")]
+    assert cli("evaluate", "--fail-on", "voices").returncode == 1
+    for kind in ("markdown", "html"):
+        assert "Ada Byron says Ben Ochoa" in cli("evaluate", "--format", kind).stdout.replace("&#39;", "'")
+
+
+@pytest.mark.parametrize(
+    "courteous", [pytest.param((), id="as ever"), pytest.param(("ada", "ben"), id="two"), pytest.param(FLEET, id="all")]
+)
+def test_courtesies_are_nobodys(courteous: Sequence[str], tmp_path: Path) -> None:
+    world = WorldBuilder(support_world(tmp_path, courteous=courteous)).open()
+    snapshot = WorldReader(world).snapshot(EvaluationRequest())
+    assert {scope.agent_id: scope.alike for scope in snapshot.agents} == dict.fromkeys(FLEET, ())
+
+
+def test_what_an_agent_said_before_is_what_it_said_in_other_tickets(tmp_path: Path) -> None:
+    world = WorldBuilder(support_world(tmp_path)).open()
+    snapshot = WorldReader(world).snapshot(EvaluationRequest())
+    scope = snapshot.agents[0]
+    case = build_case(snapshot, snapshot.persona(scope), scope, 1)
+    assert len(case.earlier_texts()["ada"]) == (WEEKS - 1) * TICKETS * TURNS
+    assert {"ben", "cleo", "dev"}.isdisjoint(case.earlier_texts())
+
+
+def test_the_map_of_voices_has_names_and_looks_past_a_week_in_which_nobody_spoke(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = in_process(support_world(tmp_path, copies="ben", silent=WEEKS - 2), monkeypatch, capsys)
+    told = json.loads(cli("evaluate").stdout)["statistics"]["voice_map"]
+    assert {agent_id: voice["name"] for agent_id, voice in told["agents"].items()} == FLEET
+    z = {(pair["a"], pair["b"]): pair["z"] for pair in told["pairs"]}
+    assert z["ada", "ben"] > 3
+    # Too unlike to have merged, however much nearer they came.
+    assert z["cleo", "dev"] is None
+    assert "Closer than they usually are: Ada Byron and Ben Ochoa." in cli("evaluate", "--format", "html").stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "swapped", "expected"),
+    [
+        pytest.param({}, False, set(), id="voices of their own"),
+        pytest.param({"ann": "terse"}, False, {("style_clone", "ann", "bob")}, id="one has gone over to another's"),
+        pytest.param({}, True, {("merged", "ann", "bob")}, id="two have met in the middle"),
+    ],
+)
+def test_voices_are_compared_whatever_the_channel(
+    said: dict[str, str], swapped: bool, expected: set[tuple[str, str, str]]
+) -> None:
+    before, now = conversation(DISTINCT, 200, 1), conversation(DISTINCT | said, 40, 3)
+    if swapped:
+        now["ann"][::2], now["bob"][::2] = now["bob"][::2], now["ann"][::2]
+    earlier, current = (
+        [
+            Message(f"{when}{name}{n}", name, text, FIRST + timedelta(minutes=n), f"{when}-{name}-{n // 10}")
+            for name, texts in voices.items()
+            for n, text in enumerate(texts)
+        ]
+        for when, voices in (("before", before), ("now", now))
+    )
+    found = fleet_likeness(current, earlier, set(DISTINCT), of=set(DISTINCT))
+    styles = {
+        (item.kind.value, item.agent_id, item.other)
+        for items in found.values()
+        for item in items
+        if item.kind != "clone"
+    }
+    assert styles == expected
+
+
+@pytest.mark.parametrize(
+    ("agents", "each", "expected"),
+    [
+        pytest.param(["ada"], 2, {"ada": 2}, id="the newest two of one"),
+        pytest.param([*FLEET], 100, dict.fromkeys(FLEET, TICKETS * TURNS), id="all there is of everybody"),
+        pytest.param([*FLEET, *map(str, range(1000))], 1, dict.fromkeys(FLEET, 1), id="more than a query can name"),
+        pytest.param([], 5, {}, id="nobody"),
+    ],
+)
+def test_the_newest_messages_of_each_are_read(
+    agents: list[str], each: int, expected: dict[str, int], tmp_path: Path
+) -> None:
+    world = WorldBuilder(support_world(tmp_path)).open()
+    world.sync()
+    window = Window.ending(FIRST + timedelta(weeks=WEEKS), timedelta(weeks=1))
+    found = read_newest(world.store, window, agents, each)
+    assert Counter(message.agent_id for message in found) == expected
+    ends = {name: max(m.created_at for m in world.messages(window, agent_id=name)) for name in expected}
+    assert {name: max(m.created_at for m in found if m.agent_id == name) for name in expected} == ends
