@@ -184,6 +184,7 @@ def build_case(snapshot: Snapshot, persona: Persona, scope: AgentScope, samples:
         window=window,
         messages=messages,
         earlier=said.within(earlier, agent_id=agent_id) if earlier else (),
+        before=said.within(_before(window), agent_id=agent_id) if earlier else (),
         channels={channel: said.within(window, channels=[channel]) for channel in spoken_in},
         earlier_channels={channel: said.within(earlier, channels=[channel]) for channel in spoken_in}
         if earlier
@@ -200,12 +201,16 @@ def history_of(window: Window) -> Window:
     return Window(window.end, window.start and window.start - HISTORY_WINDOWS * (window.end - window.start))
 
 
+def _before(window: Window) -> Window:
+    return Window(window.start or window.end, history_of(window).start)
+
+
 def _history(said: MessageLog, channels: Sequence[str], window: Window) -> dict[str, list[str]]:
     """Return what was said in the channels in the windows before, by speaker, oldest first."""
     if window.start is None:
         return {}
     found: dict[str, list[str]] = {}
-    for message in said.within(Window(window.start, history_of(window).start), channels=channels):
+    for message in said.within(_before(window), channels=channels):
         found.setdefault(message.agent_id, []).append(message.text)
     return found
 

@@ -48,6 +48,7 @@ class AgentCase:
         samples: judgments asked for per claim.
         repeats: more of them for single claims, by dimension and claim.
         lexicon: what counts as agreement; None: English.
+        before: the agent's own in all the windows that tell what was usual, ``earlier`` among them.
     """
 
     agent_id: str
@@ -63,6 +64,7 @@ class AgentCase:
     samples: int = 1
     repeats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lexicon: AgreementLexicon | None = None
+    before: Sequence[Message] = ()
 
     def samples_of(self, propositions: PropositionSet) -> dict[str, int]:
         """Return how often each claim of a set is judged."""
