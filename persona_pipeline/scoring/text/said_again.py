@@ -153,8 +153,8 @@ class _Lines:
         ]
 
 
-# By chance of how little so much is said again for it to be often, in how many messages at the least; pairs that are kept, and shown,
-# and how much of a line.
+# How little chance what is said again often has, in how many messages at the least; pairs that are kept, and shown, and how
+# much of a line.
 _CHANCE, _FEWEST, _MOST_KEPT, _MOST_SHOWN, _MOST_CHARACTERS = 0.001, 3, 20, 3, 100
 
 
@@ -194,6 +194,12 @@ def said_again_statistics(
     }
 
 
+def pair_text(facts: Mapping[str, Any]) -> str:
+    """Return both lines of a pair, no longer than a hundred characters each, with their messages' ids."""
+    line, earlier = (_cut(facts[name]) for name in ("line", "earlier_line"))
+    return f"{line} ({facts['id']}) after {earlier} ({facts['earlier_id']})"
+
+
 def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
     """Return whether more of some messages say something again than those before let expect.
 
@@ -212,10 +218,8 @@ def said_again_text(statistics: Mapping[str, Any]) -> str:
     if not statistics["said_again"]:
         return ""
     lines = sorted(statistics["lines"], key=lambda item: -item["strength"])[:_MOST_SHOWN]
-    shown = (f"{_cut(i['line'])} ({i['id']}) after {_cut(i['earlier_line'])} ({i['earlier_id']})" for i in lines)
-    return (
-        f"; {statistics['said_again']} of {statistics['messages']} messages say again what was said: {', '.join(shown)}"
-    )
+    shown = ", ".join(map(pair_text, lines))
+    return f"; {statistics['said_again']} of {statistics['messages']} messages say again what was said: {shown}"
 
 
 def _cut(text: str) -> str:
