@@ -32,12 +32,13 @@ from persona_pipeline.world.propositions.models import Catchphrase
 # never used every line is taken to hold beside its own.
 LOOK_BACK, _LETTERS, _UNKNOWN = 200, 4, 4.0
 # Strength above which a line is said again where it is not known what is usual for the agent, and at the least where it is.
-LIMIT, LEAST = 0.27, 0.22
+LIMIT, LEAST = 0.30, 0.25
 # A sentence ends at its marks where a blank follows, in scripts without blanks at the mark itself, and with the line.
 _END = regex.compile(r"(?<=[\p{Sentence_Terminal}…][\p{Pe}\p{Pf}\"']*)\s+|(?<=[。！？｡])|\n+")
-
 # Lines that are compared at once with those before them.
 _AT_ONCE = 512
+
+Line = tuple[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,6 @@ def find_said_again(
     return [replace(item, limit=limit) for item in found if item.strength > limit]
 
 
-Line = tuple[str, frozenset[str]]
-
-
 @lru_cache(maxsize=KEPT)
 def _read(message: str, exempt: tuple[Words, ...]) -> tuple[Line, ...]:
     """Return the lines of a message, each with its distinct words, and at the end the whole where it has several."""
@@ -99,7 +97,8 @@ def _read(message: str, exempt: tuple[Words, ...]) -> tuple[Line, ...]:
 
 def _words(line: str, exempt: tuple[Words, ...]) -> frozenset[str]:
     parts = without(tuple(tokenize(line)), exempt)
-    return frozenset(token[:_LETTERS] for part in parts for token in part)
+    # A number has no ending.
+    return frozenset(token if token[-1].isdigit() else token[:_LETTERS] for part in parts for token in part)
 
 
 class _Lines:
@@ -155,7 +154,7 @@ class _Lines:
 
 # How little chance what is said again often has, in how many messages at the least; pairs that are kept, and shown, and how
 # much of a line.
-_CHANCE, _FEWEST, _MOST_KEPT, _MOST_SHOWN, _MOST_CHARACTERS = 0.001, 3, 20, 3, 100
+_CHANCE, _FEWEST, _MOST_KEPT, _MOST_SHOWN, _MOST_CHARACTERS = 0.003, 3, 20, 2, 80
 
 
 def said_again_statistics(
@@ -195,7 +194,7 @@ def said_again_statistics(
 
 
 def pair_text(facts: Mapping[str, Any]) -> str:
-    """Return both lines of a pair, no longer than a hundred characters each, with their messages' ids."""
+    """Return both lines of a pair, at most 80 characters each, with their messages' ids."""
     line, earlier = (_cut(facts[name]) for name in ("line", "earlier_line"))
     return f"{line} ({facts['id']}) after {earlier} ({facts['earlier_id']})"
 
@@ -203,8 +202,8 @@ def pair_text(facts: Mapping[str, Any]) -> str:
 def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
     """Return whether more of some messages say something again than those before let expect.
 
-    So many had a chance of less than one in a thousand under the beta-binomial distribution that they leave (Jeffreys' prior); with
-    nothing before nothing is often.
+    So many had a chance of less than three in a thousand under the beta-binomial distribution that they leave (Jeffreys' prior);
+    with nothing before nothing is often.
     """
     if found < _FEWEST:
         return False
