@@ -1,6 +1,7 @@
 """What the signals that need no judge see in real dialogue, and how often they see what is not there.
 
-    python benchmarks/signals.py [agreement] [repetition] [convergence] [clones] [fleet] [floor] [length] [fluency] [alarm] [speed]
+    python benchmarks/signals.py [agreement] [repetition] [again] [convergence] [clones] [fleet] [floor] [length] [fluency]
+        [alarm] [speed]
 
 Without arguments everything runs, in about half an hour. The dialogue is public, downloaded at run time, split by episode and
 masked (benchmarks/dialogue.py); agreeing and normal lines are those of the tests. Shares have 95 % Wilson intervals. With two
@@ -11,11 +12,13 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
+import yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -25,9 +28,11 @@ import dialogue
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
 from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness_score
 from persona_pipeline.scoring.text.repetition import find_repetition, ngram_part
+from persona_pipeline.scoring.text.said_again import find_said_again, said_again_statistics
 from persona_pipeline.scoring.text.voices import CLOSE, nearness
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
 from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceModel, highest_sums
+from persona_pipeline.world.models import Message
 
 EVERYDAY = PROJECT / "persona_pipeline" / "scoring" / "voice_alarm" / "data"
 LINES = PROJECT / "tests" / "scoring" / "text" / "agreement_lines"
@@ -169,6 +174,114 @@ def copied(window: list[str], generator: random.Random, every: int) -> list[str]
         others = [word for text in window for word in text.split()]
         words = [word if (n + 1) % every else generator.choice(others) for n, word in enumerate(words)]
     return [" ".join(words) if place == target else text for place, text in enumerate(window)]
+
+
+# ---- said again
+
+# What the limits were set on is every other speaker by name and every other pair of lines, from the first on; measured is the rest.
+BEFORE, WINDOW, TALK = 400, 100, 8
+
+
+def again() -> None:
+    print(
+        "\nSaid again: a line of the same conversation, in the same or in other words; what people mark was not measured"
+    )
+    paraphrases()
+    worlds = {name: spoken(name) for name in ("series", "chat", "tutor", "play", "tickets")}
+    repeats(worlds["series"])
+    for name, talk in worlds.items():
+        aim = "<= 1.5 %" if name in {"series", "chat"} else ""
+        own, common, often, little, looped, total, windows = 0, 0, 0, 0, 0, 0, 0
+        for said in talk:
+            for start in range(BEFORE, len(said) - WINDOW, 300)[:8]:
+                before, now = said[start - BEFORE : start], said[start : start + WINDOW]
+                found = said_again_statistics(before, now)
+                own, often, total = own + found["said_again"], often + found["often"], total + WINDOW
+                common += len(find_said_again([(m.conversation, m.text) for m in now]))
+                little += said_again_statistics(before[-40:], now)["often"]
+                looped += said_again_statistics(before, in_a_loop(now))["often"]
+                windows += 1
+        show(f"intact messages, {name}, against its own 400", share(own, total), aim)
+        show("    with nothing known of it", share(common, total), aim)
+        show("    intact windows of 100 that are a finding", share(often, windows), "<= 1 %")
+        show("        with 40 earlier messages", share(little, windows), "<= 1 %")
+        show("    the same, every tenth a line of before: a finding", share(looped, windows))
+    from text import natural
+
+    said = [("a", text) for text in natural(10_000)]
+    show("10,000 messages of one conversation", f"{seconds(lambda: find_said_again(said)):.2f} s", "seconds")
+    each = seconds(lambda: [find_said_again(said[n : n + 200], since=199, known=145) for n in range(200)]) / 200
+    show("a message, 200 of its agent known", f"{1000 * each:.2f} ms", "<= 2 ms")
+
+
+def spoken(world: str) -> list[list[Message]]:
+    """Return what the speakers of the half that is measured say, each one's messages in order."""
+    import chats
+
+    if world in chats.GENRES:
+        made = (chats.made(chats.GENRES[world], seed, BEFORE + 4 * WINDOW) for seed in range(101, 109))
+        return [[message for message in messages if message.agent_id == "ann"] for messages in made]
+    found: dict[str, list[Message]] = {}
+    for message in chats.series() if world == "series" else chats.chat():
+        # An episode is a conversation.
+        where = str(message.created_at.date()) if world == "series" else message.channel
+        found.setdefault(message.agent_id, []).append(replace(message, channel=where))
+    return [said for _, said in sorted(found.items()) if len(said) >= BEFORE + WINDOW][1::2]
+
+
+def paraphrases() -> None:
+    """Pairs of lines by others in ten languages, six lines of an agent of its own between the two."""
+    found: dict[tuple[str, int], list[bool]] = {}
+    for path in sorted((PROJECT / "benchmarks" / "everyday").glob("*.yaml")):
+        known = yaml.safe_load(path.read_text(encoding="utf-8"))
+        voice, cells = [(str(n // TALK), text) for n, text in enumerate(known["voice"])], []
+        for kind in ("said_again", "said_anew"):
+            for before in (24, 120):
+                hits = [said_after(voice[:before], voice[120:126], *pair) for pair in known[kind][1::2]]
+                found.setdefault((kind, before), []).extend(hits)
+                cells.append(f"{sum(hits)}/{len(hits)}")
+        show(
+            f"{path.stem}: said again; its subject, something new",
+            f"{cells[1]}; {cells[3]} (24 known: {cells[0]}; {cells[2]})",
+        )
+    for (kind, before), hits in found.items():
+        show(f"ten languages, {before} messages known: {kind.replace('_', ' ')}", share(sum(hits), len(hits)))
+
+
+def said_after(before: list[tuple[str, str]], between: list[tuple[str, str]], first: str, second: str) -> bool:
+    said = [*before, ("now", first), *(("now", text) for _, text in between), ("now", second)]
+    found = find_said_again(said, since=len(said) - 1, known=len(before))
+    return any(item.earlier == len(before) for item in found)
+
+
+def repeats(talk: Sequence[list[Message]]) -> None:
+    """Lines of eight words and more that come back later in the conversation, after more than five other lines of the speaker."""
+    generator = random.Random(7)
+    found: dict[str, list[bool]] = {"the same line": [], "every sixth word changed": [], "every third word changed": []}
+    last_five = {name: [] for name in found}
+    for said in talk:
+        texts = [message.text for message in said]
+        words = [word for text in texts for word in text.split()]
+        for _ in range(40):
+            start = generator.randrange(BEFORE, len(said) - 12)
+            line = generator.choice([text for text in texts if len(text.split()) >= 8])
+            for name, every in zip(found, (0, 6, 3), strict=True):
+                copy = [
+                    w if not every or (n + 1) % every else generator.choice(words) for n, w in enumerate(line.split())
+                ]
+                before = [(message.conversation, message.text) for message in said[start - BEFORE : start]]
+                between = [("now", text) for text in texts[start : start + 10]]
+                found[name].append(said_after(before, between, line, " ".join(copy)))
+                window = [text for _, text in between[-4:]] + [" ".join(copy)]
+                last_five[name].append(find_repetition(window).exceeds(0.3))
+    for name, cells in found.items():
+        show(f"{name}, ten lines later", share(sum(cells), len(cells)))
+        show("    by the rule of the last five", share(sum(last_five[name]), len(cells)))
+
+
+def in_a_loop(window: Sequence[Message]) -> list[Message]:
+    """Return a window in which every tenth message is one of its earlier ones, said again where that was said."""
+    return [window[n - 5] if n % 10 == 9 else message for n, message in enumerate(window)]
 
 
 # ---- convergence
@@ -552,6 +665,7 @@ def seconds(call: Callable[[], object]) -> float:
 SECTIONS = {
     "agreement": agreement,
     "repetition": repetition,
+    "again": again,
     "convergence": convergence,
     "length": length,
     "clones": clones,

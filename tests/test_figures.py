@@ -76,7 +76,7 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.tokens",
+        "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
         "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {

@@ -17,7 +17,6 @@ from persona_pipeline.corrections.judgment import ClaimFiles, within
 from persona_pipeline.corrections.nudges import (
     CHANNEL_WINDOW,
     OWN_HISTORY,
-    OWN_WINDOW,
     AntiConvergence,
     Nudge,
     Nudges,
@@ -28,6 +27,7 @@ from persona_pipeline.corrections.nudges import (
 from persona_pipeline.corrections.records import recent_agent_messages, recent_channel_messages
 from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
+from persona_pipeline.scoring.text.said_again import LOOK_BACK
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings, Message
 from persona_pipeline.world.propositions.models import FLUENCY
@@ -159,5 +159,5 @@ class Interventions:
             if settings.anti_convergence_enabled and channel is not None:
                 channel_messages = recent_channel_messages(connection, channel, CHANNEL_WINDOW)
             if settings.repetition_suppression_enabled:
-                own_messages = recent_agent_messages(connection, agent_id, OWN_WINDOW)
+                own_messages = recent_agent_messages(connection, agent_id, LOOK_BACK)
         return _Turn(settings, name or agent_id, channel_messages, own_messages)

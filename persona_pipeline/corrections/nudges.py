@@ -31,6 +31,7 @@ from persona_pipeline.scoring.text.repetition import (
     find_repetition,
     usual_repetition,
 )
+from persona_pipeline.scoring.text.said_again import SaidAgain, find_said_again
 from persona_pipeline.scoring.text.tokens import SharedPhrase, tokenize
 from persona_pipeline.world.models import CorrectionSettings, Message, seed_from
 from persona_pipeline.world.personas import find_yaml, is_agent_id, yaml_stems
@@ -327,7 +328,9 @@ def catchphrases_in(claims: PropositionSet | None) -> Sequence[Catchphrase]:
 
 
 class RepetitionSuppression:
-    """Looks for repetition in an agent's last five messages. No judge, no database, nothing remembered.
+    """Looks for repetition in an agent's last five messages, and for what its last one said earlier in the same conversation.
+
+    No judge, no database, nothing remembered.
 
     Args:
         settings: of all agents, or a function from an agent's id, such as ``StoredSettings``.
@@ -350,8 +353,9 @@ class RepetitionSuppression:
         """Return the block to append to the agent's prompt for its next turn, or None.
 
         Args:
-            messages: oldest first, from all channels; the agent's own last five count (texts are taken to be
-                its own). Where it said 100 and more up to 50 messages before, those tell what is usual for it.
+            messages: oldest first, from all channels; the agent's own last five count, and of the conversation of the last
+                200 (texts are taken to be its own, in one conversation). Where it said 100 and more up to 50 messages
+                before, those tell what is usual for it.
         """
         found = self.find(agent_id, messages)
         return guidance_block([found]) if found and not self._settings_of(agent_id).shadow_mode else None
@@ -362,19 +366,38 @@ class RepetitionSuppression:
         catchphrases = self._catchphrases_of(agent_id)
         return find_repetition(latest, catchphrases, usual_repetition(history, catchphrases))
 
+    def said_again(self, agent_id: str, messages: Sequence[Message | str]) -> SaidAgain | None:
+        """Return what the agent's last message says again of its conversation, places counted among its own messages."""
+        own = [m for m in messages if isinstance(m, str) or m.agent_id == agent_id]
+        said = [("", m) if isinstance(m, str) else (m.conversation, m.text) for m in own]
+        known = max(0, len(said) - OWN_WINDOW - _LATELY)
+        found = find_said_again(said, self._catchphrases_of(agent_id), since=max(0, len(said) - 1), known=known)
+        return found[0] if found else None
+
     def find(self, agent_id: str, messages: Sequence[Message | str]) -> Nudge | None:
-        """Return the nudge behind the block, with the share of repetition (which an opener, phrase or copy does not need)."""
+        """Return the nudge behind the block, with the share of repetition (which an opener, phrase or copy does not need).
+
+        Of a line that is said again and nothing else, how alike it is to the earlier one takes the place of the share.
+        """
         settings = self._settings_of(agent_id)
         if not settings.repetition_suppression_enabled:
             return None
         latest, history = _own(agent_id, messages)
         catchphrases = self._catchphrases_of(agent_id)
         repetition = excessive_repetition(latest, settings.repetition_threshold, catchphrases, history)
-        if repetition is None:
+        again = self.said_again(agent_id, messages)
+        if repetition:
+            share, threshold = repetition.share, settings.repetition_threshold
+        elif again:
+            share, threshold = again.strength, again.limit
+        else:
             return None
         texts = self._nudges.of(agent_id, language_told(latest))
-        text = _request(texts.repetition, repetition, latest)
-        return Nudge(Intervention.REPETITION, text, repetition.share, settings.repetition_threshold, texts.heading)
+        told = [_request(texts.repetition, repetition, latest)] if repetition else []
+        if again:
+            lines = {"earlier": _quoted(again.earlier_line), "line": _quoted(again.line)}
+            told.append(fill_template(texts.said_again, lines))
+        return Nudge(Intervention.REPETITION, "\n".join(told), share, threshold, texts.heading)
 
 
 def _own(agent_id: str, messages: Sequence[Message | str]) -> tuple[list[str], list[str]]:

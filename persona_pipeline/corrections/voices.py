@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,15 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
-from persona_pipeline.corrections.judgment import within
+from persona_pipeline.corrections.judgment import ClaimFiles, within
+from persona_pipeline.corrections.nudges import OWN_HISTORY, catchphrases_in
+from persona_pipeline.corrections.records import recent_agent_messages
 from persona_pipeline.evaluation.read import WorldReader, learn_voice_before
 from persona_pipeline.evaluation.voice import followed_text
+from persona_pipeline.scoring.text.said_again import said_again_statistics
 from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm, VoiceWatch
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.names import Aliases
+from persona_pipeline.world.propositions.models import FLUENCY
 from persona_pipeline.world.world import World
 
 # A message may reach the store a little after one that was sent later.
@@ -124,6 +129,27 @@ class VoiceWatches:
                 if alarm is not None:
                     alarms.append(alarm)
         return alarms
+
+
+class SaidAgainWatch:
+    """What agents say again of a conversation, from what they said up to a moment on. Each one's newest messages are kept."""
+
+    def __init__(self, world: World, agent_ids: Iterable[str], moment: datetime) -> None:
+        self._claims = ClaimFiles(world.root, FLUENCY.name)
+        with world.store.connect() as connection:
+            before = (moment, chr(sys.maxunicode))
+            self._own = {name: recent_agent_messages(connection, name, OWN_HISTORY, before) for name in agent_ids}
+
+    def read(self, messages: Iterable[Message]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield for new messages, oldest first, who says something again, and both lines as plain JSON: at most twenty an agent."""
+        new: dict[str, list[Message]] = {agent_id: [] for agent_id in self._own}
+        for message in messages:
+            if message.agent_id in new:
+                new[message.agent_id].append(message)
+        for agent_id, said in new.items():
+            known, phrases = self._own[agent_id], catchphrases_in(self._claims.of(agent_id))
+            yield from ((agent_id, facts) for facts in said_again_statistics(known, said, phrases)["lines"])
+            self._own[agent_id] = [*known, *said][-OWN_HISTORY:]
 
 
 def alarm_facts(alarm: VoiceAlarm) -> dict[str, Any]:

@@ -185,6 +185,7 @@ def build_case(snapshot: Snapshot, persona: Persona, scope: AgentScope, samples:
         window=window,
         messages=messages,
         earlier=said.within(earlier, agent_id=agent_id) if earlier else (),
+        before=said.within(_before(window), agent_id=agent_id) if earlier else (),
         channels={channel: said.within(window, channels=[channel]) for channel in spoken_in},
         earlier_channels={channel: said.within(earlier, channels=[channel]) for channel in spoken_in}
         if earlier
@@ -200,6 +201,10 @@ def build_case(snapshot: Snapshot, persona: Persona, scope: AgentScope, samples:
 def history_of(window: Window) -> Window:
     """Return the window together with those before it from which is learnt how near voices were by themselves."""
     return Window(window.end, window.start and window.start - HISTORY_WINDOWS * (window.end - window.start))
+
+
+def _before(window: Window) -> Window:
+    return Window(window.start or window.end, history_of(window).start)
 
 
 def _history(said: MessageLog, agent_id: str, window: Window) -> dict[str, list[str]]:

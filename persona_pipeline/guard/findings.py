@@ -16,6 +16,7 @@ from persona_pipeline.guard.baselines.models import (
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.text.said_again import said_again_text
 
 MOST_QUOTED = 80
 MOST_FLAGGED = 3
@@ -248,6 +249,23 @@ def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
         or (item["kind"] == "merged" and evaluation.agent_id == item["other"])
     }
     return [_alike(evaluation.agent_id, channel, item) for channel, item in found.values()]
+
+
+def said_again_findings(evaluation: AgentEvaluation) -> list[Finding]:
+    """Return a finding where the agent says more again than is usual for it, with lines beside the earlier ones they repeat."""
+    fluency = evaluation.dimensions.get("fluency")
+    found: dict[str, Any] = fluency.statistics.get("said_again", {}) if fluency else {}
+    if not found.get("often"):
+        return []
+    return [
+        Finding(
+            kind="said_again",
+            message=f"{evaluation.agent_id}: says more again than usual{said_again_text(found)}",
+            remedy="see what it remembers of a conversation, or turn repetition suppression on",
+            agent_id=evaluation.agent_id,
+            dimension="fluency",
+        )
+    ]
 
 
 def _alike(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:

@@ -20,6 +20,7 @@ from persona_pipeline.guard.findings import (
     likeness_findings,
     people_findings,
     record_command,
+    said_again_findings,
     unbelieved_findings,
     undecided_findings,
 )
@@ -101,6 +102,7 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *judge_findings(evaluation, comparison),
             *people_findings(evaluation, comparison),
             *likeness_findings(evaluation),
+            *said_again_findings(evaluation),
             *judge_health(evaluation),
             *injections(evaluation),
         ],

@@ -162,6 +162,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("names", EXIT_COVERAGE, warns=True),
         FindingKind("clone", EXIT_REGRESSION, "voices", warns=True),
         FindingKind("voices", EXIT_REGRESSION, warns=True),
+        FindingKind("said_again", EXIT_REGRESSION, warns=True),
         FindingKind("voice_alarm", EXIT_REGRESSION, warns=True),
         FindingKind("judge_changed", EXIT_COVERAGE, warns=True),
         FindingKind("people", EXIT_COVERAGE, warns=True),

@@ -17,6 +17,7 @@ from persona_pipeline.scoring.text.repetition import (
     catchphrase_part,
     ngram_part,
 )
+from persona_pipeline.scoring.text.said_again import said_again_statistics, said_again_text
 from persona_pipeline.world.models import windowed
 from persona_pipeline.world.propositions.models import FLUENCY, PropositionSet
 
@@ -39,7 +40,9 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     def composed(judged: JudgedPropositions) -> Composed:
         ngram, repetition = ngram_part(texts, history)
         catchphrase, rates = catchphrase_part(texts, propositions.catchphrases)
-        statistics = {"messages": len(texts), "repetition": repetition, "catchphrases": rates}
+        again = said_again_statistics(case.before or case.earlier, case.messages, propositions.catchphrases)
+        ngram.reasoning += said_again_text(again)
+        statistics = {"messages": len(texts), "repetition": repetition, "catchphrases": rates, "said_again": again}
         parts = [
             Part(ngram.score, FLUENCY.parts["_ngram"]),
             Part(catchphrase.score if catchphrase else None, FLUENCY.parts["_catchphrase"]),

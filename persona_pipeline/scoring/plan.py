@@ -50,6 +50,7 @@ class AgentCase:
         repeats: more of them for single claims, by dimension and claim.
         lexicon: what counts as agreement; None: English.
         alike: whose lines it says and whose voice it has come to have, of all agents of its world.
+        before: the agent's own in all the windows that tell what was usual, ``earlier`` among them.
     """
 
     agent_id: str
@@ -66,6 +67,7 @@ class AgentCase:
     repeats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lexicon: AgreementLexicon | None = None
     alike: Sequence[VoiceFinding] = ()
+    before: Sequence[Message] = ()
 
     def samples_of(self, propositions: PropositionSet) -> dict[str, int]:
         """Return how often each claim of a set is judged."""

@@ -175,7 +175,13 @@ def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_
     done = watch("--json", "--agents", "michael,jim")
     assert done.returncode == 1, done.stderr
     facts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(item["agent_id"], item["began_at"]["id"]) for item in facts] == [("michael", "general-077")]
+    alarms = [(item["agent_id"], item["began_at"]["id"]) for item in facts if "began_at" in item]
+    assert alarms == [("michael", "general-077")]
+    again = [(item["agent_id"], item["said_again"]["earlier_id"]) for item in facts if "said_again" in item]
+    assert len(alarms) + len(again) == len(facts) and ("jim", "sales-057") in again
     quiet = watch("--agents", "jim")
     assert quiet.returncode == 0 and "jim: followed since" in quiet.stdout
-    assert quiet.stdout.splitlines()[-1].endswith("no alarm")
+    assert quiet.stdout.splitlines()[-2:] == [
+        "jim says again 'three products, no asterisks, one staple.' (sales-065) after 'three products, no asterisks.' (sales-057)",
+        "22 messages followed, no alarm, 1 line said again",
+    ]

@@ -243,13 +243,21 @@ def watch(
 ) -> None:
     """Follow messages and print an alarm when an agent has lost its voice: since which message, and the worst ones.
 
-    Says first whom it follows, against which voices and since when, and what it cannot see. Asks no model. A voice is learnt once,
-    from what was said before, and again when the agent's persona changes.
+    What an agent says again of a conversation is printed beside the earlier line, and is no alarm. Says first whom it follows,
+    against which voices and since when, and what it cannot see. Asks no model. A voice is learnt once, from what was said before,
+    and again when the agent's persona changes.
     """
     from datetime import timedelta
 
-    from persona_pipeline.corrections.voices import FileMessages, StoredMessages, VoiceWatches, alarm_facts
+    from persona_pipeline.corrections.voices import (
+        FileMessages,
+        SaidAgainWatch,
+        StoredMessages,
+        VoiceWatches,
+        alarm_facts,
+    )
     from persona_pipeline.reporting.text import one_line, plural
+    from persona_pipeline.scoring.text.said_again import pair_text
     from persona_pipeline.world.names import Aliases
 
     world = open_world(sync=True)
@@ -266,7 +274,7 @@ def watch(
     for line in watches.follows:
         typer.echo(line, err=as_json)
     source = StoredMessages(world, start) if file is None else FileMessages(file, Aliases.of(world.names()))
-    raised = 0
+    again, raised, repeated = SaidAgainWatch(world, chosen, start), 0, 0
     while True:
         if isinstance(source, StoredMessages):
             world.sync_messages()
@@ -281,8 +289,13 @@ def watch(
             typer.echo(alarm.text)
             for message in alarm.quotes:
                 typer.echo(f"  {message.id}: {one_line(message.text, 160)}")
+        for agent_id, facts in again.read(new):
+            repeated += 1
+            told = {"agent_id": agent_id, "said_again": facts}
+            typer.echo(shown_json(told) if as_json else f"{agent_id} says again {pair_text(facts)}")
         if once:
             alarms = plural(raised, "alarm") if raised else "no alarm"
+            alarms += f", {plural(repeated, 'line')} said again" if repeated else ""
             typer.echo(f"{watches.looked_at} messages followed, {alarms}", err=as_json)
             raise typer.Exit(1 if raised else 0)
         time.sleep(interval)

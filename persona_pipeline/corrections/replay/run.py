@@ -53,6 +53,7 @@ from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.scoring.text.agreement import world_lexicon
+from persona_pipeline.scoring.text.said_again import LOOK_BACK
 from persona_pipeline.world.models import CorrectionSettings, Message, Window
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from persona_pipeline.world.propositions.models import ADHERENCE, FLUENCY
@@ -283,13 +284,16 @@ def _repetition(world: World, agent_id: str) -> _Look:
 
     def look(connection: Connection, message: Message) -> tuple[Sequence[Message], float | None, bool]:
         before = (message.created_at, message.id)
-        seen = recent_agent_messages(connection, agent_id, OWN_WINDOW, before)
+        said = recent_agent_messages(connection, agent_id, LOOK_BACK, before)
+        seen = said[-OWN_WINDOW:]
         if len(seen) < 2:
             return seen, None, False
-        found = rule.measure(agent_id, seen)
-        if found.share or found.reasons:
-            found = rule.measure(agent_id, recent_agent_messages(connection, agent_id, OWN_HISTORY, before))
-        return seen, found.share if found.share > found.usual.share else 0.0, bool(found.reasons)
+        found, again = rule.measure(agent_id, seen), rule.said_again(agent_id, said)
+        if found.share or found.reasons or again:
+            said = recent_agent_messages(connection, agent_id, OWN_HISTORY, before)
+            found, again = rule.measure(agent_id, said), again and rule.said_again(agent_id, said)
+        share = found.share if found.share > found.usual.share else 0.0
+        return seen, share, bool(found.reasons) or again is not None
 
     return look
 

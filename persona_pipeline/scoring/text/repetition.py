@@ -32,7 +32,7 @@ PHRASE_LENGTH, MOST_HOLDERS = 4, 2
 # message that shares the lower share with two others and more is of one template with them. Both share phrases, too: two long
 # messages have half of their words in the same order by what every sentence has.
 COPY_WORDS, COPY_SHARE, TEMPLATE_SHARE, COPY_GRAMS = 6, 0.7, 0.5, 0.1
-_KEPT = 16_384
+KEPT = 16_384
 
 Words = tuple[str, ...]
 Gram = TypeVar("Gram", bound=Hashable)
@@ -172,7 +172,7 @@ def usual_repetition(history: Sequence[str], catchphrases: Sequence[Catchphrase]
     return Usual(limits[0], max(plain.opener, limits[1]), max(plain.phrase, limits[2]), limits[3], limits[4])
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=KEPT)
 def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float, float]:
     """Return share, opener, phrase, copy and pairs of a stretch, as ``Usual`` has them."""
     if _nothing_shared(read):
@@ -217,11 +217,17 @@ def excessive_repetition(
 
 
 def _read_all(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> tuple[tuple[str, ...], list["_Read"]]:
-    exempt = [item for item in catchphrases if _in_range(item, messages)] if messages else []
+    exempt = exempt_phrases(messages, catchphrases)
     if not exempt:
         return (), [_read(message) for message in messages]
-    phrases = tuple(tuple(tokenize(item.phrase)) for item in exempt)
-    return tuple(item.phrase for item in exempt), [_read_without(message, phrases) for message in messages]
+    phrases = tuple(exempt.values())
+    return tuple(exempt), [_read_without(message, phrases) for message in messages]
+
+
+def exempt_phrases(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> dict[str, Words]:
+    """Return the catchphrases that are used in messages as often as they should be, which is no repetition, with their words."""
+    held = [item.phrase for item in catchphrases if messages and _in_range(item, messages)]
+    return {phrase: tuple(tokenize(phrase)) for phrase in held}
 
 
 def _nothing_shared(read: Sequence["_Read"]) -> bool:
@@ -247,15 +253,15 @@ class _Read:
         }
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=KEPT)
 def _read(message: str) -> _Read:
     tokens = tuple(tokenize(message))
     return _of_parts((tokens,) if tokens else ())
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=KEPT)
 def _read_without(message: str, exempt: tuple[Words, ...]) -> _Read:
-    return _of_parts(_without(tuple(tokenize(message)), exempt))
+    return _of_parts(without(tuple(tokenize(message)), exempt))
 
 
 def _of_parts(parts: tuple[Words, ...]) -> _Read:
@@ -263,7 +269,7 @@ def _of_parts(parts: tuple[Words, ...]) -> _Read:
     return _Read(parts, grams[0] if len(grams) == 1 else frozenset().union(*grams))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=KEPT)
 def phrase_uses(text: str, phrase: str) -> int:
     """Return how often a phrase stands in a text, word by word, whatever the case and punctuation."""
     words, wanted = tokenize(text), tokenize(phrase)
@@ -326,7 +332,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> float | None:
     return share if share >= TEMPLATE_SHARE else None
 
 
-def _without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:
+def without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:
     """Return the parts of a message between the phrases, the longest phrase first where several begin at one place."""
     parts: list[Words] = []
     start = position = 0

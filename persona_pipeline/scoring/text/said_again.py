@@ -1,0 +1,225 @@
+"""What an agent says again that it said before in the same conversation: which line, and the earlier one it repeats.
+
+A line is compared with every earlier own line by the words they share, weighed by how rarely the agent uses them: a cosine, with
+the weight of some unknown words added to each side, so that a short line must be the same and a long one may come in other words.
+Nothing here knows a language: words are cut to their first letters, which takes off most endings.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import regex
+
+from persona_pipeline.scoring.text.repetition import (
+    FEWEST_USUAL,
+    KEPT,
+    MOST_USUAL,
+    USUAL_SHARE,
+    Words,
+    exempt_phrases,
+    without,
+)
+from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.propositions.models import Catchphrase
+
+# Own messages of a conversation that are looked back at, letters by which words are told apart, and how many words that the agent
+# never used every line is taken to hold beside its own.
+LOOK_BACK, _LETTERS, _UNKNOWN = 200, 4, 4.0
+# Strength above which a line is said again where it is not known what is usual for the agent, and at the least where it is.
+LIMIT, LEAST = 0.30, 0.25
+# A sentence ends at its marks where a blank follows, in scripts without blanks at the mark itself, and with the line.
+_END = regex.compile(r"(?<=[\p{Sentence_Terminal}…][\p{Pe}\p{Pf}\"']*)\s+|(?<=[。！？｡])|\n+")
+# Lines that are compared at once with those before them.
+_AT_ONCE = 512
+
+Line = tuple[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class SaidAgain:
+    """A message that says again what an earlier one of its conversation said, by their places (from 0).
+
+    Attributes:
+        line, earlier_line: the two sentences, or the whole messages where those are more alike.
+        strength: how alike they are, 0-1.
+        limit: strength up to which that is usual.
+    """
+
+    place: int
+    earlier: int
+    line: str
+    earlier_line: str
+    strength: float
+    limit: float
+
+
+def find_said_again(
+    said: Sequence[tuple[str, str]], catchphrases: Sequence[Catchphrase] = (), *, since: int = 0, known: int = 0
+) -> list[SaidAgain]:
+    """Return the messages that say again an earlier line of their conversation, oldest first, with the line most like theirs.
+
+    What more than one in a hundred of the agent's earlier messages exceed is usual for it and is none; with fewer than 100 of
+    them the limit is the same for all. Uses of a catchphrase whose rate (uses a message) lies within its range are left out.
+
+    Args:
+        said: an agent's own messages as pairs of conversation and text, oldest first.
+        since: place of the first message that is looked at.
+        known: messages before this place tell what is usual; the last 400 of them count.
+    """
+    exempt = tuple(exempt_phrases([text for _, text in said], catchphrases).values())
+    lines = _Lines([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
+    found = lines.nearest(range(since, len(said)))
+    if not found:
+        return []
+    usual = range(max(0, known - MOST_USUAL), known)
+    limit = LIMIT
+    if len(usual) >= FEWEST_USUAL:
+        strengths = {item.place: item.strength for item in lines.nearest(usual)}
+        limit = max(LEAST, sorted(strengths.get(place, 0.0) for place in usual)[-1 - int(USUAL_SHARE * len(usual))])
+    return [replace(item, limit=limit) for item in found if item.strength > limit]
+
+
+@lru_cache(maxsize=KEPT)
+def _read(message: str, exempt: tuple[Words, ...]) -> tuple[Line, ...]:
+    """Return the lines of a message, each with its distinct words, and at the end the whole where it has several."""
+    split = [(line.strip(), _words(line, exempt)) for line in _END.split(message) if line]
+    lines = [(line, words) for line, words in split if words]
+    if len(lines) > 1:
+        lines.append((message.strip(), frozenset[str]().union(*(words for _, words in lines))))
+    return tuple(lines)
+
+
+def _words(line: str, exempt: tuple[Words, ...]) -> frozenset[str]:
+    parts = without(tuple(tokenize(line)), exempt)
+    # A number has no ending.
+    return frozenset(token if token[-1].isdigit() else token[:_LETTERS] for part in parts for token in part)
+
+
+class _Lines:
+    """The lines of an agent's messages as rows of a sparse matrix of words, each word by the root of its weight.
+
+    A word weighs from 0 (in every message) to 1 (in two at most); equal messages count once. ``turns``: the how manieth message
+    of its conversation a line is in; conversations lie so far apart that none is looked back at from another.
+    """
+
+    def __init__(self, read: Sequence[tuple[Line, ...]], conversations: Sequence[str]) -> None:
+        from scipy import sparse
+
+        spoken = {conversation: number for number, conversation in enumerate(dict.fromkeys(conversations))}
+        turns = Counter[str]()
+        found: list[tuple[int, int, Line]] = []
+        for place, (lines, conversation) in enumerate(zip(read, conversations, strict=True)):
+            turn = spoken[conversation] * (len(read) + LOOK_BACK) + turns[conversation]
+            found += [(turn, place, line) for line in lines]
+            turns[conversation] += 1
+        found.sort(key=lambda item: item[0])
+        self._lines = [line for _, _, (line, _) in found]
+        self._turns = np.array([turn for turn, _, _ in found], dtype=np.int64)
+        self._places = np.array([place for _, place, _ in found], dtype=np.int64)
+        said = {lines[-1][1] for lines in read if lines}
+        holders, most = Counter(word for words in said for word in words), max(math.log((len(said) + 1) / 2), 1e-9)
+        columns = {word: number for number, word in enumerate(holders)}
+        weights = np.maximum(0.0, np.log((len(said) + 1) / np.maximum(list(holders.values()), 2)) / most)
+        indices = [columns[word] for _, _, (_, words) in found for word in words]
+        starts = np.cumsum([0, *(len(words) for _, _, (_, words) in found)])
+        self._matrix = sparse.csr_array((weights[indices], indices, starts), shape=(len(found), len(columns)))
+        self._mass = np.asarray(self._matrix.power(2).sum(axis=1)).ravel() + _UNKNOWN
+
+    def nearest(self, places: range) -> list[SaidAgain]:
+        """Return for each of some messages the earlier line most like one of its own, where that is stronger than ``LEAST``."""
+        found: dict[int, tuple[float, int, int]] = {}
+        rows = np.flatnonzero((self._places >= places.start) & (self._places < places.stop))
+        for start in range(0, len(rows), _AT_ONCE):
+            own = rows[start : start + _AT_ONCE]
+            first = int(np.searchsorted(self._turns, self._turns[own[0]] - LOOK_BACK))
+            shared = (self._matrix[own] @ self._matrix[first : own[-1] + 1].T).tocoo()
+            ours, theirs = own[shared.row], shared.col + first
+            strengths = shared.data / np.sqrt(self._mass[ours] * self._mass[theirs])
+            back = self._turns[ours] - self._turns[theirs]
+            for at in np.flatnonzero((strengths > LEAST) & (back > 0) & (back <= LOOK_BACK)):
+                place, line = int(self._places[ours[at]]), int(theirs[at])
+                # Of equally strong ones the earliest.
+                found[place] = max(found.get(place, (0.0, 0, 0)), (float(strengths[at]), -line, int(ours[at])))
+        return [
+            SaidAgain(place, int(self._places[-line]), self._lines[own], self._lines[-line], strength, LEAST)
+            for place, (strength, line, own) in sorted(found.items())
+        ]
+
+
+# How little chance what is said again often has, in how many messages at the least; pairs that are kept, and shown, and how
+# much of a line.
+_CHANCE, _FEWEST, _MOST_KEPT, _MOST_SHOWN, _MOST_CHARACTERS = 0.003, 3, 20, 2, 80
+
+
+def said_again_statistics(
+    earlier: Sequence[Message], messages: Sequence[Message], catchphrases: Sequence[Catchphrase] = ()
+) -> dict[str, Any]:
+    """Return what an agent's messages say again, as plain JSON: both lines of each, and whether that is more than before.
+
+    Of 200 and more messages of which fewer than 100 lie before the window, the first half is taken for what was before.
+
+    Args:
+        earlier: the agent's own before the window, oldest first.
+        messages: the agent's own in the window, oldest first.
+    """
+    everything = [*earlier[-MOST_USUAL - LOOK_BACK :], *messages]
+    since = len(everything) - len(messages)
+    if since < FEWEST_USUAL and len(everything) >= 2 * FEWEST_USUAL:
+        since = len(everything) // 2
+    said = find_said_again([(m.conversation, m.text) for m in everything], catchphrases, known=since)
+    found, count = [item for item in said if item.place >= since], len(everything) - since
+    kept = sorted(sorted(found, key=lambda item: -item.strength)[:_MOST_KEPT], key=lambda item: item.place)
+    return {
+        "messages": count,
+        "said_again": len(found),
+        "before": {"messages": since, "said_again": len(said) - len(found)},
+        "often": is_often(len(found), count, len(said) - len(found), since),
+        "lines": [
+            {
+                "id": everything[item.place].id,
+                "line": item.line,
+                "earlier_id": everything[item.earlier].id,
+                "earlier_line": item.earlier_line,
+                "strength": round(item.strength, 3),
+            }
+            for item in kept
+        ],
+    }
+
+
+def pair_text(facts: Mapping[str, Any]) -> str:
+    """Return both lines of a pair, at most 80 characters each, with their messages' ids."""
+    line, earlier = (_cut(facts[name]) for name in ("line", "earlier_line"))
+    return f"{line} ({facts['id']}) after {earlier} ({facts['earlier_id']})"
+
+
+def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
+    """Return whether more of some messages say something again than those before let expect.
+
+    So many had a chance of less than three in a thousand under the beta-binomial distribution that they leave (Jeffreys' prior);
+    with nothing before nothing is often.
+    """
+    if found < _FEWEST:
+        return False
+    from scipy.stats import betabinom
+
+    return bool(betabinom.sf(found - 1, messages, found_before + 0.5, before - found_before + 0.5) < _CHANCE)
+
+
+def said_again_text(statistics: Mapping[str, Any]) -> str:
+    """Return how many messages say something again, with both lines of the three that are most alike; "" where none does."""
+    if not statistics["said_again"]:
+        return ""
+    lines = sorted(statistics["lines"], key=lambda item: -item["strength"])[:_MOST_SHOWN]
+    shown = ", ".join(map(pair_text, lines))
+    return f"; {statistics['said_again']} of {statistics['messages']} messages say again what was said: {shown}"
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}...")
