@@ -49,6 +49,8 @@ _WAY_TO_STOCK = 0.3
 # From so many conversations on it is known how they differ. A change that others' messages would take longer to show is not
 # looked for: where voices are so alike, or so little is known of the agent's, an alarm would tell nothing.
 FEWEST_CONVERSATIONS, LONGEST_DELAY = 10, 200
+# Where no channel and no pause says where a conversation ends, so many own messages are enough of them.
+FEWEST_UNMARKED = 200
 # From so many own messages on, false alarms were measured to be as rare as is said (benchmarks/independence.py).
 SURE = 800
 _FOLDS, _DRAWS, _CAP = 5, 800, 3.0
@@ -191,7 +193,7 @@ def _sides(
     theirs = [fmean(map(side.step, values)) for side, values in zip(sides, rest, strict=True)]
     # Where its own messages hardly vary, the draws alone would give a threshold that two odd ones reach.
     least = max(theirs) * LEAST_DELAY if is_stock else -sides[-1].usual * (1 - _WAY) / _WAY * 2
-    threshold = max(_threshold(steps, conversations(own), provenance, false_alarms), least)
+    threshold = max(_threshold(steps, _batches(own), provenance, false_alarms), least)
     if not (_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs)):
         return []
     return [(side.shared(threshold), weights[:, n]) for n, side in zip(columns, sides, strict=True)]
@@ -261,31 +263,42 @@ def _side(other: str, ours: Any, theirs: Any, *, everyday: bool) -> VoiceSide:
 
 
 def _knows(provenance: VoiceProvenance) -> bool:
-    return provenance.conversations >= FEWEST_CONVERSATIONS
+    return provenance.conversations >= FEWEST_CONVERSATIONS or provenance.messages >= FEWEST_UNMARKED
 
 
 def _folds(said: Sequence[Message], agent_id: str) -> Any:
-    """Return the part of cross-validation of each message: of a whole conversation, with some of every speaker's in every part.
+    """Return the part of cross-validation of each message: of a whole place, with some of every speaker's in at least three parts.
 
-    A conversation in which somebody said more than a part's share is cut: how long pauses were must not decide who is learnt from.
+    A place in which somebody said more than a part's share is cut there. What decides is who speaks where after whom, never when.
     """
-    totals, counted = Counter(message.agent_id for message in said), Counter[tuple[int, str]]()
-    talks, fresh = conversations(said).tolist(), count()
-    piece_of: dict[int, int] = {}
+    totals, counted = Counter(message.agent_id for message in said), Counter[tuple[str, str]]()
+    fresh = count()
+    piece_of: dict[str, int] = {}
     pieces = []
-    for talk, message in zip(talks, said, strict=True):
-        key = talk, message.agent_id
-        if talk not in piece_of or counted[key] * _FOLDS >= totals[message.agent_id]:
-            piece_of[talk] = next(fresh)
-            counted = Counter({other: n for other, n in counted.items() if other[0] != talk})
+    for message in said:
+        place, key = message.conversation, (message.conversation, message.agent_id)
+        if place not in piece_of or counted[key] * _FOLDS >= totals[message.agent_id]:
+            piece_of[place] = next(fresh)
+            counted = Counter({other: n for other, n in counted.items() if other[0] != place})
         counted[key] += 1
-        pieces.append(piece_of[talk])
+        pieces.append(piece_of[place])
     ours = np.unique([piece for piece, message in zip(pieces, said, strict=True) if message.agent_id == agent_id])
-    generator = np.random.default_rng(seed_from("voice folds", agent_id))
-    order = np.concatenate([generator.permutation(ours), generator.permutation(np.setdiff1d(pieces, ours))])
-    part = np.zeros(len(order), dtype=int)
-    part[order] = np.arange(len(order)) % _FOLDS
+    part = np.zeros(max(pieces) + 1, dtype=int)
+    for own_or_not in (ours, np.setdiff1d(pieces, ours)):
+        part[own_or_not] = np.arange(len(own_or_not)) % _FOLDS
     return part[pieces]
+
+
+def _batches(own: Sequence[Message]) -> Any:
+    """Return a number for each own message: ten batches of what was said one after another, place by place.
+
+    Where ten conversations are known a batch is as long as their mean, whatever pauses there are between their messages.
+    """
+    places: dict[str, int] = {}
+    order = np.argsort([places.setdefault(message.conversation, len(places)) for message in own], kind="stable")
+    batches = np.zeros(len(own), dtype=int)
+    batches[order] = np.arange(len(own)) * FEWEST_CONVERSATIONS // len(own)
+    return batches
 
 
 def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance, false_alarms: float) -> float:

@@ -3,6 +3,7 @@
 
 import base64
 import itertools
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,11 +24,17 @@ from persona_pipeline.world.models import Message
 # Half of them for characters, half for words.
 COLUMNS = 1 << 16
 _HALF = COLUMNS >> 1
-_WORD = regex.compile(r"\w+|[^\w\s]+")
+# Scripts that put no blanks between words: each character is read as one, since a whole clause would hardly come again.
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_WORD = regex.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]+")
 
 
 def hashed(text: str) -> list[tuple[Any, Any]]:
-    """Return, of cased character 2-4-grams and of words and pairs of words, columns and 1 + ln of how often each stands there."""
+    """Return, of cased character 2-4-grams and of words and pairs of words, columns and 1 + ln of how often each stands there.
+
+    How wide a comma is and how an accent is encoded is a keyboard's: texts are read in Unicode's form NFKC.
+    """
+    text = unicodedata.normalize("NFKC", text)
     words = [word.lower() for word in _WORD.findall(text)]
     pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
     return [_columns(Counter(grams(text, VOICE)), 0), _columns(Counter([*words, *pairs]), _HALF)]
@@ -80,7 +87,7 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     false_alarms: float
     horizon: int
     examples: int = 0
-    version: Literal[4] = 4
+    version: Literal[5] = 5
 
 
 class VoiceSide(BaseModel, extra="forbid", frozen=True):
