@@ -29,13 +29,18 @@ _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}
 _WORD = regex.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]+")
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words and marks of a text."""
+    return _WORD.findall(text)
+
+
 def hashed(text: str) -> list[tuple[Any, Any]]:
     """Return, of cased character 2-4-grams and of words and pairs of words, columns and 1 + ln of how often each stands there.
 
     How wide a comma is and how an accent is encoded is a keyboard's: texts are read in Unicode's form NFKC.
     """
     text = unicodedata.normalize("NFKC", text)
-    words = [word.lower() for word in _WORD.findall(text)]
+    words = [word.lower() for word in words_of(text)]
     pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
     return [_columns(Counter(grams(text, VOICE)), 0), _columns(Counter([*words, *pairs]), _HALF)]
 
@@ -60,6 +65,8 @@ def weighted(found: Sequence[tuple[Any, Any]], inverse_frequencies: Any) -> tupl
 # The sum that raises an alarm, and the most that one message adds to it.
 ALARM = 1.0
 _MOST_OF_THRESHOLD = 0.6
+# A delay beyond this is no delay: the other's messages hardly tell, or speak for the agent.
+MOST_DELAY = 1000.0
 
 
 class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
@@ -99,6 +106,7 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
         scale: from that difference to what is added to the sum: log-odds as a share of what raises an alarm.
         cap: most that one message may add to the sum, or take from it.
         usual: mean of what the agent's own messages add (below 0).
+        delay: after about how many messages of the other an alarm is expected, from the mean of what they add.
     """
 
     other: str
@@ -107,15 +115,16 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
     cap: float
     usual: float
     everyday: bool = False
+    delay: float = 0.0
 
     def step(self, difference: float) -> float:
         """Return what a message with this difference of scores adds to the sum."""
         return min(self.cap, max(-self.cap, self.scale * (self.reference - difference)))
 
-    def shared(self, threshold: float) -> "VoiceSide":
-        """Return the side with what messages add as shares of a threshold."""
+    def shared(self, threshold: float, theirs: float) -> "VoiceSide":
+        """Return the side with what messages add as shares of a threshold, ``theirs`` being the mean of what the other's add."""
         told = {name: getattr(self, name) / threshold for name in ("scale", "cap", "usual")}
-        return self.model_copy(update=told)
+        return self.model_copy(update=told | {"delay": threshold / max(theirs, threshold / MOST_DELAY)})
 
 
 class VoiceModel(BaseModel, extra="forbid", frozen=True):
