@@ -404,6 +404,7 @@ def test_a_mended_persona_keeps_its_voice_and_a_rewritten_one_does_not(
 
 def test_many_small_mends_are_measured_together(model: VoiceModel) -> None:
     found, words = LearntVoice("ann", ANN.hash, model, persona=ANN.persona), list(WORDS)
+    place = 0
     for place in range(len(words)):
         words[place] = f"other{place}"
         found = current_voice(found, Persona("ann", "Ann", " ".join(words)), MONDAY)
