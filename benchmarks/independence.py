@@ -19,7 +19,7 @@ how many messages it is noticed when somebody else speaks for it. Worlds are tho
 conversations that the agent is in, from at most twice as many messages of others as of its own.
 
 **clock**: how far references, and the messages until an alarm, move when the same texts are said at other times, everybody's or
-only the others', or as one channel or a channel a conversation; the most that any side moves, worlds as in **voice**, and its median.
+only the others', or as one channel or a channel a conversation: the most that any side moves. Worlds are those of **voice**.
 
 **repetition**: how often five intact messages of an agent fire, by the rule that is the same for all and against 400 of its own
 earlier messages, and how often five that repeat one another in a way that is new to it.

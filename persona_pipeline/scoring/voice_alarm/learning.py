@@ -57,6 +57,8 @@ FEWEST_UNMARKED = 400
 # From so many own messages on, false alarms were measured to be as rare as is said (benchmarks/independence.py).
 SURE = 800
 _FOLDS, _DRAWS, _CAP = 5, 800, 3.0
+# Own messages after which what was said one after another is taken to be another conversation: more than most have.
+_LONG = 80
 # So many lines of everyday language are held out together: lines on one subject stand beside each other.
 _LINES_TOGETHER = 5
 # A change into everyday language is told from so many of its usual lines at the earliest.
@@ -305,14 +307,14 @@ def _folds(said: Sequence[Message], agent_id: str) -> Any:
 
 
 def _batches(own: Sequence[Message]) -> Any:
-    """Return a number for each own message: ten batches of what was said one after another, place by place.
+    """Return a number for each own message: ten batches of what was said one after another, place by place, or more of 80 each.
 
     Where ten conversations are known a batch is as long as their mean, whatever pauses there are between their messages.
     """
     places: dict[str, int] = {}
     order = np.argsort([places.setdefault(message.conversation, len(places)) for message in own], kind="stable")
     batches = np.zeros(len(own), dtype=int)
-    batches[order] = np.arange(len(own)) * FEWEST_CONVERSATIONS // len(own)
+    batches[order] = np.arange(len(own)) * max(FEWEST_CONVERSATIONS, len(own) // _LONG) // len(own)
     return batches
 
 

@@ -169,8 +169,8 @@ def packed(values: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """Return the array of ``packed``, flat."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f2").astype(np.float32)
+    """Return the array of ``packed``, flat; kept as it is, since twice as wide a model of fifteen sides would be 4 MB."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f2")
 
 
 _QUOTED = 3
