@@ -1,8 +1,8 @@
 """Numbers that rest on messages, turns, scenes or weeks that are not independent: how often they are right.
 
-    python benchmarks/independence.py [compare] [fading] [voice] [repetition] [--runs 300] [--seed 1]
+    python benchmarks/independence.py [compare] [fading] [voice] [clock] [repetition] [--runs 300] [--seed 1]
 
-Without names all four run. Shares have Wilson's 95 % intervals. Set OPENBLAS_NUM_THREADS=1 where cores are shared.
+Without names all of them run. Shares have Wilson's 95 % intervals. Set OPENBLAS_NUM_THREADS=1 where cores are shared.
 
 **compare**: a version called better or worse that is neither, and one worse by a point that is seen. Scenes of one conversation
 share what the version does to it: half of the variance of a difference (icc .5) or a tenth. ``normal``; ``heavy``: conversations
@@ -18,6 +18,9 @@ after a broken turn a share of q goes.
 how many messages it is noticed when somebody else speaks for it. Worlds are those of benchmarks/chats.py. Learnt is from the
 conversations that the agent is in, from at most twice as many messages of others as of its own.
 
+**clock**: how far references, and the messages until an alarm, move when the same texts are said at other times, everybody's or
+only the others', or as one channel or a channel a conversation: the most that any side moves. Worlds are those of **voice**.
+
 **repetition**: how often five intact messages of an agent fire, by the rule that is the same for all and against 400 of its own
 earlier messages, and how often five that repeat one another in a way that is new to it.
 """
@@ -27,6 +30,8 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +266,8 @@ def measure_voice(runs: int, seed: int) -> None:
                     continue
                 false.append(noticed(model, [messages[place].text for place in own[count:]]) is not None)
                 later = [message for message in messages[own[count - 1] + 1 :] if message.agent_id != name]
+                if not later:
+                    continue
                 other = Counter(message.agent_id for message in later).most_common(1)[0][0]
                 delays.append(noticed(model, [item.text for item in later if item.agent_id == other][:200]))
             seen = [delay for delay in delays if delay is not None]
@@ -310,10 +317,65 @@ def measure_repetition(runs: int, seed: int) -> None:
         print(f"| {world} | {' | '.join(share(fired[kind], runs) for kind in ('all', 'own', *kinds))} |", flush=True)
 
 
+# ---- clock
+
+LEARNT_FROM = 400
+
+
+def told_at(messages: Sequence[Message], minutes: float, who: str = "") -> list[Message]:
+    """Return messages in the same order, so many minutes apart; ``who`` keeps its own times where that is possible."""
+    found, at = list[Message](), chats.FIRST_DAY
+    for message in messages:
+        at = (
+            max(at + timedelta(minutes=minutes), message.created_at)
+            if message.agent_id == who
+            else at + timedelta(minutes=minutes)
+        )
+        found.append(replace(message, created_at=at))
+    return found
+
+
+def placed(messages: Sequence[Message], one: bool) -> list[Message]:
+    """Return messages in one channel, or in a channel for each conversation."""
+    return [
+        replace(message, channel="all" if one else f"talk {talk}", recipient=None)
+        for message, talk in zip(messages, places_of(messages), strict=True)
+    ]
+
+
+def measure_clock(runs: int, seed: int) -> None:
+    changes: dict[str, Callable[[list[Message], str], list[Message]]] = {
+        f"{minutes} minutes apart": lambda said, _, minutes=minutes: told_at(said, minutes)
+        for minutes in (5, 20, 90, 1440)
+    }
+    changes["the others 20 minutes apart"] = lambda said, name: told_at(said, 20, name)
+    changes["one channel for everything"] = lambda said, _: placed(said, one=True)
+    changes["a channel a conversation"] = lambda said, _: placed(said, one=False)
+    print("| world | change | voices | the same are held against it | reference moves by | messages until an alarm |")
+    print("|:--|:--|--:|--:|--:|--:|", flush=True)
+    for world in WORLDS:
+        drawn = chats.drawn(world, runs, LEARNT_FROM, seed)
+        known = [(name, near, learn_voice(name, near)) for name, said in drawn for near in [learnable(said, name)]]
+        for what, change in changes.items():
+            moved, later, same = [], [], 0
+            for name, near, before in known:
+                now = learn_voice(name, change(near, name))
+                if before is None or now is None:
+                    continue
+                sides = {side.other: side for side in before.sides}
+                same += [side.other for side in now.sides] == list(sides)
+                pairs = [(sides[side.other], side) for side in now.sides if side.other in sides]
+                moved += [max(abs(b.reference - a.reference) / abs(a.reference) for a, b in pairs)] if pairs else []
+                later += [max(abs(b.delay - a.delay) / a.delay for a, b in pairs)] if pairs else []
+            cells = [f"{np.median(found):.1%}, most {max(found):.1%}" if found else "–" for found in (moved, later)]
+            print(f"| {world} | {what} | {len(known)} | {same} | {' | '.join(cells)} |", flush=True)
+
+
 SECTIONS = {
     "compare": measure_compare,
     "fading": measure_fading,
     "voice": measure_voice,
+    "clock": measure_clock,
     "repetition": measure_repetition,
 }
 

@@ -801,11 +801,47 @@ def test_watch_says_what_it_follows_and_what_it_cannot_see(
 ) -> None:
     done = watch(watched, monkeypatch, capsys)
     assert "helpdesk: followed since 2026-03-20T23:00:00+00:00 against everyday language (en)" in done.stdout
-    assert (
-        "learnt from 80 of its messages: expect false alarms, 800 are needed for 5% (until 2026-03-20T12" in done.stdout
+    few = (
+        "learnt from 80 of its messages in 40 conversations: expect false alarms, 800 are needed for 5% (until 2026-03"
     )
+    assert few in done.stdout
+    assert re.search(r"noticed after about \d+ messages, learnt", done.stdout)
     assert "helpdesk: a change into another person's voice is not seen" in done.stdout
     assert "20 messages followed" in done.stdout
+
+
+def test_doctor_says_the_same_of_each_agent(
+    watched: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = [
+        line for line in watch(watched, monkeypatch, capsys).stdout.splitlines() if line.startswith("helpdesk: ")
+    ]
+    doctor = in_process(watched, monkeypatch, capsys)("doctor", "--no-calls", "--no-dagster").stdout
+    said = [re.sub("since [^ ]+ against", "against", line) for line in followed[:2]]
+    assert "; ".join(said) in re.sub("since [^ ]+ against", "against", doctor)
+    assert "noticed after about" in said[0] and "another person's voice is not seen" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("나는 오늘 자전거를 고쳤어요, {0}. 체인이 {1}번 빠졌네요!", "write background/ko.txt"),
+        ("Lorem qux zibble frotz {0} gnar, plugh {1} xyzzy.", "its language cannot be told"),
+    ],
+)
+def test_what_there_is_no_everyday_language_for_says_so_and_names_no_file_that_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    builder = WorldBuilder(tmp_path)
+    builder.persona("helpdesk", "Helpdesk repairs bicycles: short, dry, with part numbers.")
+    for n in range(80):
+        day, hour = 1 + n // 4, 9 + n % 4
+        builder.say(
+            "helpdesk", text.format(n * 7, n), at=f"2026-03-{day:02}T{hour:02}:00:00Z", channel=f"ticket-{n // 2}"
+        )
+    done = watch(builder.root, monkeypatch, capsys)
+    assert said in done.stdout + done.stderr
+    assert "unknown.txt" not in done.stdout + done.stderr
 
 
 def test_watch_sees_a_support_bot_that_turns_into_a_stock_assistant(

@@ -88,12 +88,14 @@ class VoiceWatches:
     """The voices of some agents and how far each has gone.
 
     Attributes:
+        starts: messages after this are held against them.
         notes: agents that cannot be followed, and why.
         follows: of the others, what following them rests on, and what it cannot see.
         looked_at: messages that were held against a voice.
     """
 
     watches: dict[str, VoiceWatch] = field(default_factory=dict)
+    starts: dict[str, datetime] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     follows: list[str] = field(default_factory=list)
     looked_at: int = 0
@@ -110,11 +112,11 @@ class VoiceWatches:
             state = learn_voice_before(world, agent_id, moment, again=again)
             if state.learnt.model is not None:
                 found.watches[agent_id] = VoiceWatch(state.learnt.model)
-                found.follows += followed_text(state.learnt.model, moment)
+                found.starts[agent_id] = state.learnt.follows_from or state.learnt.model.provenance.until
             if state.learnt.note:
                 found.notes.append(state.learnt.note)
-            if state.learnt.model is None:
-                found.notes.append(f"{agent_id}: not followed, and no change is seen: its voice is {state.text}")
+            told = found.notes if state.learnt.model is None else found.follows
+            told += followed_text(state, moment)
         return found
 
     def read(self, messages: Iterable[Message]) -> list[VoiceAlarm]:
@@ -122,8 +124,8 @@ class VoiceWatches:
         alarms = []
         for message in messages:
             watch = self.watches.get(message.agent_id)
-            # A voice is not held against what it was learnt from.
-            if watch is not None and message.created_at > watch.model.provenance.until:
+            # A voice is not held against what it was learnt from, or what an earlier persona said.
+            if watch is not None and message.created_at > self.starts[message.agent_id]:
                 self.looked_at += 1
                 _, alarm = watch.read(message)
                 if alarm is not None:
@@ -247,16 +249,17 @@ class LiveVoices:
             return known
         if now - self._missing.get(agent_id, -self._seconds) < self._seconds:
             return None
-        learnt = stored_voice(self._world.store, agent_id)
-        if learnt is None or learnt.model is None or learnt.persona_hash != self._world.persona(agent_id).hash:
+        stored, reader = stored_voice(self._world.store, agent_id), WorldReader(self._world)
+        learnt = reader.learnt_voice(self._world.persona(agent_id), stored, self._world.horizon, learn=False).learnt
+        if learnt.model is None:
             self._followed.pop(agent_id, None)
             self._missing[agent_id] = now
             return None
         if known is not None and known.watch.model == learnt.model:
             known.loaded = now
             return known
-        said = WorldReader(self._world).messages_to_follow(learnt, self._world.horizon)
-        start = said[-1].created_at if said else learnt.model.provenance.until
+        said = reader.messages_to_follow(learnt, self._world.horizon)
+        start = said[-1].created_at if said else learnt.follows_from or learnt.model.provenance.until
         source = StoredMessages(self._world, start, agent_id=agent_id)
         followed = self._followed[agent_id] = _Followed(VoiceWatch(learnt.model), source, now)
         followed.read(said)

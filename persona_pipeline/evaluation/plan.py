@@ -209,10 +209,9 @@ def _before(window: Window) -> Window:
 
 def _history(said: MessageLog, agent_id: str, window: Window) -> dict[str, list[str]]:
     """Return what was said in the windows before in all channels an agent spoke in then or since, by speaker, oldest first."""
-    everything = history_of(window)
-    before = replace(everything, end=window.start or window.end)
-    spoken_in = {item.channel for item in said.within(everything, agent_id=agent_id) if item.channel is not None}
-    return by_speaker(said.within(before, channels=sorted(spoken_in)))
+    own = said.within(history_of(window), agent_id=agent_id)
+    spoken_in = {item.channel for item in own if item.channel is not None}
+    return by_speaker(said.within(_before(window), channels=sorted(spoken_in)))
 
 
 def _shown(case: AgentCase) -> list[Message]:

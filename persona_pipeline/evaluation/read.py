@@ -32,7 +32,7 @@ from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
-from persona_pipeline.scoring.text.agreement import world_lexicon
+from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
 from persona_pipeline.scoring.text.likeness import VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.voice_alarm.learning import (
     FEWEST_OWN,
@@ -343,7 +343,7 @@ class WorldReader:
         """
         world, agent_id = self.world, persona.agent_id
         newest = read_messages(world.store, Window(world.horizon), agent_id=agent_id, limit=1)
-        learnt = current_voice(stored, agent_id, persona.hash, newest[0].created_at if newest else None)
+        learnt = current_voice(stored, persona, newest[0].created_at if newest else None)
         is_new = stored is not None and learnt is not stored
         if learnt.model is not None and not again:
             return VoiceState(learnt, is_new=is_new)
@@ -354,9 +354,9 @@ class WorldReader:
         state = VoiceState(learnt, own + len(examples), examples=len(examples), is_new=is_new)
         if not learn or not (state.learnable or (again and learnt.model is not None)):
             return state
-        return VoiceState(
-            learnt_from(learnt, [*examples, *self._said(agent_id, span)], world.rules_root), state.own, is_new=True
-        )
+        said = [*examples, *self._said(agent_id, span)]
+        language = language_of([message.text for message in said if message.agent_id == agent_id])
+        return VoiceState(learnt_from(learnt, said, world.rules_root), state.own, is_new=True, language=language)
 
     def messages_to_follow(self, learnt: LearntVoice, end: datetime) -> list[Message]:
         """Return an agent's messages since its voice was learnt, of many the newest 500 to 1000: the sum soon forgets.
@@ -364,7 +364,7 @@ class WorldReader:
         They begin at a multiple of 500, so that an alarm stays where it is while messages come.
         """
         assert learnt.model is not None
-        agent_id, span = learnt.agent_id, Window(end, learnt.model.provenance.until)
+        agent_id, span = learnt.agent_id, Window(end, learnt.follows_from)
         if span.start is not None and span.start >= end:
             return []
         count = message_counts(self.world.store, span, agent_id=agent_id).get(agent_id, 0)

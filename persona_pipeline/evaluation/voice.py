@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.guard.report import Finding
+from persona_pipeline.scoring.text.agreement import UNKNOWN
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, SURE, LearntVoice
 from persona_pipeline.scoring.voice_alarm.model import (
     BEFORE,
@@ -42,6 +43,7 @@ class VoiceState:
         alarms: those raised in the window, and the one that stands at its end; oldest first.
         stands: the last of them stands: the agent does not sound like itself.
         is_new: the voice is not stored as it is here.
+        language: of its messages, where the voice could not be learnt from them.
     """
 
     learnt: LearntVoice
@@ -51,6 +53,7 @@ class VoiceState:
     stands: bool = False
     examples: int = 0
     is_new: bool = False
+    language: str = ""
 
     @property
     def agent_id(self) -> str:
@@ -70,8 +73,7 @@ class VoiceState:
         if self.learnt.model is None:
             made_up = f", {self.examples} of them examples of its character card" if self.examples else ""
             if self.learnable and self.is_new:
-                nothing = "there is no everyday language for it and no other agent said enough; write background/<language>.txt"
-                return f"cannot be learnt: {nothing}{anew}"
+                return f"cannot be learnt: no other agent said enough, and {_no_everyday(self.language)}{anew}"
             return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{made_up}{anew}"
         known = self.learnt.model.provenance
         if examples := known.examples:
@@ -92,30 +94,52 @@ def _too_little(known: VoiceProvenance) -> str:
     return f"{said} do not tell a change of voice from how it varies, and no alarm is raised"
 
 
+def _no_everyday(language: str) -> str:
+    if language == UNKNOWN:
+        return "its language cannot be told from what it says, so there is no everyday language to hold it against"
+    return f"there is no everyday language for {language}; write background/{language}.txt"
+
+
 def _how_sure(known: VoiceProvenance) -> str:
     few = f": expect false alarms, {SURE} are needed for {known.false_alarms:.0%}"
-    return f"learnt from {known.messages} of its messages{few if known.messages < SURE else ''}"
+    usual = f": {known.false_alarms:.0%} of stretches of {known.horizon} raise a false alarm"
+    talks = f"{known.conversations} conversation{'s' if known.conversations != 1 else ''}"
+    return f"learnt from {known.messages} of its messages in {talks}{few if known.messages < SURE else usual}"
 
 
-def followed_text(model: VoiceModel, start: datetime) -> list[str]:
-    """Return what following a voice rests on, and what it cannot see, a sentence each."""
+def followed_text(state: VoiceState, start: datetime | None = None) -> list[str]:
+    """Return what following a voice rests on, how soon it tells, and what it cannot see, a sentence each.
+
+    Args:
+        start: what was said up to here is not looked at; None: all is since the voice was learnt.
+    """
+    name, model = state.agent_id, state.learnt.model
+    if model is None:
+        return [f"{name}: not followed, and no change is seen: its voice is {state.text}"]
     known = model.provenance
-    since = max(start, known.until).isoformat()
-    learnt = f"{_how_sure(known)} (until {known.until.isoformat()})"
     if not model.tells:
-        return [f"{known.agent_id}: not followed: {_too_little(known)}"]
-    rivals = [side.other for side in model.sides if side.other and not side.everyday]
-    followed = [f"everyday language ({known.language})"] if any(side.everyday for side in model.sides) else []
-    followed += [", ".join(rivals)] if rivals else []
-    said = [f"{known.agent_id}: followed since {since} against {' and '.join(followed)}, {learnt}"]
-    if not rivals:
-        said.append(
-            f"{known.agent_id}: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
+        return [f"{name}: not followed: {_too_little(known)}"]
+    since = max(start or known.until, state.learnt.follows_from or known.until).isoformat()
+    stock = [side.delay for side in model.sides if side.everyday]
+    rivals = [side for side in model.sides if not side.everyday]
+    named = [side.other for side in rivals if side.other]
+    against = [f"everyday language ({known.language}), noticed after about {max(stock):.0f} messages,"] if stock else []
+    if named:
+        soonest, latest = (pick(side.delay for side in rivals if side.other) for pick in (min, max))
+        against.append(f"{', '.join(named)}, noticed after about {soonest:.0f} to {latest:.0f},")
+    found = [
+        f"{name}: followed since {since} against {' and '.join(against)} {_how_sure(known)} (until {known.until.isoformat()})"
+    ]
+    if not named:
+        found.append(
+            f"{name}: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
         )
     if not known.everyday:
-        unseen = f"there is no everyday language for {known.language}; write background/{known.language}.txt"
-        said.append(f"{known.agent_id}: a change into a stock assistant is not seen: {unseen}")
-    return said
+        found.append(f"{name}: a change into a stock assistant is not seen: {_no_everyday(known.language)}")
+    elif not stock:
+        unsure = "it lies too near to everyday language, or too little is known of it"
+        found.append(f"{name}: a change into a stock assistant is not seen: {unsure}")
+    return found
 
 
 def voice_findings(state: VoiceState) -> list[Finding]:

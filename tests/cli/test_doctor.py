@@ -40,12 +40,14 @@ def look(root: Path, **settings: object) -> dict[str, ProbeFinding]:
 
 def test_all_is_well(sample_root: Path, server: MessagesServer) -> None:
     found = look(sample_root)
-    assert {finding.level for finding in found.values()} == {ProbeLevel.OK}
+    # Nobody's voice is learnt yet.
+    assert {name for name, finding in found.items() if finding.level is not ProbeLevel.OK} == {"voice"}
     assert list(found) == [
         "world",
         "settings",
         "database",
         "messages",
+        "voice",
         "recordings",
         "key",
         "model",

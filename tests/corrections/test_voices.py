@@ -135,7 +135,7 @@ def test_the_service_answers_over_its_socket_with_the_alarm_and_counts_it_once(w
             "direct-034",
             3,
         )
-        assert "Please let me know" in alarm["quotes"][0]["text"]
+        assert "lease let me know" in alarm["quotes"][0]["text"]
         decision = gate("michael")
         assert (decision["voice_alarm"], decision["action"]) == (alarm, "commit")
         assert ask("pam")["voice_alarm"] is None and gate("nobody")["voice_alarm"] is None

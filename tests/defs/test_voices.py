@@ -16,7 +16,6 @@ from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.defs.support import PARTITION, RUN_KEY, Project, metadata_of
-from tests.support.worlds import replace_in
 
 # One worker learns the voices for all of them.
 pytestmark = pytest.mark.xdist_group("voices")
@@ -136,7 +135,8 @@ def test_who_has_no_voice_yet_is_learnt_by_a_run_first_and_then_followed(learnt:
 
 def test_after_a_change_of_persona_the_voice_starts_over(learnt: Project) -> None:
     learnt.requests("voice_alarms")
-    replace_in(learnt.root / "personas/michael.yaml", "display_name: ", "display_name: The new ")
+    new = "display_name: Michael\npersona: A quiet archivist who answers with one word.\n"
+    (learnt.root / "personas/michael.yaml").write_text(new, encoding="utf-8")
     say(learnt, "michael", 3)
     assert learnt.requests("voice_alarms") == []
     world = World.open(learnt.root)

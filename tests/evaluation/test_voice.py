@@ -19,7 +19,6 @@ from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message, Window
-from tests.support.worlds import replace_in
 
 # One worker learns the voices for all of them.
 pytestmark = pytest.mark.xdist_group("voices")
@@ -94,7 +93,8 @@ def test_an_unlearnt_voice_says_how_much_is_missing(sample_world: World) -> None
 
 
 def test_another_persona_is_another_voice_from_its_next_message_on(learnt_root: Path, learnt_world: World) -> None:
-    replace_in(learnt_root / "personas/michael.yaml", "display_name: ", "display_name: The new ")
+    new = "display_name: Michael\npersona: A quiet archivist who answers with one word.\n"
+    (learnt_root / "personas/michael.yaml").write_text(new, encoding="utf-8")
     learnt_world.sync_persona("michael")
     state = voice_state(learnt_world, "michael", WEEK, learn=True)
     assert state.text.startswith("not learnt yet: 0 of 30 messages; its persona changed")

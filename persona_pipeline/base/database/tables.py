@@ -124,7 +124,7 @@ voice_models = sa.Table(
     sa.Column("persona_hash", sa.Text(), nullable=False),
     # Messages up to here belong to an earlier persona.
     sa.Column("since", UtcDateTime()),
-    # NULL while there is too little to learn from.
+    # The voice as it was learnt, with those of earlier personas: ``scoring.voice_alarm.learning.LearntVoice``.
     sa.Column("model", JsonColumn),
     created_at("updated_at"),
 )

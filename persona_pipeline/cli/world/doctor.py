@@ -89,6 +89,7 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
     ]
     if findings[-1].level is not ProbeLevel.ERROR:
         findings.append(_checked("messages", _messages, settings))
+        findings += _voices(settings)
     findings.append(_checked("recordings", _recordings, settings))
     with suppress(ConfigError):
         # One that is not valid was named above.
@@ -178,6 +179,37 @@ def _messages(settings: "Settings") -> "ProbeFinding":
     return ProbeFinding(
         "messages", ProbeLevel.OK, match.note() or "every agent has messages, and every speaker a persona"
     )
+
+
+def _voices(settings: "Settings") -> "list[ProbeFinding]":
+    """What each agent's stored voice is followed against, and what cannot be seen of it; what is broken is named above."""
+    from persona_pipeline.base.database.engine import default_url, open_store
+    from persona_pipeline.evaluation.read import WorldReader
+    from persona_pipeline.evaluation.voice import followed_text
+    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
+    from persona_pipeline.scoring.voice_alarm.learning import stored_voices
+    from persona_pipeline.world.personas import agent_ids, load_persona
+    from persona_pipeline.world.world import World
+
+    found, remedy = (
+        list[ProbeFinding](),
+        "persona-pipeline watch --once learns what can be learnt and says what is missing",
+    )
+    with suppress(ConfigError):
+        store = open_store(default_url(settings))
+        try:
+            world, names = World(settings.world_root, store, environment=settings), agent_ids(settings.world_root)
+            reader, stored = WorldReader(world), stored_voices(store, names)
+            for name in names:
+                persona = load_persona(world.root, name)
+                state = reader.learnt_voice(persona, stored.get(name), world.horizon, learn=False)
+                followed = state.learnt.model is not None and state.learnt.model.tells
+                level = ProbeLevel.OK if followed else ProbeLevel.NOTE
+                said = "; ".join(followed_text(state))
+                found.append(ProbeFinding("voice", level, said, "" if followed else remedy))
+        finally:
+            store.close()
+    return found
 
 
 def _recordings(settings: "Settings") -> "ProbeFinding":

@@ -5,6 +5,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from difflib import SequenceMatcher
+from functools import cache
 from itertools import count
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
@@ -29,8 +31,9 @@ from persona_pipeline.scoring.voice_alarm.model import (
     packed,
     unpacked,
     weighted,
+    words_of,
 )
-from persona_pipeline.world.models import Message, seed_from
+from persona_pipeline.world.models import Message, Persona, seed_from
 
 PAUSE = timedelta(hours=1)
 FEWEST_OWN, FEWEST_OTHERS = 30, 30
@@ -49,9 +52,13 @@ _WAY_TO_STOCK = 0.3
 # From so many conversations on it is known how they differ. A change that others' messages would take longer to show is not
 # looked for: where voices are so alike, or so little is known of the agent's, an alarm would tell nothing.
 FEWEST_CONVERSATIONS, LONGEST_DELAY = 10, 200
+# Where no channel and no pause says where a conversation ends, so many own messages are enough of them.
+FEWEST_UNMARKED = 400
 # From so many own messages on, false alarms were measured to be as rare as is said (benchmarks/independence.py).
 SURE = 800
 _FOLDS, _DRAWS, _CAP = 5, 800, 3.0
+# Own messages after which what was said one after another is taken to be another conversation: more than most have.
+_LONG = 80
 # So many lines of everyday language are held out together: lines on one subject stand beside each other.
 _LINES_TOGETHER = 5
 # A change into everyday language is told from so many of its usual lines at the earliest.
@@ -92,7 +99,7 @@ def learn_voice(
         last_message=own[-1].id,
         until=own[-1].created_at,
         messages=len(own),
-        conversations=int(conversations(own).max()) + 1,
+        conversations=_known_conversations(own),
         others=len(others),
         language=language,
         everyday=len(lines),
@@ -129,6 +136,17 @@ def conversations(messages: Sequence[Message]) -> Any:
         numbers.append(known[0] if known and goes_on else next(fresh))
         latest[message.conversation] = (numbers[-1], message)
     return np.array(numbers)
+
+
+def _known_conversations(own: Sequence[Message]) -> int:
+    """Return how many conversations own messages are of: places; those with more than a tenth of them cut at pauses."""
+    places = Counter(message.conversation for message in own)
+    return len(
+        {
+            message.conversation if places[message.conversation] * FEWEST_CONVERSATIONS <= len(own) else talk
+            for message, talk in zip(own, conversations(own).tolist(), strict=True)
+        }
+    )
 
 
 def _learnt(
@@ -191,10 +209,11 @@ def _sides(
     theirs = [fmean(map(side.step, values)) for side, values in zip(sides, rest, strict=True)]
     # Where its own messages hardly vary, the draws alone would give a threshold that two odd ones reach.
     least = max(theirs) * LEAST_DELAY if is_stock else -sides[-1].usual * (1 - _WAY) / _WAY * 2
-    threshold = max(_threshold(steps, conversations(own), provenance, false_alarms), least)
+    threshold = max(_threshold(steps, _batches(own), provenance, false_alarms), least)
     if not (_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs)):
         return []
-    return [(side.shared(threshold), weights[:, n]) for n, side in zip(columns, sides, strict=True)]
+    told = zip(columns, sides, theirs, strict=True)
+    return [(side.shared(threshold, their_mean), weights[:, n]) for n, side, their_mean in told]
 
 
 def _against(columns: Any) -> Any:
@@ -261,31 +280,42 @@ def _side(other: str, ours: Any, theirs: Any, *, everyday: bool) -> VoiceSide:
 
 
 def _knows(provenance: VoiceProvenance) -> bool:
-    return provenance.conversations >= FEWEST_CONVERSATIONS
+    return provenance.conversations >= FEWEST_CONVERSATIONS or provenance.messages >= FEWEST_UNMARKED
 
 
 def _folds(said: Sequence[Message], agent_id: str) -> Any:
-    """Return the part of cross-validation of each message: of a whole conversation, with some of every speaker's in every part.
+    """Return the part of cross-validation of each message: of a whole place, with some of every speaker's in at least three parts.
 
-    A conversation in which somebody said more than a part's share is cut: how long pauses were must not decide who is learnt from.
+    A place in which somebody said more than a part's share is cut there. What decides is who speaks where after whom, never when.
     """
-    totals, counted = Counter(message.agent_id for message in said), Counter[tuple[int, str]]()
-    talks, fresh = conversations(said).tolist(), count()
-    piece_of: dict[int, int] = {}
+    totals, counted = Counter(message.agent_id for message in said), Counter[tuple[str, str]]()
+    fresh = count()
+    piece_of: dict[str, int] = {}
     pieces = []
-    for talk, message in zip(talks, said, strict=True):
-        key = talk, message.agent_id
-        if talk not in piece_of or counted[key] * _FOLDS >= totals[message.agent_id]:
-            piece_of[talk] = next(fresh)
-            counted = Counter({other: n for other, n in counted.items() if other[0] != talk})
+    for message in said:
+        place, key = message.conversation, (message.conversation, message.agent_id)
+        if place not in piece_of or counted[key] * _FOLDS >= totals[message.agent_id]:
+            piece_of[place] = next(fresh)
+            counted = Counter({other: n for other, n in counted.items() if other[0] != place})
         counted[key] += 1
-        pieces.append(piece_of[talk])
+        pieces.append(piece_of[place])
     ours = np.unique([piece for piece, message in zip(pieces, said, strict=True) if message.agent_id == agent_id])
-    generator = np.random.default_rng(seed_from("voice folds", agent_id))
-    order = np.concatenate([generator.permutation(ours), generator.permutation(np.setdiff1d(pieces, ours))])
-    part = np.zeros(len(order), dtype=int)
-    part[order] = np.arange(len(order)) % _FOLDS
+    part = np.zeros(max(pieces) + 1, dtype=int)
+    for own_or_not in (ours, np.setdiff1d(pieces, ours)):
+        part[own_or_not] = np.arange(len(own_or_not)) % _FOLDS
     return part[pieces]
+
+
+def _batches(own: Sequence[Message]) -> Any:
+    """Return a number for each own message: ten batches of what was said one after another, place by place, or more of 80 each.
+
+    Where ten conversations are known a batch is as long as their mean, whatever pauses there are between their messages.
+    """
+    places: dict[str, int] = {}
+    order = np.argsort([places.setdefault(message.conversation, len(places)) for message in own], kind="stable")
+    batches = np.zeros(len(own), dtype=int)
+    batches[order] = np.arange(len(own)) * max(FEWEST_CONVERSATIONS, len(own) // _LONG) // len(own)
+    return batches
 
 
 def _threshold(steps: Any, groups: Any, provenance: VoiceProvenance, false_alarms: float) -> float:
@@ -330,6 +360,10 @@ def _drawn(groups: Any, generator: Any, length: int) -> Any:
 
 
 _TABLE = tables.voice_models
+# Up to this share of its words a persona may be mended and keeps its voice: five misspelt words are up to .07, a sentence
+# put in another's place .06 (most .23), half of it at least .32, and another persona .76, on six personas of 70 to 250 words.
+_MENDED = 0.2
+_MOST_FORMER = 3
 
 
 @dataclass(frozen=True)
@@ -340,6 +374,8 @@ class LearntVoice:
         model: None while there is too little to learn from.
         since: messages up to here belong to an earlier persona and are not learnt from; None: all count.
         note: what a reader should know, such as that the voice is being learnt anew; empty when there is nothing to say.
+        persona: the text it began with.
+        former: voices of earlier personas, the latest first; ``left``: when the newest message was sent as such a one was replaced.
     """
 
     agent_id: str
@@ -347,6 +383,15 @@ class LearntVoice:
     model: VoiceModel | None
     since: datetime | None = None
     note: str = ""
+    persona: str = ""
+    former: tuple["LearntVoice", ...] = ()
+    left: datetime | None = None
+
+    @property
+    def follows_from(self) -> datetime | None:
+        """Messages after this are held against it; None: all."""
+        starts = [self.since, self.model.provenance.until if self.model else None]
+        return max((start for start in starts if start), default=None)
 
 
 def stored_voice(store: Store, agent_id: str) -> LearntVoice | None:
@@ -361,24 +406,49 @@ def stored_voices(store: Store, agent_ids: Collection[str]) -> dict[str, LearntV
     found = {}
     for row in rows:
         with suppress(ValidationError):
-            model = None if row.model is None else VoiceModel.model_validate(row.model)
-            found[row.agent_id] = LearntVoice(row.agent_id, row.persona_hash, model, row.since)
+            found[row.agent_id] = _stored().validate_python(row.model)
     return found
 
 
-def current_voice(known: LearntVoice | None, agent_id: str, persona_hash: str, newest: datetime | None) -> LearntVoice:
-    """Return what is known of the voice of an agent's present persona; if that has changed, the voice starts over from here.
+@cache
+def _stored() -> TypeAdapter[LearntVoice]:
+    return TypeAdapter(LearntVoice)
+
+
+def current_voice(known: LearntVoice | None, persona: Persona, newest: datetime | None) -> LearntVoice:
+    """Return what is known of the voice of an agent's present persona.
+
+    One whose text was hardly changed keeps its voice, one that was brought back has it back, and any other's starts over from here.
 
     Args:
         known: as it was stored.
         newest: when the newest message was sent; what was said up to then belongs to the earlier persona.
     """
+    name, own_hash = persona.agent_id, persona.hash
     if known is None:
-        return LearntVoice(agent_id, persona_hash, None)
-    if known.persona_hash == persona_hash:
+        return LearntVoice(name, own_hash, None, persona=persona.persona)
+    if known.persona_hash == own_hash:
         return known
-    note = f"the persona of {agent_id} has changed: its voice is learnt anew from what it says from now on"
-    return LearntVoice(agent_id, persona_hash, None, newest or known.since, note)
+    candidates = [known, *known.former]
+    shares = [_changed(item.persona, persona.persona) for item in candidates]
+    share, nearest = min(zip(shares, candidates, strict=True), key=lambda item: item[0])
+    if share > _MENDED:
+        note = f"the persona of {name} has changed: its voice is learnt anew from what it says from now on"
+        nearest = LearntVoice(name, own_hash, None, newest or known.since, persona=persona.persona)
+    elif nearest is known:
+        note = f"the persona of {name} was mended ({share:.0%} of its words): it keeps its voice"
+        return replace(known, persona_hash=own_hash, note=note)
+    else:
+        note = f"the persona of {name} is as it was before: its earlier voice goes on"
+        # What it said in between, if anything, was another's.
+        nearest = replace(nearest, since=nearest.since if newest == nearest.left else newest, left=None)
+    left = replace(known, former=(), left=newest)
+    former = [item for item in (left, *known.former) if item.model is not None and item.persona != nearest.persona]
+    return replace(nearest, persona_hash=own_hash, note=note, former=tuple(former[:_MOST_FORMER]))
+
+
+def _changed(before: str, now: str) -> float:
+    return 1 - SequenceMatcher(None, words_of(before), words_of(now), autojunk=False).ratio()
 
 
 def learnt_from(known: LearntVoice, history: Sequence[Message], root: Path | None = None) -> LearntVoice:
@@ -393,13 +463,13 @@ def learnt_from(known: LearntVoice, history: Sequence[Message], root: Path | Non
 
 
 def write_voices(connection: Connection, voices: Sequence[LearntVoice]) -> None:
-    """Keep voices, one an agent."""
+    """Keep voices, one an agent, each with those of its earlier personas."""
     rows = [
         {
             "agent_id": item.agent_id,
             "persona_hash": item.persona_hash,
             "since": item.since,
-            "model": None if item.model is None else item.model.model_dump(mode="json"),
+            "model": _stored().dump_python(replace(item, note=""), mode="json"),
         }
         for item in voices
     ]

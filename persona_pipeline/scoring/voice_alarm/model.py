@@ -3,6 +3,7 @@
 
 import base64
 import itertools
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,12 +24,23 @@ from persona_pipeline.world.models import Message
 # Half of them for characters, half for words.
 COLUMNS = 1 << 16
 _HALF = COLUMNS >> 1
-_WORD = regex.compile(r"\w+|[^\w\s]+")
+# Scripts that put no blanks between words: each character is read as one, since a whole clause would hardly come again.
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_WORD = regex.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words and marks of a text."""
+    return _WORD.findall(text)
 
 
 def hashed(text: str) -> list[tuple[Any, Any]]:
-    """Return, of cased character 2-4-grams and of words and pairs of words, columns and 1 + ln of how often each stands there."""
-    words = [word.lower() for word in _WORD.findall(text)]
+    """Return, of cased character 2-4-grams and of words and pairs of words, columns and 1 + ln of how often each stands there.
+
+    How wide a comma is and how an accent is encoded is a keyboard's: texts are read in Unicode's form NFKC.
+    """
+    text = unicodedata.normalize("NFKC", text)
+    words = [word.lower() for word in words_of(text)]
     pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
     return [_columns(Counter(grams(text, VOICE)), 0), _columns(Counter([*words, *pairs]), _HALF)]
 
@@ -53,6 +65,8 @@ def weighted(found: Sequence[tuple[Any, Any]], inverse_frequencies: Any) -> tupl
 # The sum that raises an alarm, and the most that one message adds to it.
 ALARM = 1.0
 _MOST_OF_THRESHOLD = 0.6
+# A delay beyond this is no delay: the other's messages hardly tell, or speak for the agent.
+MOST_DELAY = 1000.0
 
 
 class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
@@ -80,7 +94,7 @@ class VoiceProvenance(BaseModel, extra="forbid", frozen=True):
     false_alarms: float
     horizon: int
     examples: int = 0
-    version: Literal[4] = 4
+    version: Literal[5] = 5
 
 
 class VoiceSide(BaseModel, extra="forbid", frozen=True):
@@ -92,6 +106,7 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
         scale: from that difference to what is added to the sum: log-odds as a share of what raises an alarm.
         cap: most that one message may add to the sum, or take from it.
         usual: mean of what the agent's own messages add (below 0).
+        delay: after about how many messages of the other an alarm is expected, from the mean of what they add.
     """
 
     other: str
@@ -100,15 +115,16 @@ class VoiceSide(BaseModel, extra="forbid", frozen=True):
     cap: float
     usual: float
     everyday: bool = False
+    delay: float = 0.0
 
     def step(self, difference: float) -> float:
         """Return what a message with this difference of scores adds to the sum."""
         return min(self.cap, max(-self.cap, self.scale * (self.reference - difference)))
 
-    def shared(self, threshold: float) -> "VoiceSide":
-        """Return the side with what messages add as shares of a threshold."""
+    def shared(self, threshold: float, theirs: float) -> "VoiceSide":
+        """Return the side with what messages add as shares of a threshold, ``theirs`` being the mean of what the other's add."""
         told = {name: getattr(self, name) / threshold for name in ("scale", "cap", "usual")}
-        return self.model_copy(update=told)
+        return self.model_copy(update=told | {"delay": threshold / max(theirs, threshold / MOST_DELAY)})
 
 
 class VoiceModel(BaseModel, extra="forbid", frozen=True):
@@ -153,8 +169,8 @@ def packed(values: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """Return the array of ``packed``, flat."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f2").astype(np.float32)
+    """Return the array of ``packed``, flat; kept as it is, since twice as wide a model of fifteen sides would be 4 MB."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<f2")
 
 
 _QUOTED = 3

@@ -31,9 +31,10 @@ from persona_pipeline.scoring.voice_alarm.model import (
     hashed,
     highest_sums,
     voice_change,
+    words_of,
 )
 from persona_pipeline.world.messages.store import write_messages
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import Message, Persona
 from tests.scoring.text.test_voice import say
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -216,6 +217,42 @@ def test_an_agent_alone_is_held_against_everyday_language() -> None:
     assert "and reads like a support desk's courtesies" in alarm.text
 
 
+@pytest.mark.parametrize("code", ["zh", "ja"])
+def test_how_wide_commas_are_and_how_accents_are_encoded_says_nothing_of_who_speaks(code: str) -> None:
+    line = "好的，马上给您看看！" if code == "zh" else "はい、ガラスを見ますね？"
+    (wide, wide_words), (narrow, narrow_words) = (
+        hashed(line),
+        hashed(line.replace("，", ",").replace("！", "!").replace("？", "?")),
+    )
+    assert [wide[0].tolist(), wide_words[0].tolist()] == [narrow[0].tolist(), narrow_words[0].tolist()]
+    for found, other in zip(
+        hashed("Crème, né à Liège"), hashed("Cre\u0300me, ne\u0301 a\u0300 Lie\u0300ge"), strict=True
+    ):
+        assert found[0].tolist() == other[0].tolist()
+
+
+def test_words_of_scripts_without_blanks_come_again() -> None:
+    assert words_of("我要找 der Fisch, ok") == ["我", "要", "找", "der", "Fisch", ",", "ok"]
+
+
+def at(messages: Sequence[Message], minutes: float) -> list[Message]:
+    """The same texts in the same order, so many minutes apart."""
+    return [replace(item, created_at=MONDAY + timedelta(minutes=minutes * n)) for n, item in enumerate(messages)]
+
+
+@pytest.mark.parametrize("minutes", [5, 20, 90, 1440])
+def test_when_it_was_said_moves_neither_reference_nor_threshold(minutes: int) -> None:
+    history = said([("ann", "loud"), ("bob", "terse"), ("cyd", "lazy")], 400, 1)
+    usual, timed = learnt(history), learnt(at(history, minutes))
+    assert usual.sides and timed.sides == usual.sides
+
+
+def test_where_nothing_marks_conversations_few_messages_tell_nothing_and_many_do() -> None:
+    history = said([("ann", "loud"), ("bob", "terse")], 400, 1)
+    told = {count: learnt(at(history[: 2 * count], 5)).tells for count in (60, 399, 400)}
+    assert told == {60: False, 399: False, 400: True}
+
+
 def test_where_there_is_nothing_to_hold_it_against_nothing_is_learnt(tmp_path: Path) -> None:
     history = [replace(item, text="나는 오늘 자전거를 고쳤어요. 체인이 빠졌네요!") for item in clerk(CLERK, 80)]
     assert learn_voice("clerk", history) is None
@@ -286,21 +323,30 @@ def keep(store: Store, voice: LearntVoice) -> None:
         write_voices(connection, [voice])
 
 
+ANN = Persona(
+    "ann", "Ann", "Ann runs the harbour office. She talks loudly, in long sentences, about boats and her seven cousins."
+)
+WORDS = ANN.persona.split()
+OTHER = Persona(
+    "ann", "Ann", "A quiet archivist from the hills who answers with one word and never greets anybody at all."
+)
+
+
 def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> None:
     write_messages(store, HISTORY)
-    first = learnt_from(current_voice(None, "ann", "p1", None), HISTORY)
+    first = learnt_from(current_voice(None, ANN, None), HISTORY)
     assert first.model is not None
     assert first.note == ""
     keep(store, first)
-    assert stored_voice(store, "ann") == current_voice(stored_voice(store, "ann"), "ann", "p1", None) == first
+    assert stored_voice(store, "ann") == current_voice(stored_voice(store, "ann"), ANN, None) == first
 
-    changed = current_voice(first, "ann", "p2", HISTORY[-1].created_at)
+    changed = current_voice(first, OTHER, HISTORY[-1].created_at)
     assert changed.model is None
     assert "persona of ann has changed" in changed.note
     assert learnt_from(changed, HISTORY).model is None
     keep(store, changed)
     later = said([("ann", "lazy"), ("bob", "terse")], 40, 10, MONDAY + timedelta(days=60))
-    known = current_voice(stored_voice(store, "ann"), "ann", "p2", None)
+    known = current_voice(stored_voice(store, "ann"), OTHER, None)
     anew = learnt_from(known, [*HISTORY, *later])
     keep(store, anew)
     assert anew.model is not None
@@ -308,6 +354,63 @@ def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> Non
     assert stored_voice(store, "ann") == anew
     _, alarms = follow_voice(anew.model, said([("ann", "lazy")], 40, 11))
     assert alarms == []
+
+
+@pytest.mark.parametrize("said_between", [False, True])
+@pytest.mark.parametrize("learnt_between", [False, True])
+def test_a_persona_that_is_brought_back_has_its_voice_back(
+    store: Store, said_between: bool, learnt_between: bool
+) -> None:
+    write_messages(store, HISTORY)
+    newest = HISTORY[-1].created_at
+    first = learnt_from(current_voice(None, ANN, None), HISTORY)
+    other = current_voice(first, OTHER, newest)
+    if learnt_between:
+        other = replace(other, model=first.model)
+    keep(store, other)
+    later = newest + timedelta(days=9) if said_between else newest
+    back = current_voice(stored_voice(store, "ann"), ANN, later)
+    assert (back.model, back.persona_hash) == (first.model, ANN.hash)
+    assert "its earlier voice goes on" in back.note
+    # Nothing that stood in its messages is forgotten, and none of another persona's count.
+    assert first.model is not None
+    assert back.follows_from == (later if said_between else first.model.provenance.until)
+    assert len(back.former) == learnt_between
+    keep(store, back)
+    again = current_voice(stored_voice(store, "ann"), OTHER, later)
+    assert (again.model is not None) == learnt_between
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (WORDS, True),
+        ([word.replace("cousins", "cousns") for word in WORDS], True),
+        ([*WORDS[:3], "port", *WORDS[4:]], True),
+        ([*WORDS[:9], *OTHER.persona.split()[9:]], False),
+        (OTHER.persona.split(), False),
+    ],
+)
+@pytest.mark.parametrize("name", ["Ann", "Ann the Loud"])
+def test_a_mended_persona_keeps_its_voice_and_a_rewritten_one_does_not(
+    model: VoiceModel, words: list[str], kept: bool, name: str
+) -> None:
+    known = LearntVoice("ann", ANN.hash, model, persona=ANN.persona)
+    found = current_voice(known, Persona("ann", name, " ".join(words)), MONDAY)
+    assert (found.model is not None) == kept
+    assert (found.since is None) == kept
+    assert ("keeps its voice" in found.note) == (kept and (words != WORDS or name != "Ann"))
+
+
+def test_many_small_mends_are_measured_together(model: VoiceModel) -> None:
+    found, words = LearntVoice("ann", ANN.hash, model, persona=ANN.persona), list(WORDS)
+    place = 0
+    for place in range(len(words)):
+        words[place] = f"other{place}"
+        found = current_voice(found, Persona("ann", "Ann", " ".join(words)), MONDAY)
+        if found.model is None:
+            break
+    assert 2 <= place <= len(words) // 2
 
 
 @pytest.mark.parametrize("earlier", ["version 1", "no model of ours"])
@@ -325,10 +428,10 @@ def test_what_another_version_stored_is_learnt_anew(store: Store, model: VoiceMo
     with store.begin() as connection:
         connection.execute(tables.voice_models.insert().values(agent_id="ann", persona_hash="p1", model=row))
     assert stored_voice(store, "ann") is None
-    keep(store, learnt_from(current_voice(None, "ann", "p1", None), HISTORY))
+    keep(store, learnt_from(current_voice(None, ANN, None), HISTORY))
     kept = stored_voice(store, "ann")
     assert kept is not None
-    assert kept.model == model
+    assert kept.model is not None and kept.model.sides == model.sides
 
 
 def test_of_a_long_history_others_of_all_times_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
