@@ -101,9 +101,9 @@ class VoiceCheck:
     def error(self, scores: Sequence[float] = ()) -> CheckError:
         """Return how often the check is wrong.
 
-        In four strata by how sure the check is, what labels say of a stratum counts for as much as the agent's messages have of it
-        (Jeffreys' prior over each side); a stratum that nobody labelled may be anything. Labels that were not drawn by lot may be of
-        plainer messages than the rest, or wrong: within a stratum the odds are taken to be up to 8 times off, to either side.
+        In four strata by how sure the check is, what labels say of a stratum counts for as much as the agent's messages have of
+        it (Jeffreys' prior over each side); a stratum that nobody labelled may be anything. Labels that were not drawn by lot may
+        be of plainer messages than the rest, or wrong: within a stratum the odds are taken to be up to 8 times off, either way.
 
         Args:
             scores: of messages of the agent that nobody labelled; without them the labels stand for themselves.
@@ -163,8 +163,8 @@ def world_checks(root: Path, agent_ids: Sequence[str]) -> dict[str, VoiceCheck |
 def learn_check(labels: tuple[VoiceLabel, ...]) -> VoiceCheck | NoCheck:
     """Learn the check of one agent from labels of its voice: logistic regression on character n-grams and words of a text.
 
-    A text that several people labelled is one, with what most of them said. Scores are calibrated (Platt, 1999) on other conversations than
-    those they are given for, and the model held against new texts is the mean of those of cross-validation.
+    A text that several people labelled is one, with what most of them said. Scores are calibrated (Platt, 1999) on texts held out
+    conversation by conversation, and the model held against new texts is the mean of those of cross-validation.
     """
     by_text: dict[str, list[VoiceLabel]] = {}
     for label in labels:

@@ -254,7 +254,7 @@ def write_labels(folder: Path, labels: Iterable[Label], *, remove: Collection[tu
 def write_label_files(
     model: type[LabelType], folder: Path, labels: Iterable[LabelType], *, remove: Collection[tuple[str, str]] = ()
 ) -> list[Path]:
-    """Add labels of one kind, replacing those of the same labeller on the same judgment or message, and return the files that changed.
+    """Add labels of one kind, replacing those of the same labeller on the same subject, and return the files that changed.
 
     Files are sorted and replaced atomically; writers wait for one another, so that several may label at once.
 
