@@ -27,8 +27,6 @@ _LEAST_TOLD, _HALF = 0.05, 0.5
 # How many times the odds of a stratum may be off: with labels drawn by lot, since new texts are held against another model than
 # labels were; and with those of whoever felt like it. A check must be so many standard errors better than chance.
 _BY_LOT, _BY_CHOICE, _SURE = 1.5, 8.0, 3.0
-# A share of messages that are surely off from which there is a finding.
-FAR_OFF = 0.1
 Interval = tuple[float, float]
 
 
@@ -56,6 +54,11 @@ class CheckError:
     false_on: Interval
     beyond: int
     draws: Any = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        of = f"{self.beyond} messages nobody labelled count in it" if self.beyond else "among labelled messages"
+        off, on = ("{:.0%} to {:.0%}".format(*rate) for rate in (self.false_off, self.false_on))
+        return f"it calls {off} of what is on off, and {on} of what is off on (95 %, {of})"
 
     def share_off(self, called: int, messages: int) -> Interval:
         """Return the 95 % interval of the share of messages that are off, of which the check called so many off.
@@ -92,6 +95,12 @@ class VoiceCheck:
     weights: Any = field(repr=False, compare=False)
     inverse_frequencies: Any = field(repr=False, compare=False)
     scale: tuple[float, float]
+
+    def __str__(self) -> str:
+        sources = ", ".join(f"{count} {name}" for name, count in self.sources.items())
+        people = f"{self.people} {'person' if self.people == 1 else 'people'}"
+        said = f"{self.labels} labels ({sources}) by {people} in {self.conversations} conversations"
+        return f"the check was learnt from {said}, AUC {self.auc:.2f};"
 
     def score(self, text: str) -> float:
         """Return how likely a text sounds like the agent, 0-1, if both were as common; below 0.5 it is called off."""

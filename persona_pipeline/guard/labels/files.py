@@ -78,6 +78,11 @@ class AnyLabel(BaseModel):
         raise NotImplementedError
 
     @property
+    def subject(self) -> str:
+        """What is labelled, in a word."""
+        return "judgment"
+
+    @property
     def order(self) -> tuple[str, ...]:
         """By which the lines of a file are sorted."""
         return self.agent_id, self.key, self.labeller
@@ -307,8 +312,7 @@ def _contradictions(found: Collection[tuple[Path, int, AnyLabel]]) -> list[Probl
         if known != label:
             problems.append(
                 Problem(
-                    f"{label.labeller} has labelled this {'message' if label.file == VOICE else 'judgment'} otherwise at {place}; "
-                    "delete one of the two",
+                    f"{label.labeller} has labelled this {label.subject} otherwise at {place}; delete one of the two",
                     str(path),
                     number,
                 )

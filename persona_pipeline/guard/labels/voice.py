@@ -67,6 +67,10 @@ class VoiceLabel(AnyLabel):
         return VOICE
 
     @property
+    def subject(self) -> str:
+        return "message"
+
+    @property
     def order(self) -> tuple[str, ...]:
         return self.agent_id, self.said_at, self.message, self.key, self.labeller
 
@@ -86,12 +90,13 @@ class VoiceLabel(AnyLabel):
 
     @model_validator(mode="after")
     def _sealed(self) -> Self:
-        if self.key != _key(self.agent_id, self.message, self.text):
+        if self.key != voice_key(self.agent_id, self.message, self.text):
             raise ValueError("its key is not that of agent, message and text: a field or the key was changed by hand")
         return self
 
 
-def _key(agent_id: str, message: str, text: str) -> str:
+def voice_key(agent_id: str, message: str, text: str) -> str:
+    """Return the key of what is labelled: SHA-256 of agent, message and text."""
     return content_hash({"agent_id": agent_id, "message": message, "text": text})
 
 
@@ -115,7 +120,7 @@ def voice_label(message: Message, on: bool, labeller: str, source: MarkSource, *
     """
     text = str(more.pop("text", message.text))[:LONGEST_TEXT]
     fields = {
-        "key": _key(message.agent_id, message.id, text),
+        "key": voice_key(message.agent_id, message.id, text),
         "agent_id": message.agent_id,
         "message": message.id,
         "conversation": message.conversation,

@@ -3,11 +3,9 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.guard.labels.check import FEWEST, NoCheck, VoiceCheck, learn_check
 from persona_pipeline.guard.labels.files import write_label_files
 from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_label
@@ -16,7 +14,7 @@ from persona_pipeline.world.models import Message, Persona, seed_from
 # So many messages before the one that is asked about are shown, and after so many answers the check is learnt anew.
 SHOWN_BEFORE, _LEARN_EVERY = 4, 8
 # Of an agent that has said more, so many messages are drawn to choose from.
-MOST_TO_CHOOSE = 1000
+MOST_TO_CHOOSE, _LOOKED_AT = 1000, 100
 
 
 @dataclass(frozen=True)
@@ -26,6 +24,10 @@ class Asked:
     message: Message
     before: Sequence[Message]
     chosen: Literal["random", "uncertain"]
+
+    @property
+    def key(self) -> str:
+        return self.message.id
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Done:
 class VoiceLabelling:
     """A session. What is in the file counts, whoever wrote it; every answer is in it when its call returns.
 
-    Every second message is drawn by lot, and every other is the one the check is least sure of, once there is a check: those teach it
-    most, and those by lot tell how often it is wrong.
+    Every second message is drawn by lot, and every other is the one the check is least sure of, once there is a check: those
+    teach it most, and those by lot tell how often it is wrong.
 
     Attributes:
         said: by conversation, what was said in it, oldest first.
@@ -88,7 +90,7 @@ class VoiceLabelling:
             check = self._check(labels)
             if not left or check is None or len(own) % 2 == 0:
                 return left[0] if left else None
-            doubted = min(left, key=lambda item: abs(check.score(item.message.text) - 0.5))
+            doubted = min(left[:_LOOKED_AT], key=lambda item: abs(check.score(item.message.text) - 0.5))
             return Asked(doubted.message, doubted.before, "uncertain")
 
     def answer(self, key: str, on: bool, note: str = "") -> Done:
