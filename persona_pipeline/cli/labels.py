@@ -305,7 +305,7 @@ def list_labels(
 
 
 def _list_voices(agents: str, labeller: str | None) -> None:
-    from persona_pipeline.evaluation.voice_check import checked_voices
+    from persona_pipeline.guard.labels.check import checked_voices
     from persona_pipeline.reporting.pages.instruments import voice_labels_page
     from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.models import Window

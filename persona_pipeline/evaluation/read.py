@@ -19,7 +19,6 @@ from persona_pipeline.evaluation.history import by_need, outlines, points_of, sa
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
-from persona_pipeline.evaluation.voice_check import check_findings, checked_voices
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
@@ -27,6 +26,7 @@ from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
 from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.labels.check import check_findings, checked_voices
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.report import AgentReport, Finding
 from persona_pipeline.guard.trust import Trust

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.guard.labels.marks import KEYS
+from persona_pipeline.guard.labels.voice import KEYS
 from persona_pipeline.importing.base import (
     ChatTurn,
     Found,

@@ -12,8 +12,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
-from persona_pipeline.guard.labels.marks import KEYS, marks_of
-from persona_pipeline.guard.labels.voice import VoiceLabel
+from persona_pipeline.guard.labels.voice import KEYS, VoiceLabel, marks_of
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, Row, cut_keys, parse_message

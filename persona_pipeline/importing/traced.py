@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.guard.labels.marks import MARKS
+from persona_pipeline.guard.labels.voice import MARKS
 from persona_pipeline.importing.base import (
     ChatTurn,
     Found,

@@ -27,9 +27,9 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
-from persona_pipeline.evaluation.voice_check import checked_voices
 from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
+from persona_pipeline.guard.labels.check import checked_voices
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
@@ -403,7 +403,7 @@ class VoiceSeen(_Section):
 
 
 class CheckSeen(_Section):
-    """What the check of an agent's voice says of its window, as ``evaluation.voice_check.CheckedVoice`` tells it.
+    """What the check of an agent's voice says of its window, as ``guard.labels.check.CheckedVoice`` tells it.
 
     ``share``: 95 % interval of the share (0-1) of messages that are off; None: no check, or nothing to check.
     """

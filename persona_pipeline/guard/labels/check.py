@@ -4,8 +4,9 @@ It learns from labels alone, so it is the same wherever they lie. Its error come
 conversation, and is carried over to all that the agent said by how sure the check is of it: who rates chooses what to rate.
 """
 
+import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +16,11 @@ import numpy as np
 
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
+from persona_pipeline.guard.report import Finding
 from persona_pipeline.scoring.voice_alarm.model import COLUMNS, hashed, weighted
-from persona_pipeline.world.models import seed_from
+from persona_pipeline.world.messages.store import read_messages
+from persona_pipeline.world.models import Message, Window, seed_from
+from persona_pipeline.world.world import World
 
 # Labels it takes, of each kind, and conversations they come from; a label counts for what its source is worth.
 FEWEST, FEWEST_OF_EACH, FEWEST_TALKS = 30, 8, 5
@@ -82,7 +86,8 @@ class VoiceCheck:
     Attributes:
         labels, people, conversations: how many it was learnt from; ``sources``: labels by where they come from.
         auc: probability that a label "on" it did not learn from has a higher score than one "off".
-        held_out: score (0-1), label (1: on) and worth of every text, each scored without its conversation.
+        held_out: score (0-1), label (1: on), worth and whether drawn by lot of every text, scored without its conversation.
+        known: the same scores by text.
     """
 
     agent_id: str
@@ -92,6 +97,7 @@ class VoiceCheck:
     sources: Mapping[str, int]
     auc: float
     held_out: Any = field(repr=False, compare=False)
+    known: Mapping[str, float] = field(repr=False, compare=False)
     weights: Any = field(repr=False, compare=False)
     inverse_frequencies: Any = field(repr=False, compare=False)
     scale: tuple[float, float]
@@ -106,6 +112,10 @@ class VoiceCheck:
         """Return how likely a text sounds like the agent, 0-1, if both were as common; below 0.5 it is called off."""
         columns, values = weighted(hashed(text), self.inverse_frequencies)
         return float(_probability(float(values @ self.weights[columns]), self.scale))
+
+    def unseen(self, text: str) -> float:
+        """Like ``score``, of a labelled text by a model that did not learn from it."""
+        return self.known[text] if text in self.known else self.score(text)
 
     def error(self, scores: Sequence[float] = ()) -> CheckError:
         """Return how often the check is wrong.
@@ -138,8 +148,8 @@ class VoiceCheck:
                 np.stack([_wrong(share * is_on, slice(0, 2)), _wrong(share * (1 - is_on), slice(2, 4))], axis=1)
             )
         rates = np.array(draws)
-        seen = on[:2].sum(), off[2:].sum()
-        return CheckError(*(_interval(rates[:, :, n], seen[n]) for n in (0, 1)), len(scores), rates)
+        false_off = _interval(rates[:, :, 0], on[:2].sum())
+        return CheckError(false_off, _interval(rates[:, :, 1], off[2:].sum()), len(scores), rates)
 
 
 def _wrong(parts: Any, called: slice) -> Any:
@@ -194,7 +204,7 @@ def learn_check(labels: tuple[VoiceLabel, ...]) -> VoiceCheck | NoCheck:
 def _too_little(truth: Any, worth: Any, talk: Sequence[str]) -> str:
     on, off = (float(worth[truth == kind].sum()) if len(truth) else 0.0 for kind in (1, 0))
     if on + off < FEWEST or min(on, off) < FEWEST_OF_EACH:
-        said = f"{len(truth)} labels ({int((truth == 1).sum())} on, {int((truth == 0).sum())} off)"
+        said = f"{len(truth)} label{'s' if len(truth) != 1 else ''} ({int((truth == 1).sum())} on, {int((truth == 0).sum())} off)"
         counting = f" that count as {on:g} and {off:g}, for a star or thumb counts half and a swipe a quarter"
         weighs = counting if on + off < len(truth) else ""
         return f"{said}{weighs}; it needs {FEWEST} with {FEWEST_OF_EACH} of each"
@@ -227,6 +237,7 @@ def _learnt(labels: Sequence[VoiceLabel], texts: Sequence[str], said: Any, talk:
     if auc - 0.5 < _SURE * ((on + off + 1) / (12 * on * off)) ** 0.5:
         return NoCheck(f"from {len(labels)} labels it tells on from off no better than chance (AUC {auc:.2f})")
     scale = _scale(margins, truth, worth)
+    held = _probability(margins, scale)
     return VoiceCheck(
         agent_id=labels[0].agent_id,
         labels=len(labels),
@@ -234,7 +245,8 @@ def _learnt(labels: Sequence[VoiceLabel], texts: Sequence[str], said: Any, talk:
         conversations=int(talk.max()) + 1,
         sources=dict(sorted(Counter(label.source.value for label in labels).items())),
         auc=auc,
-        held_out=np.column_stack([_probability(margins, scale), said.T]),
+        held_out=np.column_stack([held, said.T]),
+        known=dict(zip(texts, held.tolist(), strict=True)),
         weights=weights.astype(np.float32),
         inverse_frequencies=frequencies,
         scale=scale,
@@ -284,3 +296,95 @@ def _scale(margins: Any, truth: Any, worth: Any) -> tuple[float, float]:
 
 def _probability(margin: Any, scale: tuple[float, float]) -> Any:
     return 1 / (1 + np.exp(-np.clip(scale[0] * margin + scale[1], -30, 30)))
+
+
+# Of an agent's newest messages so many tell of what it says that nobody labelled.
+MOST_BESIDE, MOST_QUOTES, _LONGEST_QUOTE = 300, 3, 80
+# A window in which surely more of the messages are off is a finding.
+FAR_OFF = 0.1
+
+
+@dataclass(frozen=True)
+class CheckedVoice:
+    """The check of an agent's voice, held against its messages of a window.
+
+    Attributes:
+        error: how often the check is wrong; None: there is no check.
+        messages, called: how many messages the window has, and how many the check calls off.
+        share: 95 % interval of the share (0-1) of the window's messages that are off, corrected for the check's error.
+        worst: the messages called off, the least like the agent first; at most three.
+    """
+
+    agent_id: str
+    check: VoiceCheck | NoCheck
+    error: CheckError | None = None
+    messages: int = 0
+    called: int = 0
+    share: Interval = (0.0, 1.0)
+    worst: tuple[Message, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What the check says of the window, and how far it can be believed."""
+        if self.error is None or isinstance(self.check, NoCheck):
+            return f"the check of its voice {self.check}"
+        said = f"{self.check} {self.error}"
+        if not self.messages:
+            return f"no messages to check; {said}"
+        return f"{self.said}, {self.called} were called off; {said}"
+
+    @property
+    def said(self) -> str:
+        """How many of the window's messages are off."""
+        low, high = self.share
+        return f"{low:.0%} to {high:.0%} of {self.messages} messages do not sound like it (95 %)"
+
+
+def checked_voices(world: World, windows: Iterable[tuple[str, Window]]) -> dict[str, CheckedVoice]:
+    """Return how the messages of agents' windows sound to the check of each; agents nobody labelled are left out.
+
+    Raises:
+        ConfigError: the world's ``labels/voice.jsonl`` does not load.
+    """
+    spans = dict(windows)
+    found = {}
+    for agent_id, check in world_checks(world.rules_root, list(spans)).items():
+        span = spans[agent_id]
+        end = min(span.end, world.horizon)
+        if isinstance(check, NoCheck):
+            found[agent_id] = CheckedVoice(agent_id, check)
+            continue
+        here = _scored(check, read_messages(world.store, Window(end, span.start), agent_id=agent_id, limit=MOST_BESIDE))
+        beside = read_messages(world.store, Window(end), agent_id=agent_id, limit=MOST_BESIDE)
+        error = check.error([score for score, _ in _scored(check, (m for m in beside if m.text not in check.known))])
+        off = sorted((item for item in here if item[0] < 0.5), key=lambda item: item[0])
+        found[agent_id] = CheckedVoice(
+            *(agent_id, check, error, len(here), len(off)),
+            share=error.share_off(len(off), len(here)) if here else (0.0, 1.0),
+            worst=tuple(message for _, message in off[:MOST_QUOTES]),
+        )
+    return found
+
+
+def _scored(check: VoiceCheck, messages: Iterable[Message]) -> list[tuple[float, Message]]:
+    return [(check.unseen(message.text), message) for message in messages if message.text.strip()]
+
+
+def check_findings(found: CheckedVoice) -> Sequence[Finding]:
+    """Return a warning where surely more than a tenth of a window's messages do not sound like the agent."""
+    if isinstance(found.check, NoCheck) or not found.messages or found.share[0] <= FAR_OFF:
+        return ()
+    quotes = ", ".join(f"{_short(message.text)!r} ({message.id})" for message in found.worst)
+    return (
+        Finding(
+            kind="voice_check",
+            message=f"{found.agent_id}: {found.said}, by {found.check.labels} labels of its voice: {quotes}",
+            remedy="read them; where the check is wrong, label some of them",
+            command=f"persona-pipeline label {shlex.quote(found.agent_id)} --voice",
+            agent_id=found.agent_id,
+        ),
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE].rstrip()}…"
