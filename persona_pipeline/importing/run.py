@@ -202,6 +202,7 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         imported.extras += rows.counted.extras
         imported.cut += rows.counted.cut
         imported.marked += rows.counted.marked
+        imported.unread += rows.counted.unread
     names = world.names()
     aliases = Aliases.of(names)
     for message in imported.marked:
@@ -219,9 +220,10 @@ class _SourceRows:
     file: Source
     options: ReadOptions
     counted: Imported = field(default_factory=Imported)
+    swiped: Message | None = None
 
     def __call__(self) -> Iterator[Row]:
-        self.counted = Imported()
+        self.counted, self.swiped = Imported(), None
         for found in self.importer.rows(self.file, self.options):
             if isinstance(found, Skipped):
                 self.counted.skipped[found.reason] += 1
@@ -229,9 +231,25 @@ class _SourceRows:
             if isinstance(found.found, Message) and found.found.extras:
                 self.counted.extras.update(found.found.extras.keys())
                 self.counted.cut += bool(cut_keys(found.found.extras))
-                if KEYS.intersection((*found.found.extras, *cut_keys(found.found.extras))):
-                    self.counted.marked.append(found.found)
+            if isinstance(found.found, Message):
+                self._keep_marked(found.found)
             yield found
+        if self.swiped:
+            # Nobody has answered it: the next swipe may be better.
+            self.counted.unread["swipes of a message that nobody answered"] += 1
+
+    def _keep_marked(self, message: Message) -> None:
+        if self.swiped and message.agent_id != self.swiped.agent_id:
+            self.counted.marked.append(self.swiped)
+            self.swiped = None
+        if not KEYS.intersection((*message.extras, *cut_keys(message.extras))):
+            return
+        if "swipes" in message.extras:
+            others = {key: value for key, value in message.extras.items() if key not in KEYS - {"swipes"}}
+            self.swiped = replace(message, extras=others)
+        self.counted.marked.append(
+            replace(message, extras={key: value for key, value in message.extras.items() if key != "swipes"})
+        )
 
 
 def _stdin(stack: ExitStack) -> Source:

@@ -58,9 +58,8 @@ class _Chat:
     key: str
     character: str
     user: str
-    # Places of messages that somebody answered who had spoken before: swipes of the first are other greetings, and of the last
-    # nobody knows yet which is kept.
-    chosen: range = range(0)
+    # Swipes before the user first spoke are other greetings of the card.
+    asked: bool = False
     place: int = 0
     before: datetime | None = field(default=None)
 
@@ -74,11 +73,7 @@ class _Chat:
                 named[is_user] = next((name for name in said if isinstance(name, str)), "")
         own = header.get("character_name")
         folder = own if isinstance(own, str) and own not in _UNUSED else ""
-        said = [item for item in items if "mes" in item or not any(key in item for key in _HEADER)]
-        asked = [place for place, item in enumerate(said, start=1) if item.get("is_user")]
-        return cls(
-            name, f"{folder}:{name}", named[False], named[True], range(asked[0], asked[-1]) if asked else range(0)
-        )
+        return cls(name, f"{folder}:{name}", named[False], named[True])
 
     def found(self, line: int, item: Mapping[str, Any], options: ReadOptions) -> Found:
         self.place += 1
@@ -95,7 +90,8 @@ class _Chat:
         except ValueError as error:
             return Row(line, error)
         beside = {key: value for key, value in item.items() if key not in ("name", "mes", "swipes", "swipe_info")}
-        if self.place in self.chosen:
+        self.asked = self.asked or bool(item.get("is_user"))
+        if self.asked and "swipes" in item:
             beside["swiped_by"] = self.user or "user"
         if isinstance(swipes := item.get("swipes"), list):
             beside["swipes"] = [self._filled(other, item) if isinstance(other, str) else other for other in swipes]
