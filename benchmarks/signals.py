@@ -1,6 +1,6 @@
 """What the signals that need no judge see in real dialogue, and how often they see what is not there.
 
-    python benchmarks/signals.py [agreement] [repetition] [convergence] [clones] [length] [fluency] [alarm] [speed]
+    python benchmarks/signals.py [agreement] [repetition] [convergence] [clones] [length] [fluency] [alarm] [check] [speed]
 
 Without arguments everything runs, in about half an hour. The dialogue is public, downloaded at run time, split by episode and
 masked (benchmarks/dialogue.py); agreeing and normal lines are those of the tests. Shares have 95 % Wilson intervals. With two
@@ -21,6 +21,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 import dialogue
+import voice_check
 
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
 from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness_score
@@ -472,6 +473,11 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
+def check() -> None:
+    print("\nCheck of a voice that labels train: three hundred draws a world")
+    voice_check.report(list(voice_check.WORLDS), voice_check.CELLS, 300)
+
+
 SECTIONS = {
     "agreement": agreement,
     "repetition": repetition,
@@ -480,6 +486,7 @@ SECTIONS = {
     "clones": clones,
     "fluency": fluency,
     "alarm": alarm,
+    "check": check,
     "speed": speed,
 }
 

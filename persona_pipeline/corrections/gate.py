@@ -159,7 +159,7 @@ class ActionGate:
         self.bypasses: Bypasses = bypasses or Bypasses(world.store)
         self._judge = ActionJudge(world, backend, settings, most_at_once, {"threshold": breaker_threshold})
         self._writes = DaemonPool(2, "gate-write")
-        self._voices = LearntChecks(world.root)
+        self.voices: LearntChecks = LearntChecks(world.root)
         # What it takes is loaded now, and not while a text waits.
         emitter(world.settings)
         self._remembered = Remembered()
@@ -353,7 +353,7 @@ class ActionGate:
             NotJudgedError: there is neither a check nor a judge.
         """
         settings = facts.settings
-        score = self._voices.score(call.agent_id, call.text) if settings.voice_check else None
+        score = self.voices.score(call.agent_id, call.text) if settings.voice_check else None
         if score is None and not settings.action_gate_enabled:
             raise NotJudgedError(NO_CHECK, "nobody has labelled enough of its voice")
         if score is None or (score >= VOICE_THRESHOLD and settings.action_gate_enabled):
