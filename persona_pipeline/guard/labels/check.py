@@ -148,17 +148,19 @@ class VoiceCheck:
                 np.stack([_wrong(share * is_on, slice(0, 2)), _wrong(share * (1 - is_on), slice(2, 4))], axis=1)
             )
         rates = np.array(draws)
-        false_off = _interval(rates[:, :, 0], on[:2].sum())
-        return CheckError(false_off, _interval(rates[:, :, 1], off[2:].sum()), len(scores), rates)
+        # What contradicts a star or a swipe may be wrong itself: only people who were asked show that there are errors at all.
+        wrong = (worth >= 1) & ((held >= _HALF) != (truth == 1))
+        false_off, false_on = (_interval(rates[:, :, n], bool(wrong[truth == 1 - n].any())) for n in (0, 1))
+        return CheckError(false_off, false_on, len(scores), rates)
 
 
 def _wrong(parts: Any, called: slice) -> Any:
     return parts[:, called].sum(axis=1) / np.maximum(parts.sum(axis=1), 1e-300)
 
 
-def _interval(draws: Any, seen: float) -> Interval:
+def _interval(draws: Any, seen: bool) -> Interval:
     # As for one binomial share: where no error was seen, none may be.
-    low = float(np.quantile(draws, 0.025, axis=1).min()) if seen > 0 else 0.0
+    low = float(np.quantile(draws, 0.025, axis=1).min()) if seen else 0.0
     return low, float(np.quantile(draws, 0.975, axis=1).max())
 
 
