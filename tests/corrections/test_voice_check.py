@@ -23,7 +23,7 @@ def checks(world: World, settings: CorrectionSettings, *texts: str) -> tuple[lis
     backend = TextBackend()
     gate = ActionGate(world, backend, settings=settings)
     gate.voices.score("ann", "")
-    assert gate.voices.wait()
+    assert gate.voices.wait(60)
 
     async def run() -> list[GateDecision]:
         async with gate:
@@ -83,6 +83,6 @@ def test_it_follows_the_labels(tmp_path: Path) -> None:
     assert found.score("ann", ON) is None
     write_label_files(VoiceLabel, tmp_path / LABELS, labels(HALF))
     found.score("ann", ON)
-    assert found.wait()
+    assert found.wait(60)
     assert (found.score("ann", ON) or 0) > 4.5
     assert (found.score("ann", "x" * 1_000_000)) is not None
