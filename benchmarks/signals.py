@@ -1,7 +1,7 @@
 """What the signals that need no judge see in real dialogue, and how often they see what is not there.
 
     python benchmarks/signals.py [agreement] [repetition] [again] [convergence] [clones] [fleet] [floor] [length] [fluency]
-        [alarm] [speed]
+        [alarm] [check] [speed]
 
 Without arguments everything runs, in about half an hour. The dialogue is public, downloaded at run time, split by episode and
 masked (benchmarks/dialogue.py); agreeing and normal lines are those of the tests. Shares have 95 % Wilson intervals. With two
@@ -24,6 +24,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 import dialogue
+import voice_check
 
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
 from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness_score
@@ -662,6 +663,12 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
+def check() -> None:
+    print("\nCheck of a voice that labels train")
+    voice_check.report(list(voice_check.WORLDS), voice_check.CELLS[:2], 300)
+    voice_check.report(list(voice_check.WORLDS), voice_check.CELLS[2:], 60)
+
+
 SECTIONS = {
     "agreement": agreement,
     "repetition": repetition,
@@ -673,6 +680,7 @@ SECTIONS = {
     "floor": floor,
     "fluency": fluency,
     "alarm": alarm,
+    "check": check,
     "speed": speed,
 }
 

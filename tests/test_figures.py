@@ -58,7 +58,8 @@ SHOWN = {
     "guard": {
         "baselines.drift", "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
-        "gate", "labels.exchange", "labels.files", "labels.page.app", "labels.session", "report", "trust",
+        "gate", "labels.check", "labels.exchange", "labels.files", "labels.page.app", "labels.session", "labels.voice",
+        "labels.voice_session", "report", "trust",
     },
     "importing": {
         "base", "run", "traces.collector", "traces.otlp",

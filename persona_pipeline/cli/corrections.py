@@ -120,6 +120,10 @@ _SETTABLE = {
     "repetition_suppression_enabled": (bool, "Nudge when the agent repeats itself."),
     "repetition_threshold": (float, "Share (0-1) of repeated three-word phrases above which it nudges."),
     "max_correction_attempts": (int, "Rejections (0-10) after which a message goes out as it is."),
+    "voice_check": (
+        bool,
+        "Check first, or with the gate off alone, that messages sound like the agent, by labels of its voice.",
+    ),
     "shadow_mode": (bool, "Only measure and record what corrections would have done."),
 }
 

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,10 +13,15 @@ from persona_pipeline.cli.options import Agents, Dimensions, environment, names,
 from persona_pipeline.reporting.text import one_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from persona_pipeline.guard.labels.files import Label
-    from persona_pipeline.guard.labels.session import Answered, Judgment, Labeller, Labelling
+    from persona_pipeline.guard.labels.files import AnyLabel, LabelType
+    from persona_pipeline.guard.labels.session import Answered, Labeller, Labelling
+    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+    from persona_pipeline.world.models import Message
+
+    Session = TypeVar("Session", Labelling, VoiceLabelling)
 
 
 def label(
@@ -34,8 +39,21 @@ def label(
     newest: Annotated[bool, typer.Option("--newest", help="Only what is of each agent's newest window.")] = False,
     terminal: Annotated[bool, typer.Option("--terminal", help="Here instead of in the browser.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")] = 0,
+    voice: Annotated[
+        bool, typer.Option("--voice", help="Say of the agent's messages whether they sound like it, on or off.")
+    ] = False,
 ) -> None:
-    """Say how far claims hold in what was judged: what the judge is measured against. Each answer is kept at once."""
+    """Say how far claims hold in what was judged: what the judge is measured against. Each answer is kept at once.
+
+    With --voice say which messages sound like the agent: what a check of its voice is learnt from.
+    """
+    if voice:
+        if agent is None or kind != "person" or dimension != "all" or newest:
+            raise ConfigError(
+                "write persona-pipeline label AGENT --voice; people alone label voices, message by message"
+            )
+        label_voice(agent, _labeller(labeller, kind).name, seed, terminal=terminal, port=port)
+        return
     session = open_session(agent, dimension, _labeller(labeller, kind), seed, newest=newest)
     if terminal:
         label_in_terminal(session)
@@ -66,7 +84,52 @@ def open_session(
     return Labelling(world.root / LABELS, judged, labeller, seed=seed)
 
 
-def serve(session: "Labelling", port: int) -> None:
+def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: int) -> None:
+    """Ask which messages of an agent sound like it, on the page or in the terminal.
+
+    Raises:
+        ConfigError: the world's files are not valid, or the agent has said nothing.
+    """
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+
+    world = open_world()
+    world.bring_in([agent], [], named=False)
+    said: dict[str, list[Message]] = {}
+    for message in world.messages():
+        said.setdefault(message.conversation, []).append(message)
+    session = VoiceLabelling(world.root / LABELS, world.persona(agent), list(said.values()), labeller, seed)
+    if session.current() is None:
+        raise ConfigError(f"{agent} has said nothing that is not labelled; run persona-pipeline ingest FILE")
+    if not terminal:
+        serve(session, port)
+        return
+    ask(
+        session,
+        "on (or 1), off (or 0), s (skip), u (undo), q (quit); a note may follow the answer",
+        _show_voice,
+        _on_or_off,
+    )
+    typer.echo(session.progress()["check"])
+
+
+def _on_or_off(session: "VoiceLabelling", key: str, word: str, note: str) -> str | None:
+    if word not in ("on", "off", "1", "0"):
+        return None
+    session.answer(key, word in ("on", "1"), note)
+    return "kept"
+
+
+def _show_voice(session: "VoiceLabelling") -> None:
+    current, progress = session.current(), session.progress()
+    assert current is not None
+    typer.echo("\n" + "-" * 72 + f"\n{progress['on']} on, {progress['off']} off; a check takes {progress['needed']}")
+    for item in (*current.before, current.message):
+        typer.echo(f"{one_line(item.agent_id)}:\n{_indented(item.text)}")
+    typer.echo(f"\nDoes the last message sound like {one_line(session.persona.display_name)}?\n")
+
+
+def serve(session: "Labelling | VoiceLabelling", port: int) -> None:
     """Serve the page on this machine until the process is told to stop.
 
     Raises:
@@ -114,17 +177,32 @@ def label_in_terminal(session: "Labelling") -> None:
     Raises:
         ConfigError: the label files are not valid.
     """
-    from persona_pipeline.guard.labels.session import BANDS
+    ask(session, _HELP, _show, _scored)
 
+
+def _scored(session: "Labelling", key: str, word: str, note: str) -> str | None:
+    if word != "n" and not (word.isascii() and word.isdigit()):
+        return None
+    return _told(session.answer(key, None if word == "n" else int(word), note))
+
+
+def ask(
+    session: "Session",
+    usage: str,
+    show: "Callable[[Session], None]",
+    answer: "Callable[[Session, str, str, str], str | None]",
+) -> None:
+    """Ask until all is labelled, ``q`` or the end of the input.
+
+    Args:
+        usage: which answers there are. show: shows what is asked about.
+        answer: takes the session, what is asked about, a word and a note, and returns what came of it; None: the word is no answer.
+    """
     shown = None
     while (current := session.current()) is not None:
         if current.key != shown:
-            _show(current, session)
-            words = "; ".join(
-                f"{band.first} {band.words}" if band.first == band.last else f"{band.first}-{band.last} {band.words}"
-                for band in BANDS
-            )
-            typer.echo(f"{words}\n{_HELP}")
+            show(session)
+            typer.echo(usage)
             shown = current.key
         try:
             line = input("> ").strip()
@@ -136,22 +214,22 @@ def label_in_terminal(session: "Labelling") -> None:
             if word in ("q", "quit"):
                 return
             if word == "s":
-                _tell(session.skip(current.key))
+                session.skip(current.key)
+                typer.echo("skipped")
             elif word == "u":
-                undone = session.undo()
-                typer.echo("taken back" if undone else "there is nothing to take back")
-            elif word == "n" or (word.isascii() and word.isdigit()):
-                _tell(session.answer(current.key, None if word == "n" else int(word), note))
+                typer.echo("taken back" if session.undo() else "there is nothing to take back")
             else:
-                typer.echo(_HELP)
+                typer.echo(answer(session, current.key, word, note) or usage)
         except ValueError as error:
-            typer.echo(f"not kept: {error}\n{_HELP}")
+            typer.echo(f"not kept: {error}\n{usage}")
     typer.echo("all of it is labelled")
 
 
-def _show(judgment: "Judgment", session: "Labelling") -> None:
-    from persona_pipeline.guard.labels.session import TARGET
+def _show(session: "Labelling") -> None:
+    from persona_pipeline.guard.labels.session import BANDS, TARGET
 
+    judgment = session.current()
+    assert judgment is not None
     request = judgment.request
     typer.echo("\n" + "-" * 72)
     typer.echo("  ".join(f"{item.dimension} {item.done}/{TARGET}" for item in session.progress()))
@@ -168,6 +246,11 @@ def _show(judgment: "Judgment", session: "Labelling") -> None:
             typer.echo(f"-- {one_line(part or '')} --")
         typer.echo(f"{_who(item)}:\n{_indented(item['text'])}")
     typer.echo(f"\n{judgment.dimension}: does this hold, as it is written?\n\n  {one_line(request.claim)}\n")
+    words = (
+        f"{band.first} {band.words}" if band.first == band.last else f"{band.first}-{band.last} {band.words}"
+        for band in BANDS
+    )
+    typer.echo("; ".join(words))
 
 
 def _who(item: dict[str, Any]) -> str:
@@ -179,20 +262,19 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in printable(text).splitlines())
 
 
-def _tell(answered: "Answered") -> None:
-    if answered.label is None:
-        typer.echo("skipped")
-        return
+def _told(answered: "Answered") -> str:
     judges = Counter(
         f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
         for verdict in answered.judgment.verdicts
     )
-    typer.echo(f"kept; {', '.join(judges)}")
+    return f"kept; {', '.join(judges)}"
 
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)
 
 OnlyOf = Annotated[str | None, typer.Option("--labeller", "--labeler", help="Only this labeller's.")]
+
+OfVoices = Annotated[bool, typer.Option("--voice", help="Labels of voices instead of those of judgments.")]
 
 
 @app.command("list")
@@ -201,8 +283,12 @@ def list_labels(
     dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
     stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
+    voice: OfVoices = False,
 ) -> None:
-    """List labels, stale ones marked with the reason. A stale label is never used."""
+    """List labels, stale ones marked with the reason. A stale label is never used. Of voices: what the check says, too."""
+    if voice:
+        _list_voices(agents, labeller)
+        return
     from persona_pipeline.evaluation.calibrate import world_labels
     from persona_pipeline.reporting.pages.instruments import labels_page
     from persona_pipeline.reporting.render import print_page
@@ -218,6 +304,28 @@ def list_labels(
     typer.echo(f"{sum(label.identity in reasons for label in shown)} of {len(shown)} labels are stale", err=True)
 
 
+def _list_voices(agents: str, labeller: str | None) -> None:
+    from persona_pipeline.guard.labels.check import checked_voices
+    from persona_pipeline.reporting.pages.instruments import voice_labels_page
+    from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.world.models import Window
+
+    world = open_world()
+    shown = _chosen(_voice_labels(world.root), agents, "all", labeller)
+    if shown:
+        print_page(voice_labels_page(shown))
+    spans = [(agent_id, Window(world.horizon)) for agent_id in sorted({label.agent_id for label in shown})]
+    for agent_id, found in checked_voices(world, spans).items():
+        typer.echo(f"{agent_id}: {found.text}", err=True)
+
+
+def _voice_labels(root: Path) -> "list[VoiceLabel]":
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.voice import load_voice_labels
+
+    return load_voice_labels(root / LABELS)
+
+
 @app.command("export")
 def export_labels(
     format: Annotated[str, typer.Option(help="csv or jsonl.")] = "csv",
@@ -225,14 +333,18 @@ def export_labels(
     agents: Agents = "all",
     dimensions: Dimensions = "all",
     labeller: OnlyOf = None,
+    voice: OfVoices = False,
 ) -> None:
     """Write labels, stale ones too, for a spreadsheet or another tool."""
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.guard.labels.exchange import export_labels as exported
-    from persona_pipeline.guard.labels.files import LABELS, load_labels
+    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
+    from persona_pipeline.guard.labels.voice import VoiceLabel
 
-    labels = _chosen(load_labels(environment().world_root / LABELS), agents, dimensions, labeller)
-    text = exported(labels, format)
+    root = environment().world_root
+    every: Sequence[AnyLabel] = _voice_labels(root) if voice else load_labels(root / LABELS)
+    labels = _chosen(every, agents, dimensions, labeller)
+    text = exported(VoiceLabel if voice else Label, labels, format)
     if output is None:
         sys.stdout.write(text)
         return
@@ -247,17 +359,27 @@ def import_labels(
         str | None, typer.Option("--labeller", "--labeler", help="Whose rows are that do not say.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="'person' or 'model', of rows that do not say.")] = None,
+    voice: OfVoices = False,
 ) -> None:
     """Add labels from files; all of them or, where a row is wrong, none.
 
     Columns are the fields of a label. Of a judgment that the world knows, key, score, labeller and labeller_kind are enough.
     """
+    from persona_pipeline.guard.labels.files import Label
+    from persona_pipeline.guard.labels.voice import VoiceLabel
+
+    if voice and kind not in (None, "person"):
+        raise ConfigError("people alone label voices; leave --kind out")
+    _import(VoiceLabel if voice else Label, files, {"labeller": labeller, "labeller_kind": kind})
+
+
+def _import(model: "type[LabelType]", files: list[Path], given: dict[str, str | None]) -> None:
     from datetime import UTC, datetime
 
     from persona_pipeline.base.documents.json import rfc3339
     from persona_pipeline.evaluation.calibrate import judged_population
     from persona_pipeline.guard.labels.exchange import read_labels
-    from persona_pipeline.guard.labels.files import LABELS, write_labels
+    from persona_pipeline.guard.labels.files import LABELS, write_label_files
 
     world = open_world()
 
@@ -265,23 +387,23 @@ def import_labels(
     def subjects() -> "Mapping[str, Mapping[str, Any]]":
         return {item.key: item.request.subject for item in judged_population(world)}
 
-    given = {"labeller": labeller, "labeller_kind": kind, "labelled_at": rfc3339(datetime.now(UTC))}
     defaults = {name: value for name, value in given.items() if value is not None}
-    read: list[Label] = []
+    defaults["labelled_at"] = rfc3339(datetime.now(UTC))
+    read: list[LabelType] = []
     problems = []
     for path in files:
         try:
-            read += read_labels(path, lambda key: subjects().get(key), defaults)
+            read += read_labels(model, path, lambda key: subjects().get(key), defaults)
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    for path in write_labels(world.root / LABELS, read):
+    for path in write_label_files(model, world.root / LABELS, read):
         typer.echo(str(path))
     typer.echo(f"{_plural(len(read))} read", err=True)
 
 
-def _chosen(labels: "list[Label]", agents: str, dimensions: str, labeller: str | None) -> "list[Label]":
+def _chosen(labels: "Sequence[LabelType]", agents: str, dimensions: str, labeller: str | None) -> "list[LabelType]":
     from persona_pipeline.world.propositions.models import select_dimensions
 
     wanted, among = names(agents), select_dimensions(names(dimensions))
@@ -289,7 +411,7 @@ def _chosen(labels: "list[Label]", agents: str, dimensions: str, labeller: str |
         label
         for label in labels
         if (wanted is None or label.agent_id in wanted)
-        and label.dimension in among
+        and getattr(label, "dimension", None) in (None, *among)
         and labeller in (None, label.labeller)
     ]
 

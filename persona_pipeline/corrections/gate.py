@@ -23,6 +23,7 @@ from persona_pipeline.corrections.decision import Action, GateDecision, Outcome,
 from persona_pipeline.corrections.judgment import (
     INTERNAL_ERROR,
     MOST_AT_ONCE,
+    NO_CHECK,
     ActionJudge,
     GateFacts,
     NotJudgedError,
@@ -31,6 +32,7 @@ from persona_pipeline.corrections.judgment import (
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.prompt import feedback_text, language_of_action
 from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
+from persona_pipeline.corrections.voice_check import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend
@@ -162,6 +164,7 @@ class ActionGate:
         self._judge = ActionJudge(world, backend, settings, most_at_once, {"threshold": breaker_threshold})
         self._nudges = Nudges.load(world.root)
         self._writes = DaemonPool(2, "gate-write")
+        self.voices: LearntChecks = LearntChecks(world.root)
         # What it takes is loaded now, and not while a text waits.
         emitter(world.settings)
         self._remembered = Remembered()
@@ -331,6 +334,8 @@ class ActionGate:
         Raises:
             NotJudgedError: there is no score.
         """
+        if voiced := self._voiced(call, facts, record):
+            return voiced
         answer = await self._judge.answer(call, facts)
         review = reviewed(answer, facts)
         settings, threshold = facts.settings, facts.settings.action_gate_threshold
@@ -349,6 +354,29 @@ class ActionGate:
             usage=answer.usage,
         )
         return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
+
+    def _voiced(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord | None:
+        """Return the record with what the check of the voice says, None where it is for the judge to say.
+
+        Raises:
+            NotJudgedError: there is neither a check nor a judge.
+        """
+        settings = facts.settings
+        score = self.voices.score(call.agent_id, call.text) if settings.voice_check else None
+        if score is None and not settings.action_gate_enabled:
+            raise NotJudgedError(NO_CHECK, "nobody has labelled enough of its voice")
+        if score is None or (score >= VOICE_THRESHOLD and settings.action_gate_enabled):
+            return None
+        action = decide(score, VOICE_THRESHOLD, attempt=call.attempt, max_attempts=settings.max_correction_attempts)
+        decision = replace(
+            record.decision,
+            action=action,
+            outcome=outcome_of(action, call.attempt),
+            feedback=VOICE_FEEDBACK if action is Action.RETRY else None,
+            score=score,
+            threshold=VOICE_THRESHOLD,
+        )
+        return replace(record, decision=decision, reasoning=f"sounds like the agent: {score:.1f} of 9, by labels")
 
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""

@@ -89,7 +89,9 @@ def gather_facts(
     agent_id, channel, recipient = call.place
     settings = settings or read_config(world.store, agent_id).settings
     if not settings.action_gate_enabled:
-        return None
+        # The check of the voice needs a text and nothing else.
+        nothing = PropositionSet(ADHERENCE.name, ())
+        return GateFacts(settings, "", nothing, Trajectory(()), {}, call.known) if settings.voice_check else None
     found = claims.of(agent_id) or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
     if not found.propositions:
         raise ConfigError(f"agent {agent_id!r} has no adherence propositions to be checked against")
@@ -114,6 +116,7 @@ def gather_facts(
 
 
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"
+NO_CHECK = "no_voice_check"
 MOST_AT_ONCE = 100
 TOO_LONG, OVERLOAD = "too_long", "overload"
 # Of the text and what was said before it: about what the largest model reads. More would only hold up other checks.

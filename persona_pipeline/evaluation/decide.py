@@ -339,7 +339,8 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
     kept = [
         finding
         for finding in report.findings
-        if (finding.kind in ("trend", "moved") and finding.dimension in own) or finding.kind == "voice_alarm"
+        if (finding.kind in ("trend", "moved") and finding.dimension in own)
+        or finding.kind in ("voice_alarm", "voice_check")
     ]
     return found.model_copy(
         update={"expenses": report.expenses, "past": report.past, "findings": [*found.findings, *kept]}

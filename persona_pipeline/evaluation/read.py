@@ -3,7 +3,7 @@
 Nobody else reads for an evaluation. What concerns many agents is read for all of them at once.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,8 +26,9 @@ from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
 from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.labels.check import check_findings, checked_voices
 from persona_pipeline.guard.labels.files import LABELS, load_labels
-from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.guard.report import AgentReport, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
@@ -172,7 +173,7 @@ class WorldReader:
             trust=self.trust(),
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
-            voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
+            voices=self._voice_findings(snapshot.agents, voices),
             learnt=[state.learnt for state in voices.values() if state.is_new],
             missing=missing_agents(world.root, world.rules_root),
             speakers=self.names_of(request),
@@ -395,6 +396,15 @@ class WorldReader:
             found[scope.agent_id] = self.voice(
                 persona or self.world.persona(scope.agent_id), voice, scope.window, learn=learn
             )
+        return found
+
+    def _voice_findings(
+        self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]
+    ) -> dict[str, list[Finding]]:
+        windows = [(item.agent_id, item.window) for item in scopes if not (item.past or item.synthetic)]
+        found = {agent_id: voice_findings(state) for agent_id, state in voices.items()}
+        for agent_id, checked in checked_voices(self.world, windows).items():
+            found.setdefault(agent_id, []).extend(check_findings(checked))
         return found
 
     def _earlier(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:

@@ -164,6 +164,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("voices", EXIT_REGRESSION, warns=True),
         FindingKind("said_again", EXIT_REGRESSION, warns=True),
         FindingKind("voice_alarm", EXIT_REGRESSION, warns=True),
+        FindingKind("voice_check", EXIT_REGRESSION, warns=True),
         FindingKind("judge_changed", EXIT_COVERAGE, warns=True),
         FindingKind("people", EXIT_COVERAGE, warns=True),
     )

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from persona_pipeline.importing.base import ReadOptions, Skipped, Source
-from persona_pipeline.importing.records import decoded, first_records
+from persona_pipeline.importing.base import Found, ReadOptions, Skipped, Source
+from persona_pipeline.importing.records import decoded, first_records, records
 from persona_pipeline.importing.traced import TracedConversations, TraceStep, agent_in, moment_of
 
 _MODEL_CALLS = ("GENERATION", "generation")
@@ -17,10 +17,21 @@ class LangfuseExport(TracedConversations):
     about: ClassVar[str] = "traces, observations or a session of Langfuse: JSON lines, JSON or CSV"
     within = ("data", "traces")
 
+    def __init__(self) -> None:
+        # Scores that are records of their own, by the trace or observation they are of.
+        self._scores: dict[str, list[Mapping[str, Any]]] = {}
+
     def recognises(self, source: Source) -> bool:
         if source.is_folder:
             return False
         return any(_kind(record) in ("trace", "observation") for record in first_records(source, self.within)[:3])
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        for _, record in records(file, self.within):
+            if isinstance(record, dict) and _kind(record) == "score":
+                about = _get(record, "observationId", "observation_id", "traceId", "trace_id")
+                self._scores.setdefault(str(about), []).append(record)
+        return super().rows(file, options)
 
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
         kind = _kind(record)
@@ -53,6 +64,7 @@ class LangfuseExport(TracedConversations):
             user=_get(record, "userId", "user_id"),
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)} | _beside(metadata),
+            marks=[*_marks(record.get("scores"), own), *_marks(self._scores.get(str(own)))],
         )
         for step in steps:
             whole = {
@@ -62,6 +74,21 @@ class LangfuseExport(TracedConversations):
             }
             told = {key: value for key, value in step.items() if value is not None}
             yield from self.units(line, {**whole, "userId": _get(record, "userId", "user_id"), **told}, options)
+
+
+def _marks(scores: Any, about: Any = None) -> list[dict[str, Any]]:
+    """Return what people, and no evaluator, think of an answer; ``about``: of scores of several steps, those of this one."""
+    found = []
+    for score in scores if isinstance(scores, list) else ():
+        if not isinstance(score, Mapping) or score.get("source") == "EVAL":
+            continue
+        if about is not None and _get(score, "observationId", "observation_id") not in (None, about):
+            continue
+        value = _get(score, "stringValue", "string_value") if score.get("value") is None else score["value"]
+        found.append(
+            {"name": score.get("name"), "value": value, "by": _get(score, "authorUserId", "userId", "user_id")}
+        )
+    return found
 
 
 def _kind(record: Mapping[str, Any]) -> str | None:

@@ -50,7 +50,23 @@ class LangSmithExport(TracedConversations):
             agent=given.get("agent_id") or agent_in(metadata),
             extras={f"langsmith_{key}": record[key] for key in beside if record.get(key)}
             | ({"langsmith_metadata": metadata} if metadata else {}),
+            marks=list(_marks(record)),
         )
+
+
+def _marks(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what people think of a run: feedback that no model gave, and what its statistics say where one gave it."""
+    listed = decoded(record.get("feedback"), _OBJECTS)
+    for item in listed if isinstance(listed, list) else ():
+        source = item.get("feedback_source") if isinstance(item, Mapping) else None
+        source = source if isinstance(source, Mapping) else {}
+        if isinstance(item, Mapping) and source.get("type") != "model":
+            value = item.get("value") if item.get("score") is None else item["score"]
+            yield {"name": item.get("key"), "value": value, "by": source.get("user_id")}
+    stats = decoded(record.get("feedback_stats"), _OBJECTS)
+    for name, item in stats.items() if isinstance(stats, dict) and not listed else ():
+        if isinstance(item, Mapping) and item.get("n") == 1:
+            yield {"name": name, "value": item.get("avg")}
 
 
 def _is_run(record: Mapping[str, Any]) -> bool:

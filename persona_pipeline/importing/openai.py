@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.guard.labels.voice import KEYS
 from persona_pipeline.importing.base import (
     ChatTurn,
     Found,
@@ -66,7 +67,12 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
     start = parse_time(began, name="created_at") if began else None
     if start is None and options.starting is not None:
         start = options.starting + timedelta(minutes=line - 1)
-    beside = {key: value for key, value in record.items() if key not in ("messages", *options.fields)}
+    # A mark on a whole conversation is none on each of its messages.
+    beside = {
+        f"conversation_{key}" if key in KEYS else key: value
+        for key, value in record.items()
+        if key not in ("messages", *options.fields)
+    }
     for place, turn in enumerate(turns):
         if turn.skipped:
             found.append(Skipped(line, turn.skipped))

@@ -12,11 +12,13 @@ from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
+from persona_pipeline.guard.labels.voice import KEYS, VoiceLabel, marks_of
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
 from persona_pipeline.world.models import Message
+from persona_pipeline.world.names import Aliases, mapped
 from persona_pipeline.world.world import World
 
 
@@ -163,6 +165,8 @@ class Imported:
         formats: the format of each source. ``result``: what was written, and every line that could not be read.
         skipped: how many lines nobody said, by what they are.
         extras: how many messages have a key beyond a message's own, by key; ``cut``: of how many some were too much.
+        marked: messages that users have marked. ``marks``: what that says of agents' voices; ``unread``: how many marks say
+            nothing that can be told, by what they are.
     """
 
     formats: dict[str, str] = field(default_factory=dict)
@@ -170,6 +174,9 @@ class Imported:
     skipped: Counter[str] = field(default_factory=Counter)
     extras: Counter[str] = field(default_factory=Counter)
     cut: int = 0
+    marked: list[Message] = field(default_factory=list)
+    marks: list[VoiceLabel] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
 
 
 def import_messages(world: World, given: Sequence[str | Path], options: ImportOptions) -> Imported:
@@ -194,6 +201,14 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         imported.skipped += rows.counted.skipped
         imported.extras += rows.counted.extras
         imported.cut += rows.counted.cut
+        imported.marked += rows.counted.marked
+        imported.unread += rows.counted.unread
+    names = world.names()
+    aliases = Aliases.of(names)
+    for message in imported.marked:
+        own = aliases.owned(mapped(message, options.speakers))
+        if own.agent_id in names:
+            imported.marks += marks_of(own, imported.unread)
     return imported
 
 
@@ -205,9 +220,10 @@ class _SourceRows:
     file: Source
     options: ReadOptions
     counted: Imported = field(default_factory=Imported)
+    swiped: Message | None = None
 
     def __call__(self) -> Iterator[Row]:
-        self.counted = Imported()
+        self.counted, self.swiped = Imported(), None
         for found in self.importer.rows(self.file, self.options):
             if isinstance(found, Skipped):
                 self.counted.skipped[found.reason] += 1
@@ -215,7 +231,25 @@ class _SourceRows:
             if isinstance(found.found, Message) and found.found.extras:
                 self.counted.extras.update(found.found.extras.keys())
                 self.counted.cut += bool(cut_keys(found.found.extras))
+            if isinstance(found.found, Message):
+                self._keep_marked(found.found)
             yield found
+        if self.swiped:
+            # Nobody has answered it: the next swipe may be better.
+            self.counted.unread["swipes of a message that nobody answered"] += 1
+
+    def _keep_marked(self, message: Message) -> None:
+        if self.swiped and message.agent_id != self.swiped.agent_id:
+            self.counted.marked.append(self.swiped)
+            self.swiped = None
+        if not KEYS.intersection((*message.extras, *cut_keys(message.extras))):
+            return
+        if "swipes" in message.extras:
+            others = {key: value for key, value in message.extras.items() if key not in KEYS - {"swipes"}}
+            self.swiped = replace(message, extras=others)
+        self.counted.marked.append(
+            replace(message, extras={key: value for key, value in message.extras.items() if key != "swipes"})
+        )
 
 
 def _stdin(stack: ExitStack) -> Source:

@@ -58,6 +58,8 @@ class _Chat:
     key: str
     character: str
     user: str
+    # Swipes before the user first spoke are other greetings of the card.
+    asked: bool = False
     place: int = 0
     before: datetime | None = field(default=None)
 
@@ -88,7 +90,12 @@ class _Chat:
         except ValueError as error:
             return Row(line, error)
         beside = {key: value for key, value in item.items() if key not in ("name", "mes", "swipes", "swipe_info")}
-        beside |= {key: item[key] for key in ("swipes", "swipe_info") if key in item}
+        self.asked = self.asked or bool(item.get("is_user"))
+        if self.asked and "swipes" in item:
+            beside["swiped_by"] = self.user or "user"
+        if isinstance(swipes := item.get("swipes"), list):
+            beside["swipes"] = [self._filled(other, item) if isinstance(other, str) else other for other in swipes]
+        beside |= {"swipe_info": item["swipe_info"]} if "swipe_info" in item else {}
         values = {
             **beside, "id": f"sillytavern:{self.key}:{self.place}", "agent_id": speaker,
             "channel": self.name, "recipient": None, "run_id": None, "text": self._filled(text, item),

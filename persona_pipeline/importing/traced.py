@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.guard.labels.voice import MARKS
 from persona_pipeline.importing.base import (
     ChatTurn,
     Found,
@@ -36,6 +37,7 @@ class TraceStep:
     Attributes:
         trace, parent: ids; ``calls_model``: it is a call of a model, where nothing around it says what was said.
         asked, answered: its input and output, in whatever form.
+        marks: what users think of what it answered.
     """
 
     line: int
@@ -51,6 +53,7 @@ class TraceStep:
     user: str | None = None
     agent: str | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)
+    marks: Sequence[Mapping[str, Any]] = ()
     turns: tuple[tuple[ChatTurn, ...], tuple[ChatTurn, ...]] = ((), ())
 
 
@@ -128,8 +131,9 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
             for place, turn in enumerate(said[repeated:]):
                 own = {"user": unit.user, "assistant": unit.agent}.get(turn.role)
                 speaker = turn.name or own or turn.role
+                marks = {MARKS: list(unit.marks)} if unit.marks and turn is unit.turns[1][-1] else {}
                 values = {
-                    **unit.extras, **turn.extras, "role": turn.role, "id": ids.next(conversation, speaker, turn.text),
+                    **unit.extras, **turn.extras, **marks, "role": turn.role, "id": ids.next(conversation, speaker, turn.text),
                     "agent_id": speaker, "channel": conversation, "recipient": None, "run_id": None, "text": turn.text,
                     "created_at": rfc3339(moment + timedelta(microseconds=place), exact=True),
                 }  # fmt: skip

@@ -7,6 +7,7 @@ trends       {agent_id: {dimension: Trend}}
 fading       {agent_id: [FadingSeen, ...]}, one for each version of its persona and signal
 voice_map    VoiceMap
 voice_alarms {agent_id: VoiceSeen}
+voice_checks {agent_id: CheckSeen}
 suites       [SuiteSummary, ...]
 corrections  CorrectionStatistics
 """
@@ -29,6 +30,7 @@ from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
+from persona_pipeline.guard.labels.check import checked_voices
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
@@ -74,6 +76,7 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         },
         "voice_map": _voice_statistics(world, agent_ids, window),
         "voice_alarms": _voice_alarm_statistics(world, report),
+        "voice_checks": _voice_check_statistics(world, report),
         "suites": _suite_summaries(world.store),
         "trends": _trends(world, report),
         "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
@@ -173,6 +176,25 @@ def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
         if not evaluation.synthetic:
             states.append(voice_state(world, agent_id, _window_of(evaluation)))
     return {state.agent_id: voice_section(state) for state in states if state.learnt.model or state.learnt.since}
+
+
+def _voice_check_statistics(world: World, report: RunReport) -> dict[str, Any]:
+    """Return what the check of each agent's voice says of its window, of agents whose voice somebody labelled."""
+    windows = (
+        (agent_id, _window_of(item.evaluation))
+        for agent_id, item in report.agents.items()
+        if not (item.outlined or item.evaluation.synthetic)
+    )
+    return {
+        agent_id: {
+            "text": found.text,
+            "messages": found.messages,
+            "called": found.called,
+            "share": found.share if found.messages else None,
+            "quotes": [{"id": message.id, "text": message.text} for message in found.worst],
+        }
+        for agent_id, found in checked_voices(world, windows).items()
+    }
 
 
 def voice_section(state: VoiceState) -> dict[str, Any]:
@@ -388,6 +410,19 @@ class VoiceSeen(_Section):
     stands: bool = False
 
 
+class CheckSeen(_Section):
+    """What the check of an agent's voice says of its window, as ``guard.labels.check.CheckedVoice`` tells it.
+
+    ``share``: 95 % interval of the share (0-1) of messages that are off; None: no check, or nothing to check.
+    """
+
+    text: str
+    messages: int = 0
+    called: int = 0
+    share: tuple[float, float] | None = None
+    quotes: list[SaidAt] = Field(default_factory=list)
+
+
 class SuiteFailure(_Section):
     """A test of a suite that did not pass. ``score`` 0-1; ``reason``: the first assert that was missed, or the error."""
 
@@ -433,6 +468,11 @@ def voice_map(report: RunReport) -> VoiceMap | None:
 def voice_alarms(report: RunReport) -> dict[str, VoiceSeen]:
     """Return how each agent's own voice stands, where it is learnt or being learnt."""
     return dict(sorted(_read(report, "voice_alarms", dict[str, VoiceSeen], {}).items()))
+
+
+def voice_checks(report: RunReport) -> dict[str, CheckSeen]:
+    """Return what the check of each agent's voice says, of agents whose voice somebody labelled."""
+    return dict(sorted(_read(report, "voice_checks", dict[str, CheckSeen], {}).items()))
 
 
 def suites(report: RunReport) -> list[SuiteSummary]:

@@ -31,6 +31,7 @@ class CorrectionSettings(BaseModel):
         convergence_threshold, repetition_threshold: shares 0-1 above which a nudge is given.
         max_correction_attempts: rejections before the text goes through.
         shadow_mode: corrections that are on measure and record what they would have done, and do nothing.
+        voice_check: the gate first asks the check that labels of the agent's voice train; alone, where the gate is off.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,6 +44,7 @@ class CorrectionSettings(BaseModel):
     repetition_threshold: float = Field(default=0.3, ge=0, le=1, allow_inf_nan=False)
     max_correction_attempts: int = Field(default=2, ge=0, le=10)
     shadow_mode: bool = False
+    voice_check: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.exchange import export_labels, read_labels
-from persona_pipeline.guard.labels.files import LabellerKind, label_of
+from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of
 from tests.labels.judgments import judgment
 from tests.support.judging import request
 
@@ -22,7 +22,7 @@ GIVEN = {"labeller": "ada", "labeller_kind": "person", "labelled_at": "2026-11-2
 def read(folder: Path, text: str, ending: str = "csv", given: Mapping[str, str] = GIVEN) -> list[Any]:
     path = folder / f"labels.{ending}"
     path.write_text(text, encoding="utf-8", newline="")
-    return read_labels(path, SUBJECTS.get, given)
+    return read_labels(Label, path, SUBJECTS.get, given)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -44,14 +44,14 @@ def test_what_is_exported_comes_back(
         for claim, persona, answer, note in rows
     ]
     path = tmp_path_factory.getbasetemp() / f"labels.{ending}"
-    path.write_text(export_labels(labels, ending), encoding="utf-8", newline="")
-    assert read_labels(path, SUBJECTS.get, {}) == labels
+    path.write_text(export_labels(Label, labels, ending), encoding="utf-8", newline="")
+    assert read_labels(Label, path, SUBJECTS.get, {}) == labels
 
 
 @pytest.mark.parametrize("note", ["=1+1", "+1", "-1", "@x", "\tx", "'=1", "''-"])
 def test_a_spreadsheet_takes_no_note_for_a_formula(note: str, tmp_path: Path) -> None:
     label = label_of(ITEM.request, 3, labeller="ada", note=note)
-    text = export_labels([label], "csv")
+    text = export_labels(Label, [label], "csv")
     assert f"'{note}" in text
     assert read(tmp_path, text) == [label]
 
@@ -115,6 +115,6 @@ def test_other_files_are_neither_read_nor_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"labels\.xlsx: is neither \.csv nor \.jsonl"):
         read(tmp_path, "", "xlsx")
     with pytest.raises(ConfigError, match=r"none\.csv: is no file"):
-        read_labels(tmp_path / "none.csv", SUBJECTS.get, {})
+        read_labels(Label, tmp_path / "none.csv", SUBJECTS.get, {})
     with pytest.raises(ConfigError, match="format 'cvs' is unknown; did you mean 'csv'"):
-        export_labels([], "cvs")
+        export_labels(Label, [], "cvs")

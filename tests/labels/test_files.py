@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from persona_pipeline.base.documents.json import json_object
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.files import (
     MOST_NOTE,
     Label,
     LabellerKind,
     check_labeller,
+    checked_label,
     label_of,
     load_labels,
-    parse_label,
     write_labels,
 )
 from persona_pipeline.judging.verdict import JudgeRequest
@@ -201,7 +202,7 @@ def test_every_label_comes_back_as_it_was_written(
     label = label_of(asked, answer, labeller="ada", kind=kind, note=note)
     text = label.to_line()
     assert text.count("\n") == 1
-    assert parse_label(text) == label
+    assert checked_label(Label, json_object(text)) == label
     assert label.key == asked.key
 
 

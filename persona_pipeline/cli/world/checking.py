@@ -186,7 +186,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
     """What label files say of one another, and the labels that are stale. Files that do not load are problems of their own."""
     from persona_pipeline.evaluation.folder import FolderReader
     from persona_pipeline.guard.calibration.known import KnownVerdicts
-    from persona_pipeline.guard.labels.files import LABELS, load_labels, stale_labels
+    from persona_pipeline.guard.labels.files import LABELS, Label, load_labels, stale_labels
     from persona_pipeline.judging.cache import KeptAnswers
     from persona_pipeline.judging.open import RECORDINGS
 
@@ -202,7 +202,7 @@ def _labels_together(root: Path, checked: Checked) -> None:
         root / RECORDINGS, get_settings().signing_secret, None if store is None else KeptAnswers(store)
     )
     asked = FolderReader(root).asked((label.agent_id, label.dimension) for label in labels)
-    for path in sorted((root / LABELS).glob("*.jsonl")):
+    for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
         stale = stale_labels(own, asked, is_judged=known.knows)
         if stale:
@@ -345,9 +345,10 @@ def _recordings(path: Path) -> None:
 
 
 def _labels(path: Path) -> None:
-    from persona_pipeline.guard.labels.files import load_label_file
+    from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
+    from persona_pipeline.guard.labels.voice import VoiceLabel
 
-    load_label_file(path)
+    load_label_files(VoiceLabel if path.stem == VOICE else Label, [path])
 
 
 def _suite(path: Path, checked: Checked) -> None:

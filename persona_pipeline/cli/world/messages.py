@@ -24,6 +24,7 @@ from persona_pipeline.cli.options import (
 
 if TYPE_CHECKING:
     from persona_pipeline.importing.run import Imported
+    from persona_pipeline.world.world import World
 
 _MOST_NAMED = 12
 
@@ -54,6 +55,14 @@ def ingest(
     restore: Annotated[
         bool, typer.Option(help="Bring back messages of these files that were taken out with messages remove.")
     ] = False,
+    marks: Annotated[
+        bool,
+        typer.Option(
+            "--marks",
+            help="Keep what users' stars, thumbs, swipes and regenerations say of agents' messages as labels of their voices, in "
+            "labels/voice.jsonl; without it they are only counted.",
+        ),
+    ] = False,
 ) -> None:
     """Add messages to the store. A message that is known is not doubled; a line that is not valid is named and left out."""
     from persona_pipeline.importing.base import ReadOptions
@@ -66,6 +75,7 @@ def ingest(
     world = open_world()
     imported = import_messages(world, files, options)
     _tell(imported)
+    _tell_marks(world, imported, keep=marks)
     # What the world's own files hold counts when it is said who is silent, and what was stored before follows aliases that are new.
     world.sync_messages()
     wrong = dict.fromkeys(problem for found in alias_problems(world.names()).values() for problem in found)
@@ -99,6 +109,21 @@ def _tell(imported: "Imported") -> None:
         f"{written.inserted} added, {written.updated} changed, {written.unchanged} known, {left_out} left out"
         + kept_out
     )
+
+
+def _tell_marks(world: "World", imported: "Imported", *, keep: bool) -> None:
+    from persona_pipeline.guard.labels.files import LABELS, write_label_files
+    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.reporting.text import one_line
+
+    if imported.marks:
+        told = _counted(Counter(label.source.value for label in imported.marks))
+        if keep:
+            write_label_files(VoiceLabel, world.root / LABELS, imported.marks)
+        where = "kept in labels/voice.jsonl" if keep else "no labels yet: --marks keeps them in labels/voice.jsonl"
+        typer.echo(f"users' marks on agents' messages ({told}): {where}", err=True)
+    if imported.unread:
+        typer.echo(f"users' marks that say neither yes nor no: {one_line(_counted(imported.unread))}", err=True)
 
 
 def _counted(counts: Counter[str]) -> str:

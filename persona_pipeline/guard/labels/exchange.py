@@ -3,24 +3,26 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows, json_object, read_rows
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.text import calm_cell, plain_cell
-from persona_pipeline.guard.labels.files import Label, checked_label
+from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType, checked_label
+from persona_pipeline.guard.labels.voice import VoiceLabel, voice_key
 
 FORMATS = ("csv", "jsonl")
-_FIELDS = tuple(Label.model_fields)
 _REMEDY = "nothing was imported; correct the row"
+_OF_KEY = ("agent_id", "message", "text")
 _NOT_APPLICABLE = ("n/a", "na", "not_applicable")
 
 Subject = Callable[[str], Mapping[str, Any] | None]
 
 
-def export_labels(labels: Iterable[Label], format: str) -> str:
-    """Return labels as a text: ``jsonl`` as they stand in the world, ``csv`` with a column for each field.
+def export_labels(model: type[AnyLabel], labels: Iterable[AnyLabel], format: str) -> str:
+    """Return labels of one kind as a text: ``jsonl`` as they stand in the world, ``csv`` with a column for each field.
 
     In a CSV cell an apostrophe stands before what a spreadsheet would take for a formula; importing takes it away again.
 
@@ -33,21 +35,24 @@ def export_labels(labels: Iterable[Label], format: str) -> str:
         raise ConfigError(f"format {format!r} is unknown{did_you_mean(format, FORMATS) or '; write csv or jsonl'}")
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(_FIELDS)
+    writer.writerow(model.model_fields)
     for label in labels:
         data = label.model_dump(mode="json")
-        writer.writerow(["" if data[name] is None else calm_cell(str(data[name])) for name in _FIELDS])
+        writer.writerow(["" if data[name] is None else calm_cell(str(data[name])) for name in model.model_fields])
     return text.getvalue()
 
 
-def read_labels(path: Path, subject_of: Subject, defaults: Mapping[str, str]) -> list[Label]:
-    """Return the labels of a ``.csv`` or ``.jsonl`` file.
+def read_labels(
+    model: type[LabelType], path: Path, subject_of: Subject, defaults: Mapping[str, str]
+) -> list[LabelType]:
+    """Return the labels of a ``.csv`` or ``.jsonl`` file, all of one kind.
 
     Columns and fields are those of a label. What a row leaves out of agent_id, dimension, proposition_id, claim, persona and
     trajectory is that of the judgment with its key. In CSV an empty cell is left out, and the score ``n/a`` is not applicable.
 
     Args:
-        subject_of: returns what is judged under a key, None where the world has no such judgment.
+        subject_of: returns what is judged under a key, None where the world has no such judgment. Labels of voices need none:
+            their key follows from agent, message and text.
         defaults: fields of rows that leave them out, such as the labeller.
 
     Raises:
@@ -58,22 +63,25 @@ def read_labels(path: Path, subject_of: Subject, defaults: Mapping[str, str]) ->
     problems: list[Problem] = []
     ending = path.suffix.lower()
     if ending == ".csv":
-        rows = _csv_rows(path, problems)
+        rows = _csv_rows(model, path, problems)
     elif ending == ".jsonl":
         rows = read_rows(path, json_object, problems, remedy=_REMEDY)
     else:
         raise ConfigError(Problem("is neither .csv nor .jsonl; rename it or export it as one of them", str(path)))
-    labels: dict[tuple[str, str], tuple[int, Label]] = {}
+    labels: dict[tuple[str, str], tuple[int, LabelType]] = {}
     for number, row in rows:
         try:
-            label = checked_label(_whole({**defaults, **row}, subject_of))
+            whole = _whole if issubclass(model, Label) else _keyed
+            label = checked_label(model, whole({**defaults, **row}, subject_of))
         except ValueError as error:
             problems.append(Problem(f"{error}; {_REMEDY}", str(path), number))
             continue
         first, _ = labels.setdefault(label.identity, (number, label))
         if first != number:
             problems.append(
-                Problem(f"{label.labeller} has labelled this judgment in line {first}; {_REMEDY}", str(path), number)
+                Problem(
+                    f"{label.labeller} has labelled this {label.subject} in line {first}; {_REMEDY}", str(path), number
+                )
             )
     if problems:
         raise ConfigError(problems)
@@ -92,7 +100,12 @@ def _whole(row: dict[str, Any], subject_of: Subject) -> dict[str, Any]:
     return row
 
 
-def _csv_rows(path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, Any]]]:
+def _keyed(row: dict[str, Any], _: Subject) -> dict[str, Any]:
+    named = [str(row[name]) for name in _OF_KEY if name in row]
+    return {**row, "key": voice_key(*named)} if "key" not in row and len(named) == len(_OF_KEY) else row
+
+
+def _csv_rows(model: type[AnyLabel], path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, Any]]]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -102,12 +115,12 @@ def _csv_rows(path: Path, problems: list[Problem]) -> list[tuple[int, dict[str, 
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
     for name in names:
-        if name not in _FIELDS:
-            hint = did_you_mean(name, _FIELDS) or f"; the columns are {', '.join(_FIELDS)}"
+        if name not in model.model_fields:
+            hint = did_you_mean(name, model.model_fields) or f"; the columns are {', '.join(model.model_fields)}"
             problems.append(Problem(f"unknown column {name!r}{hint}", str(path), line))
     if len(set(names)) < len(names):
         problems.append(Problem("a column stands twice; remove one", str(path), line))
-    if "key" not in names:
+    if "key" not in names and model is not VoiceLabel:
         problems.append(Problem("there is no column 'key'; labels list and labels export show keys", str(path), line))
     if problems:
         return []
@@ -129,4 +142,10 @@ def _row(cells: dict[str, Any]) -> dict[str, Any]:
         cells["unscored"] = "not_applicable"
     elif score.isascii() and score.isdigit():
         cells["score"] = int(score[:9])
+    if "on" in cells:
+        said = str(cells["on"]).strip().lower()
+        cells["on"] = {"true": True, "on": True, "false": False, "off": False}.get(said, said)
+    if "rating" in cells:
+        with suppress(ValueError):
+            cells["rating"] = float(cells["rating"])
     return cells

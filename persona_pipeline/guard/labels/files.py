@@ -1,6 +1,7 @@
 """Labels on disk, to be read in a diff: ``labels/<dimension>.jsonl``, one a line, and which of them are stale and why.
 
-A line says what somebody says of one judgment, with all its key is made of, so that nobody can relabel it.
+A line says what somebody says of one judgment, with all its key is made of, so that nobody can relabel it. ``voice.jsonl`` holds
+labels of another kind (``guard.labels.voice``), kept and protected in the same way.
 """
 
 import re
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
@@ -35,6 +36,8 @@ from persona_pipeline.world.propositions.models import (
     template_variables,
 )
 
+# Where labels lie in a world, and the file of those of voices.
+LABELS, VOICE = "labels", "voice"
 LABELLER_PATTERN = r"^[A-Za-z0-9._@-]{1,64}$"
 MOST_NOTE = 2000
 # In JSON Schema, what ``_sealed`` says of the two.
@@ -52,15 +55,62 @@ class LabellerKind(StrEnum):
     MODEL = "model"
 
 
-class Label(BaseModel):
+class AnyLabel(BaseModel):
+    """What labels of all kinds have: of what, by whom, when; ``file``: the stem of the file it belongs in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    key: _Sha256 = Field(description="SHA-256 of what is labelled; another than the other fields give is an error.")
+    agent_id: str = Field(min_length=1, description="Whose judgment or message it is.")
+    if TYPE_CHECKING:
+        # Each kind has them where its lines show them.
+        labeller: str
+        note: str
+        labelled_at: str
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What there is one label of: what is labelled and who labelled it."""
+        return self.key, self.labeller
+
+    @property
+    def file(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def subject(self) -> str:
+        """What is labelled, in a word."""
+        return "judgment"
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """By which the lines of a file are sorted."""
+        return self.agent_id, self.key, self.labeller
+
+    def to_line(self) -> str:
+        """Return the JSON line, ended by a line feed."""
+        return json_line(self.model_dump(mode="json"))
+
+    @classmethod
+    def paths(cls, folder: Path) -> list[Path]:
+        """Return the files of a folder that hold labels of this kind."""
+        raise NotImplementedError
+
+    @field_validator("labelled_at", check_fields=False)
+    @classmethod
+    def _moment(cls, value: str) -> str:
+        parse_time(value)
+        return value
+
+
+LabelType = TypeVar("LabelType", bound=AnyLabel)
+
+
+class Label(AnyLabel):
     """What one labeller says of one judgment: exactly one of ``score`` (whole, 0-9, as the claim is written) and ``unscored``."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, title="Label", json_schema_extra={"oneOf": _ONE_ANSWER}
-    )
+    model_config = ConfigDict(title="Label", json_schema_extra={"oneOf": _ONE_ANSWER})
 
-    key: _Sha256 = Field(description="SHA-256 of what is judged; another than the other fields give is an error.")
-    agent_id: str = Field(min_length=1, description="Whose judgment it is.")
     dimension: str = Field(json_schema_extra={"enum": list(ALL_DIMENSIONS)}, description="Also the file's name.")
     proposition_id: str = Field(min_length=1, description="The claim's id.")
     claim: str = Field(min_length=1, description="The claim with its variables filled in, as it was shown.")
@@ -76,18 +126,21 @@ class Label(BaseModel):
     labelled_at: str = Field(description="When, as RFC 3339.", json_schema_extra={"format": "date-time"})
 
     @property
-    def identity(self) -> tuple[str, str]:
-        """What there is one label of: the judgment and who labelled it."""
-        return self.key, self.labeller
+    def file(self) -> str:
+        return self.dimension
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return self.agent_id, self.proposition_id, self.claim, self.key, self.labeller
+
+    @classmethod
+    def paths(cls, folder: Path) -> list[Path]:
+        return sorted(path for path in folder.glob("*.jsonl") if path.stem != VOICE)
 
     @property
     def is_persons(self) -> bool:
         """Whether a person labelled."""
         return self.labeller_kind is LabellerKind.PERSON
-
-    def to_line(self) -> str:
-        """Return the JSON line, ended by a line feed."""
-        return json_line(self.model_dump(mode="json"))
 
     @field_validator("dimension")
     @classmethod
@@ -95,12 +148,6 @@ class Label(BaseModel):
         if value not in ALL_DIMENSIONS:
             hint = did_you_mean(value, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
             raise ValueError(f"{value!r} is no dimension{hint}")
-        return value
-
-    @field_validator("labelled_at")
-    @classmethod
-    def _moment(cls, value: str) -> str:
-        parse_time(value)
         return value
 
     @model_validator(mode="after")
@@ -130,6 +177,7 @@ def label_of(
     """
     subject = {name: value for name, value in request.subject.items() if name != "kind"}
     return checked_label(
+        Label,
         {
             "key": recording_key(request.subject),
             **subject,
@@ -139,29 +187,21 @@ def label_of(
             "unscored": "not_applicable" if answer is None else None,
             "note": note,
             "labelled_at": rfc3339(labelled_at or datetime.now(UTC)),
-        }
+        },
     )
 
 
-def parse_label(line: str) -> Label:
-    """Return the label of a JSON line.
-
-    Raises:
-        ValueError: what is wrong with the line.
-    """
-    return checked_label(json_object(line))
-
-
-def checked_label(data: dict[str, object]) -> Label:
+def checked_label(model: type[LabelType], data: dict[str, Any]) -> LabelType:
     """Return the label of plain data.
 
     Raises:
         ValueError: everything that is wrong with it, in one line.
     """
     try:
-        return Label.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
-        raise ValueError("; ".join(_said(item["type"], item["loc"], item["msg"]) for item in error.errors())) from None
+        said = (_said(model, item["type"], item["loc"], item["msg"]) for item in error.errors())
+        raise ValueError("; ".join(said)) from None
 
 
 def check_labeller(name: str) -> str:
@@ -175,21 +215,18 @@ def check_labeller(name: str) -> str:
     return name
 
 
-def _said(kind: str, location: tuple[str | int, ...], message: str) -> str:
+def _said(model: type[AnyLabel], kind: str, location: tuple[str | int, ...], message: str) -> str:
     name = str(location[0]) if location else ""
     if kind == "extra_forbidden":
-        return f"unknown field {name!r}{did_you_mean(name, Label.model_fields)}"
+        return f"unknown field {name!r}{did_you_mean(name, model.model_fields)}"
     if kind == "missing":
         return f"{name!r} is missing"
     text = EXPECTED.get(kind) or message.removeprefix("Value error, ")
     return f"{name!r}: {text}" if name else text
 
 
-LABELS = "labels"
-
-
 def load_labels(folder: Path) -> list[Label]:
-    """Return the labels of a folder, file by file in their order. A missing folder has none.
+    """Return the labels of judgments in a folder, file by file in their order. A missing folder has none.
 
     A line that stands twice, as a merge may leave it, is one label.
 
@@ -197,25 +234,37 @@ def load_labels(folder: Path) -> list[Label]:
         ConfigError: lines that are no label, judgments that one labeller answered in two ways, and labellers that are once a person
             and once a model, each with its place.
     """
-    return _load(_files(folder))
+    return load_label_files(Label, Label.paths(folder))
 
 
-def load_label_file(path: Path) -> list[Label]:
-    """Return the labels of one file.
+def load_label_files(model: type[LabelType], paths: Iterable[Path]) -> list[LabelType]:
+    """Return the labels of some files, each of the same kind.
 
     Raises:
         ConfigError: as ``load_labels``.
     """
-    return _load([path])
+    problems: list[Problem] = []
+    found = [(path, number, label) for path in paths for number, label in _read(model, path, problems)]
+    problems += _contradictions(found)
+    if problems:
+        raise ConfigError(problems)
+    return list({label.identity: label for _, _, label in found}.values())
 
 
 def write_labels(folder: Path, labels: Iterable[Label], *, remove: Collection[tuple[str, str]] = ()) -> list[Path]:
-    """Add labels, replacing those of the same labeller on the same judgment, and return the files that changed.
+    """Add labels of judgments; see ``write_label_files``."""
+    return write_label_files(Label, folder, labels, remove=remove)
+
+
+def write_label_files(
+    model: type[LabelType], folder: Path, labels: Iterable[LabelType], *, remove: Collection[tuple[str, str]] = ()
+) -> list[Path]:
+    """Add labels of one kind, replacing those of the same labeller on the same subject, and return the files that changed.
 
     Files are sorted and replaced atomically; writers wait for one another, so that several may label at once.
 
     Args:
-        remove: identities (``Label.identity``) of labels to take away.
+        remove: identities (``AnyLabel.identity``) of labels to take away.
 
     Raises:
         ConfigError: the labels that are there do not load, or a labeller would be once a person and once a model.
@@ -224,17 +273,16 @@ def write_labels(folder: Path, labels: Iterable[Label], *, remove: Collection[tu
 
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
-        before = load_labels(folder)
+        before = load_label_files(model, model.paths(folder))
         merged = {label.identity: label for label in before if label.identity not in remove}
         merged |= {label.identity: label for label in labels}
         if problems := _two_kinds((folder, None, label) for label in merged.values()):
             raise ConfigError(problems)
-        by_dimension: dict[str, list[Label]] = {label.dimension: [] for label in before}
-        for label in sorted(merged.values(), key=_order):
-            by_dimension.setdefault(label.dimension, []).append(label)
+        by_file: dict[str, list[LabelType]] = {label.file: [] for label in before}
+        for label in sorted(merged.values(), key=lambda label: label.order):
+            by_file.setdefault(label.file, []).append(label)
         texts = {
-            folder / f"{dimension}.jsonl": "".join(label.to_line() for label in own)
-            for dimension, own in sorted(by_dimension.items())
+            folder / f"{name}.jsonl": "".join(label.to_line() for label in own) for name, own in sorted(by_file.items())
         }
         return [path for path, text in texts.items() if _replace(path, text)]
 
@@ -246,42 +294,25 @@ def _replace(path: Path, text: str) -> bool:
     return True
 
 
-def _load(paths: Iterable[Path]) -> list[Label]:
-    problems: list[Problem] = []
-    found = [(path, number, label) for path in paths for number, label in _read(path, problems)]
-    problems += _contradictions(found)
-    if problems:
-        raise ConfigError(problems)
-    return list({label.identity: label for _, _, label in found}.values())
-
-
-def _order(label: Label) -> tuple[str, ...]:
-    return label.agent_id, label.proposition_id, label.claim, label.key, label.labeller
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.jsonl"))
-
-
-def _read(path: Path, problems: list[Problem]) -> list[tuple[int, Label]]:
-    def parse(line: str) -> Label:
-        label = parse_label(line)
-        if label.dimension != path.stem:
-            raise ValueError(f"a label of {label.dimension} stands in {path.name}")
+def _read(model: type[LabelType], path: Path, problems: list[Problem]) -> list[tuple[int, LabelType]]:
+    def parse(line: str) -> LabelType:
+        label = checked_label(model, json_object(line))
+        if label.file != path.stem:
+            raise ValueError(f"a label of {label.file} stands in {path.name}")
         return label
 
     return read_rows(path, parse, problems, remedy="correct the line, or delete it and label again")
 
 
-def _contradictions(found: Collection[tuple[Path, int, Label]]) -> list[Problem]:
-    first: dict[tuple[str, str], tuple[Label, str]] = {}
+def _contradictions(found: Collection[tuple[Path, int, AnyLabel]]) -> list[Problem]:
+    first: dict[tuple[str, str], tuple[AnyLabel, str]] = {}
     problems = []
     for path, number, label in found:
         known, place = first.setdefault(label.identity, (label, f"{path}:{number}"))
         if known != label:
             problems.append(
                 Problem(
-                    f"{label.labeller} has labelled this judgment otherwise at {place}; delete one of the two",
+                    f"{label.labeller} has labelled this {label.subject} otherwise at {place}; delete one of the two",
                     str(path),
                     number,
                 )
@@ -289,10 +320,12 @@ def _contradictions(found: Collection[tuple[Path, int, Label]]) -> list[Problem]
     return problems + _two_kinds(found)
 
 
-def _two_kinds(found: Iterable[tuple[Path, int | None, Label]]) -> list[Problem]:
+def _two_kinds(found: Iterable[tuple[Path, int | None, AnyLabel]]) -> list[Problem]:
     kinds: dict[str, tuple[str, str]] = {}
     problems = []
     for path, number, label in found:
+        if not isinstance(label, Label):
+            continue
         kind, place = kinds.setdefault(label.labeller, (label.labeller_kind, f"{path}:{number}"))
         if kind != label.labeller_kind:
             where = f" at {place}" if number else ""

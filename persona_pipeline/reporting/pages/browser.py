@@ -267,6 +267,7 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         _sight(view, shown),
         _figures("fading", "Long conversations", _FADING, _fading(report, by_name)),
         _figures("voice-alarm", "Voice alarm", _VOICE_ALARM, _voice_alarms(report, agents)),
+        _voice_checks(report),
         _voices(report),
         _figures("language", "Repetition and agreement", _LANGUAGE, language_figures(by_name), "Language"),
         _suites(report),
@@ -298,6 +299,10 @@ _FADING = "Scores against the turn of a conversation. A character is lost where 
 _VOICE_ALARM = (
     "Message by message, without a judge: what does not sound like the agent adds to a sum, what does takes from it. At the "
     "dashed line there is an alarm, which began where the sum left zero."
+)
+_VOICE_CHECK = (
+    "A check that people's labels of the agent's messages train. Its own error was measured on conversations it did not learn "
+    "from, and the share is corrected for it."
 )
 _LANGUAGE = "Measured, not judged. The dashed line is where the runtime corrections step in by default."
 _SCORES = (
@@ -416,6 +421,14 @@ def _alarms(seen: sections.VoiceSeen) -> Iterator[Block]:
     if seen.learnt_from:
         learnt = Facts(named_values(seen.learnt_from))
         yield Folded("What the voice was learnt from", [learnt], whole=False)
+
+
+def _voice_checks(report: RunReport) -> Section | None:
+    cards = []
+    for name, seen in sections.voice_checks(report).items():
+        quotes = [Quote(quote.text, quote.id) for quote in seen.quotes]
+        cards.append(PageCard(name, [Item([f"{seen.text[:1].upper()}{seen.text[1:]}."]), *quotes]))
+    return Section("Voice by labels", cards, "voice-check", _VOICE_CHECK) if cards else None
 
 
 def _voices(report: RunReport) -> Section | None:

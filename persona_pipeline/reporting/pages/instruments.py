@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from persona_pipeline.guard.calibration.judge_change import JudgeChange
     from persona_pipeline.guard.labels.files import Label
+    from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.model.probe import ProbeFinding
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
@@ -59,6 +60,17 @@ def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]
         note = f"  {one_line(label.note, 60)}" if label.note else ""
         items.append(Item([Span(f"{claim} {label.labeller} ({label.labeller_kind}){mark}{note}", "fixed")]))
     return Page("Labels", sections=[Section("", [Items(items)])])
+
+
+def voice_labels_page(labels: "Sequence[VoiceLabel]") -> Page:
+    """Return a line a label of a voice."""
+    items = []
+    for label in labels:
+        rating = "" if label.rating is None else f" {label.rating:g}"
+        note = f"  {one_line(label.note, 60)}" if label.note else ""
+        said = f"{label.agent_id} {label.key[:12]} {'on' if label.on else 'off':<3} {label.labeller} ({label.source}{rating})"
+        items.append(Item([Span(f"{said} {one_line(label.text, 60)!r}{note}", "fixed")]))
+    return Page("Labels of voices", sections=[Section("", [Items(items)])])
 
 
 def calibration_page(calibration: "Calibration") -> Page:

@@ -26,6 +26,7 @@ BUILT_IN = {
     "token_usage": f"{_HERE}.token_usage:TokenUsageLimit",
     "propositions": f"{_HERE}.propositions:PropositionClaims",
     "persona_drift": f"{_HERE}.persona_drift:PersonaDrift",
+    "voice": f"{_HERE}.voice:VoiceSounds",
 }
 # Other spellings of the same types.
 ALIASES = {

@@ -9,6 +9,7 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.guard.baselines.falls import compare
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
+from persona_pipeline.guard.labels.check import NoCheck, VoiceCheck, world_checks
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.output import Output
@@ -90,6 +91,21 @@ def compare_output(
     return compare(agent_id, evaluations, baseline, delta=delta, proposition_delta=proposition_delta)
 
 
+def voice_check_of(context: Context, agent_id: str) -> VoiceCheck | NoCheck:
+    """Return the check of an agent's voice that the world's labels train."""
+    try:
+        checks = world_checks(_world_root(context), [agent_id])
+    except ConfigError as error:
+        raise UngradedError("invalid_configuration", str(error)) from error
+    return checks.get(agent_id, NoCheck(f"nobody has labelled the voice of {agent_id}"))
+
+
+def answered(output: Output) -> list[str]:
+    """Return what the target said, message by message."""
+    said = (message.get("content") for message in output.messages if message["role"] == "assistant")
+    return [text for content in said for text in content_texts(content) if text.strip()]
+
+
 def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:
     """Return what was said in a test, in order: the input's users and the target's messages under the agent's id."""
     said: list[tuple[str, str]] = []
@@ -97,9 +113,7 @@ def conversation(output: Output, context: Context, agent_id: str) -> list[Messag
         if message["role"] in ("user", "assistant"):
             speaker = agent_id if message["role"] == "assistant" else str(message.get("name") or "user")
             said += [(speaker, text) for text in content_texts(message.get("content"))]
-    for message in output.messages:
-        if message["role"] == "assistant":
-            said += [(agent_id, text) for text in content_texts(message.get("content"))]
+    said += [(agent_id, text) for text in answered(output)]
     return [
         Message(f"{context.test.id}-{index}", speaker, text, _START + timedelta(seconds=index), channel=CHANNEL)
         for index, (speaker, text) in enumerate(said)

@@ -17,10 +17,12 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import digest_within, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
+from persona_pipeline.guard.labels.files import LABELS, VOICE
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
 from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
 from persona_pipeline.suites.asserts.propositions import PropositionClaims
 from persona_pipeline.suites.asserts.registry import default_assert
+from persona_pipeline.suites.asserts.voice import VoiceSounds
 from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
@@ -183,6 +185,8 @@ class Bases:
             self._add_program(basis, script, [Path(folder or beside)])
         elif isinstance(item, PropositionClaims | PersonaDrift):
             self._add_agent(basis, item)
+        elif isinstance(item, VoiceSounds) and self.world is not None:
+            self._add_file(basis, self.world / LABELS / f"{VOICE}.jsonl")
         if item.needs_code:
             self._add_named(basis, item.dump(), beside)
         self._add_class(basis, type(item))

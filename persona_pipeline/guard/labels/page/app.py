@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.files import MOST_NOTE
 from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Judgment, Labelling
+from persona_pipeline.guard.labels.voice_session import Asked, Done, VoiceLabelling
 from persona_pipeline.judging.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class AnswerRequest(BaseModel, extra="forbid", strict=True):
     """An answer to what is shown."""
 
     key: str
-    answer: int | Literal["not_applicable"]
+    answer: int | Literal["not_applicable", "on", "off"]
     note: str = Field("", max_length=MOST_NOTE)
 
 
@@ -96,7 +97,7 @@ class SkipRequest(BaseModel, extra="forbid", strict=True):
     key: str
 
 
-def create_app(session: Labelling, token: str) -> FastAPI:
+def create_app(session: Labelling | VoiceLabelling, token: str) -> FastAPI:
     """Return the application. ``token``: whoever sends it as a bearer token may label."""
     app = FastAPI(title="persona-pipeline labels", docs_url=None, redoc_url=None, openapi_url=None)
     for path, name in (("/", "label.html"), ("/label.css", "label.css"), ("/label.js", "label.js")):
@@ -108,7 +109,15 @@ def create_app(session: Labelling, token: str) -> FastAPI:
 
     @app.post(f"{API}answer")
     def answer(request: AnswerRequest) -> Response:
-        session.answer(request.key, None if request.answer == "not_applicable" else request.answer, request.note)
+        said = request.answer
+        if isinstance(session, VoiceLabelling):
+            if said not in ("on", "off"):
+                raise ValueError("an answer about a voice is on or off")
+            session.answer(request.key, said == "on", request.note)
+        elif said in ("on", "off"):
+            raise ValueError("an answer about a claim is 0 to 9 or not_applicable")
+        else:
+            session.answer(request.key, said if isinstance(said, int) else None, request.note)
         return _state(session)
 
     @app.post(f"{API}skip")
@@ -132,7 +141,48 @@ def create_app(session: Labelling, token: str) -> FastAPI:
     return app
 
 
-def _state(session: Labelling, undone: Answered | None = None) -> Response:
+_ON_OR_OFF = (
+    {"value": "on", "key": "1", "words": "sounds like it"},
+    {"value": "off", "key": "0", "words": "does not"},
+)
+
+
+def _voice_state(session: VoiceLabelling, undone: Done | None) -> Response:
+    current, last, progress = session.current(), session.last, session.progress()
+    labelled = progress["on"] + progress["off"]
+    data = {
+        "labeller": session.labeller,
+        "kind": "person",
+        "answers": _ON_OR_OFF,
+        "how": f"Only how it sounds counts, not whether it is right. {progress['check']}",
+        "target": progress["needed"],
+        "progress": [{"dimension": "labels", "done": labelled, "judged": progress["needed"]}],
+        "item": _asked(session, current, undone.label.note if undone and undone.label else "") if current else None,
+        "last": _voice_last(last) if last else None,
+    }
+    return _json(data)
+
+
+def _asked(session: VoiceLabelling, asked: Asked, note: str) -> dict[str, Any]:
+    shown = [*asked.before, asked.message]
+    return {
+        "key": asked.message.id,
+        "dimension": "voice",
+        "claim": f"Does the last message sound like {session.persona.display_name}?",
+        "persona": session.persona.persona,
+        "transcript": [{"id": item.id, "speaker": item.agent_id, "text": item.text} for item in shown],
+        "note": note,
+    }
+
+
+def _voice_last(done: Done) -> dict[str, Any]:
+    answer = None if done.label is None else "on" if done.label.on else "off"
+    return {"claim": done.asked.message.text, "answer": answer, "judges": []}
+
+
+def _state(session: Labelling | VoiceLabelling, undone: Answered | Done | None = None) -> Response:
+    if isinstance(session, VoiceLabelling):
+        return _voice_state(session, undone if isinstance(undone, Done) else None)
     current, last = session.current(), session.last
     # What was noted is not to be written again.
     note = undone.label.note if undone and undone.label else ""

@@ -1,0 +1,142 @@
+"""What users did with messages, in every format that keeps it: counted always, labels only when asked for."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.cli.app import app
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels.voice import load_voice_labels
+from persona_pipeline.importing.run import ImportOptions, import_messages
+from persona_pipeline.world import World
+from tests.support.worlds import write_jsonl
+
+AT = "2026-03-01T09:0{}:00Z"
+TEXTS = ("Ahoy!", "How are you?", "Aye, well.", "Good.")
+
+
+def sillytavern(folder: Path) -> Path:
+    rows: list[dict[str, Any]] = [{"user_name": "Kim", "character_name": "ann", "create_date": AT.format(0)}]
+    swipes = [["Hi!", "Ahoy!"], None, ["I am {{char}}.", "Aye, well.", ""], None, ["Bye", "Farewell."]]
+    for n, text in enumerate((*TEXTS, "Farewell.")):
+        row = {"name": "Kim" if n % 2 else "ann", "is_user": bool(n % 2), "mes": text, "send_date": AT.format(n)}
+        rows.append(row | ({"swipe_id": 1, "swipes": swipes[n]} if swipes[n] else {}))
+    return write_jsonl(folder / "chat.jsonl", rows)
+
+
+def openai(folder: Path) -> Path:
+    turns: list[dict[str, Any]] = [
+        {
+            "role": ("assistant", "user")[n % 2],
+            "name": ("ann", "kim")[n % 2],
+            "content": text,
+            "timestamp": AT.format(n),
+        }
+        for n, text in enumerate(TEXTS)
+    ]
+    turns[2]["feedback"] = {"rating": "thumbsDown", "user": "u1"}
+    return write_jsonl(folder / "chats.jsonl", [{"conversation_id": "c", "rating": 5, "messages": turns}])
+
+
+def own(folder: Path) -> Path:
+    rows = [
+        {"id": f"m{n}", "agent_id": "kim" if n % 2 else "ann", "channel": "c", "text": text, "created_at": AT.format(n)}
+        for n, text in enumerate(TEXTS)
+    ]
+    return write_jsonl(folder / "own.jsonl", [rows[0], rows[1] | {"stars": 5}, rows[2] | {"stars": 1}])
+
+
+def slack(folder: Path) -> Path:
+    day = folder / "export" / "c" / "2026-03-01.json"
+    day.parent.mkdir(parents=True)
+    items = [
+        {"type": "message", "user": "U1", "text": text, "ts": f"177235200{n}.000000"}
+        for n, text in enumerate(TEXTS[:3])
+    ]
+    items[2] |= {"reactions": [{"name": "thumbsdown", "users": ["U9"], "count": 1}, {"name": "tada", "users": ["U9"]}]}
+    day.write_text(json.dumps(items), encoding="utf-8")
+    (folder / "export" / "users.json").write_text(json.dumps([{"id": "U1", "name": "ann"}]), encoding="utf-8")
+    return folder / "export"
+
+
+def _trace(**more: Any) -> dict[str, Any]:
+    asked = [
+        {"role": "assistant", "name": "ann", "content": TEXTS[0]},
+        {"role": "user", "name": "kim", "content": TEXTS[1]},
+    ]
+    return {"input": {"messages": asked}, "output": {"role": "assistant", "name": "ann", "content": TEXTS[2]}, **more}
+
+
+def langfuse(folder: Path) -> Path:
+    scores = [
+        {"id": "s2", "traceId": "t1", "name": "helpfulness", "value": 0.2, "source": "EVAL"},
+        {"id": "s3", "traceId": "t1", "name": "length", "value": 0.4, "source": "API"},
+    ]
+    rows = [
+        _trace(id="t1", timestamp=AT.format(0), sessionId="c", scores=scores),
+        {"id": "s1", "traceId": "t1", "name": "user-feedback", "value": 0, "dataType": "BOOLEAN", "userId": "u1"},
+    ]
+    return write_jsonl(folder / "traces.jsonl", rows)
+
+
+def langsmith(folder: Path) -> Path:
+    whole = _trace()
+    run = {
+        "id": "r1", "trace_id": "r1", "run_type": "chain", "start_time": AT.format(0), "end_time": AT.format(2),
+        "inputs": whole["input"], "outputs": whole["output"], "extra": {"metadata": {"session_id": "c"}},
+        "feedback": [
+            {"key": "user_score", "score": 0.0, "feedback_source": {"type": "app", "user_id": "u1"}},
+            {"key": "correctness", "score": 0.3, "feedback_source": {"type": "model"}},
+        ],
+    }  # fmt: skip
+    return write_jsonl(folder / "runs.jsonl", [run])
+
+
+# Of the third message: what is labelled, and what cannot be told.
+FORMATS: dict[Callable[[Path], Path], tuple[list[tuple[str, bool, str]], dict[str, int]]] = {
+    sillytavern: (
+        [("Aye, well.", True, "swipe"), ("I am ann.", False, "swipe")],
+        {"swipes of a message that nobody answered": 1},
+    ),
+    openai: ([("Aye, well.", False, "thumbs")], {}),
+    own: ([("Aye, well.", False, "stars")], {}),
+    slack: ([("Aye, well.", False, "thumbs")], {"reaction tada": 1}),
+    langfuse: ([("Aye, well.", False, "thumbs")], {"length 0.4": 1}),
+    langsmith: ([("Aye, well.", False, "thumbs")], {}),
+}
+
+
+@pytest.mark.parametrize("make", FORMATS, ids=lambda make: make.__name__)
+def test_marks_on_an_agents_message_are_read(make: Any, small_world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    imported = import_messages(small_world, [make(folder)], ImportOptions())
+    assert imported.result.problems == []
+    found, unread = FORMATS[make]
+    assert [(mark.text, mark.on, mark.source.value) for mark in imported.marks] == found
+    assert dict(imported.unread) == unread
+    assert {mark.agent_id for mark in imported.marks} == {"ann"}
+    assert not (small_world.root / LABELS / "voice.jsonl").exists()
+
+
+def test_labels_are_written_only_when_asked_for_and_once(
+    small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERSONA_ROOT", str(small_root))
+    get_settings.cache_clear()
+    path = str(sillytavern(tmp_path))
+    counted = CliRunner().invoke(app, ["ingest", path])
+    assert counted.exit_code == 0, counted.output
+    assert "users' marks on agents' messages (2 swipe): no labels yet: --marks keeps them" in counted.stderr
+    assert load_voice_labels(small_root / LABELS) == []
+    kept = CliRunner().invoke(app, ["ingest", path, "--marks"])
+    assert "kept in labels/voice.jsonl" in kept.stderr
+    before = (small_root / LABELS / "voice.jsonl").read_bytes()
+    assert len(load_voice_labels(small_root / LABELS)) == 2
+    CliRunner().invoke(app, ["ingest", path, "--marks"])
+    assert (small_root / LABELS / "voice.jsonl").read_bytes() == before

@@ -1,0 +1,128 @@
+"""Labelling a voice: what is asked, in the session, on the page and in the terminal."""
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.cli.app import app
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels.page.app import create_app
+from persona_pipeline.guard.labels.voice import load_voice_labels
+from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+from persona_pipeline.world.models import Message, Persona
+from tests.labels.voices import START, message
+
+PERSONA = Persona("ann", "Ann", "A pirate.")
+
+
+def session(folder: Path, count: int = 60, seed: int = 0) -> VoiceLabelling:
+    talks = [
+        [message(n, n % 2 == 0), Message(f"u{n}", "kim", "And then?", START, f"talk-{n // 4}")] for n in range(count)
+    ]
+    return VoiceLabelling(folder, PERSONA, talks, "ada", seed)
+
+
+def on(asked: Message) -> bool:
+    return int(asked.id[1:]) % 2 == 0
+
+
+def test_half_by_lot_and_once_there_is_a_check_half_in_doubt(tmp_path: Path) -> None:
+    running = session(tmp_path)
+    asked = []
+    while (current := running.current()) is not None:
+        asked.append(current.message.id)
+        running.answer(current.key, on(current.message))
+    assert sorted(asked) == sorted({f"m{n}" for n in range(60)})
+    chosen = {label.message: label.chosen for label in load_voice_labels(tmp_path)}
+    first, rest = ([chosen[name] for name in part] for part in (asked[:32], asked[40:]))
+    assert set(first) == {"random"}
+    assert rest[1::2] == ["uncertain"] * 10
+    assert rest[::2] == ["random"] * 10
+
+
+def test_the_same_seed_asks_the_same_and_another_does_not(tmp_path: Path) -> None:
+    first, same, other = (session(tmp_path, seed=seed).current() for seed in (1, 1, 2))
+    assert first == same != other
+
+
+def test_skipped_comes_last_and_what_is_taken_back_next(tmp_path: Path) -> None:
+    running = session(tmp_path, count=3)
+    first = running.current()
+    assert first is not None
+    running.skip(first.key)
+    second = running.current()
+    assert second is not None
+    assert second != first
+    running.answer(second.key, True, "aye")
+    assert running.last is not None and running.last.label is not None
+    undone = running.undo()
+    assert undone is not None and undone.asked == second
+    assert running.current() == second
+    assert load_voice_labels(tmp_path) == []
+    running.answer(second.key, False)
+    third = running.current()
+    assert third is not None
+    running.answer(third.key, False)
+    assert running.current() == first
+
+
+def test_the_page_asks_on_or_off(tmp_path: Path) -> None:
+    client = TestClient(
+        create_app(session(tmp_path), "t0ken"),
+        base_url="http://127.0.0.1:8000",
+        headers={"authorization": "Bearer t0ken"},
+    )
+    state = client.get("/api/state").json()
+    assert [item["value"] for item in state["answers"]] == ["on", "off"]
+    assert state["item"]["claim"] == "Does the last message sound like Ann?"
+    assert state["item"]["transcript"][-1]["id"] == state["item"]["key"]
+    key = state["item"]["key"]
+    assert client.post("/api/answer", json={"key": key, "answer": 7}).status_code == 422
+    after = client.post("/api/answer", json={"key": key, "answer": "off", "note": "stiff"}).json()
+    assert (after["last"]["answer"], after["progress"][0]["done"]) == ("off", 1)
+    back = client.post("/api/undo").json()
+    assert (back["item"]["key"], back["item"]["note"]) == (key, "stiff")
+    assert client.post("/api/skip", json={"key": key}).json()["item"]["key"] != key
+    assert client.post("/api/answer", json={"key": "m999", "answer": "on"}).status_code == 404
+
+
+@pytest.fixture
+def root(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERSONA_ROOT", str(sample_root))
+    get_settings.cache_clear()
+    return sample_root
+
+
+def test_the_terminal_asks_lists_and_exports(root: Path, tmp_path: Path) -> None:
+    words = ["label", "pam", "--voice", "--terminal", "--labeller", "ada"]
+    done = CliRunner().invoke(app, words, input="on warm\ns\nu\n0\n9\noff x\nu\nq\n")
+    assert done.exit_code == 0, done.exception
+    assert [
+        (label.on, label.note) for label in sorted(load_voice_labels(root / LABELS), key=lambda label: -label.on)
+    ] == [
+        (True, "warm"),
+        (False, ""),
+    ]
+    assert "says nothing: 2 labels (1 on, 1 off); it needs 30 with 8 of each" in done.stdout
+    listed = CliRunner().invoke(app, ["labels", "list", "--voice"])
+    assert "pam" in listed.stdout
+    assert "says nothing" in listed.stderr
+    path = tmp_path / "voice.csv"
+    assert CliRunner().invoke(app, ["labels", "export", "--voice", "--output", str(path)]).exit_code == 0
+    before = (root / LABELS / "voice.jsonl").read_bytes()
+    (root / LABELS / "voice.jsonl").unlink()
+    assert CliRunner().invoke(app, ["labels", "import", "--voice", str(path)]).exit_code == 0
+    assert (root / LABELS / "voice.jsonl").read_bytes() == before
+    assert CliRunner().invoke(app, ["validate", str(root / LABELS / "voice.jsonl")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["pam", "--kind", "model"], ["pam", "--newest"], ["pam", "--dimension", "fluency"]]
+)
+def test_what_does_not_go_with_voice_is_said(root: Path, options: list[str]) -> None:
+    done = CliRunner().invoke(app, ["label", *options, "--voice", "--terminal"])
+    assert done.exit_code != 0
+    assert "label AGENT --voice" in str(done.exception) + done.output
