@@ -1,6 +1,7 @@
 """The action gate: is a message in character, asked before it is sent, and never at the price of the message."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -27,6 +28,7 @@ from persona_pipeline.corrections.judgment import (
     GateFacts,
     NotJudgedError,
     reviewed,
+    within,
 )
 from persona_pipeline.corrections.prompt import feedback_text
 from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
@@ -114,6 +116,7 @@ DEADLINE_SECONDS = 5.0
 # Left of the deadline for coming back to the caller.
 _MARGIN_SECONDS = 0.02
 _RECORD_WAIT_SECONDS = 0.25
+_NO_MORE_WAITING_SECONDS = 0.25
 # Past the deadline, for a loop of its own that does not answer at all.
 _LOOP_GRACE_SECONDS = 0.25
 _LOGGER = logging.getLogger(__name__)
@@ -344,14 +347,16 @@ class ActionGate:
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""
         try:
-            future = self._writes.submit(lambda: self._write_safely(record))
+            future = asyncio.wrap_future(self._writes.submit(lambda: self._write_safely(record)))
         except (QueueFullError, RuntimeError) as error:
             _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
             self._count_unwritten(record)
             return
-        seconds = min(_RECORD_WAIT_SECONDS, ends - time.monotonic())
-        if seconds > 0:
-            await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
+        with contextlib.suppress(TimeoutError):
+            # Whoever has used up the deadline has none left to wait for this.
+            await within(
+                asyncio.shield(future), min(time.monotonic(), ends - 2 * _RECORD_WAIT_SECONDS) + _RECORD_WAIT_SECONDS
+            )
 
     def _write_safely(self, record: CheckRecord) -> None:
         try:
