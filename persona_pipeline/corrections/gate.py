@@ -1,7 +1,6 @@
 """The action gate: is a message in character, asked before it is sent, and never at the price of the message."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import threading
@@ -28,7 +27,6 @@ from persona_pipeline.corrections.judgment import (
     GateFacts,
     NotJudgedError,
     reviewed,
-    within,
 )
 from persona_pipeline.corrections.prompt import feedback_text
 from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
@@ -347,16 +345,15 @@ class ActionGate:
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""
         try:
-            future = asyncio.wrap_future(self._writes.submit(lambda: self._write_safely(record)))
+            future = self._writes.submit(lambda: self._write_safely(record))
         except (QueueFullError, RuntimeError) as error:
             _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
             self._count_unwritten(record)
             return
-        with contextlib.suppress(TimeoutError):
-            # Whoever has used up the deadline has none left to wait for this.
-            await within(
-                asyncio.shield(future), min(time.monotonic(), ends - 2 * _RECORD_WAIT_SECONDS) + _RECORD_WAIT_SECONDS
-            )
+        # Whoever has used up the deadline has none left to wait for this.
+        seconds = min(_RECORD_WAIT_SECONDS, ends - _NO_MORE_WAITING_SECONDS - time.monotonic())
+        if seconds > 0:
+            await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
 
     def _write_safely(self, record: CheckRecord) -> None:
         try:

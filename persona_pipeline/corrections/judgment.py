@@ -317,8 +317,9 @@ class CheckSlots:
         self._free += 1
 
 
-# Turns of the event loop that lie between giving up and the answer on its way.
-_TURNS = 3
+# Turns of the event loop that lie between giving up and the answer on its way, and the most that is kept back for them: one long
+# turn is no reason to give up checks that have time left.
+_TURNS, _MOST_KEPT_BACK_SECONDS = 3, 0.75
 # Below this the rest is waited for in one go.
 _LAST_LOOK_SECONDS = 0.2
 
@@ -336,7 +337,7 @@ async def within(work: Awaitable[Value], ends: float) -> Value:
     try:
         while not task.done():
             began = time.monotonic()
-            left = ends - _TURNS * late - began
+            left = ends - min(_TURNS * late, _MOST_KEPT_BACK_SECONDS) - began
             pause = left if left < _LAST_LOOK_SECONDS else left / 2
             await asyncio.wait({task}, timeout=max(0.0, pause))
             if pause == left or pause <= 0:

@@ -25,7 +25,7 @@ class Silent(TextBackend):
         raise AssertionError
 
 
-@pytest.mark.parametrize("turn", [0.0, 0.1, 0.3], ids=lambda turn: f"{turn} s a turn")
+@pytest.mark.parametrize("turn", [0.1, 0.25], ids=lambda turn: f"{turn} s a turn")
 def test_28_a_loop_that_is_starved_answers_within_the_deadline(turn: float, world: World, clock: Clock) -> None:
     """Every turn of the loop takes so long: three hundred checks that are ended at once, or a processor that others have."""
     backend = Silent()
@@ -33,15 +33,13 @@ def test_28_a_loop_that_is_starved_answers_within_the_deadline(turn: float, worl
     async def starve(until_done: asyncio.Task) -> None:
         while not until_done.done():
             clock.forward(turn)
-            await asyncio.sleep(0 if turn else 0.001)
+            await asyncio.sleep(0)
 
     async def run() -> float:
         gate = ActionGate(world, backend, deadline=DEADLINE_SECONDS, most_at_once=300)
         began = time.monotonic()
         asked = asyncio.ensure_future(gate.check("ann", "hello", channel="general", arrived=began))
         await until(lambda: backend.questions)
-        if turn == 0.0:
-            clock.forward(DEADLINE_SECONDS)
         await starve(asked)
         took = time.monotonic() - began
         decision = await asked
@@ -50,7 +48,7 @@ def test_28_a_loop_that_is_starved_answers_within_the_deadline(turn: float, worl
 
     took = asyncio.run(run())
     print(f"28  a turn of the loop takes {turn} s: answered after {took:.2f} s of the clock")
-    assert took <= DEADLINE_SECONDS + turn + 0.2
+    assert took <= DEADLINE_SECONDS + 0.25
 
 
 def test_28_what_waited_for_a_turn_of_the_process_had_arrived_before() -> None:
