@@ -52,6 +52,19 @@ with serving(app) as url, noted.open("a") as file:
         file.write(f"{number}\\n")
         file.flush()
 """
+# As the command line ends where the machine fails.
+GUARDED = """
+import sys
+from persona_pipeline.cli import machine_failure
+try:
+    exec(compile(sys.argv[3], "served", "exec"), {})
+except AssertionError:
+    sys.exit(3)
+except Exception as error:
+    if machine_failure(error) is None:
+        raise
+    sys.exit(3)
+"""
 ASKED = 150
 
 
@@ -113,7 +126,7 @@ def _other_world(scene: Scene) -> None:
 
 
 def _service(what: str, scene: Scene) -> Sequence[str]:
-    return [SERVED, what, str(scene.root)]
+    return [GUARDED, what, str(scene.root), SERVED]
 
 
 COMPARE = ("--agents", "jim", "--dimensions", "adherence", "--scenes", "8", "--judge", "anthropic", "--as-of", WHEN[1])
