@@ -124,5 +124,5 @@ def _is_of_the_store(error: BaseException) -> bool:
     # Its subclasses beside these are mistakes of the program.
     failed = exc.OperationalError | exc.InterfaceError | exc.TimeoutError
     if isinstance(error, exc.ProgrammingError | exc.IntegrityError):
-        return any(word in str(error.orig).lower() for word in _CHANGED)
+        return any(word in str(error).lower() for word in _CHANGED)
     return isinstance(error, failed) or type(error) is exc.DatabaseError

@@ -22,7 +22,7 @@ from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.text.agreement import is_agreement
 from persona_pipeline.scoring.text.likeness import voice_similarity
-from persona_pipeline.scoring.text.repetition import find_repetition, mean_share, message_shares
+from persona_pipeline.scoring.text.repetition import mean_share, message_shares
 from persona_pipeline.scoring.text.tokens import (
     corpus_repetition,
     extract_ngrams,
@@ -183,7 +183,6 @@ STAGES: dict[str, Stage] = {
     "n-grams": _ngrams,
     "voices": lambda text: voice_similarity({"ann": [text], "bob": ["I oiled it."], "cat": ["Fine."]}),
     "agreement": is_agreement,
-    "said again": lambda text: find_repetition([text, text[: len(text) // 2], "The kettle is old.", text]),
     "voice alarm": hashed,
     "language": lambda text: everyday([text]),
     "report": _report,

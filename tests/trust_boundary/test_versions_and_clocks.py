@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
+from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database import engine, tables
 from persona_pipeline.base.database.engine import SCHEMA, Store, exclusive, is_held, open_store
@@ -115,7 +116,7 @@ def test_a_process_whose_store_a_newer_one_changes_meanwhile_says_so(store: Stor
             )
         else:
             connection.execute(sa.text(statement.format(agents=name)))
-    with pytest.raises(sa.exc.DBAPIError) as failed, store.begin() as connection:
+    with pytest.raises(DBAPIError) as failed, store.begin() as connection:
         connection.execute(sa.insert(tables.agents).values(id="eve", display_name="Eve"))
     said = machine_failure(failed.value)
     assert said is not None and "a newer persona-pipeline may have changed it" in said and "\n" not in said
