@@ -1,6 +1,6 @@
-"""kill -9 and full disks at random points of record, baseline, ingest, suite, batch submit and batch collect.
+"""kill -9 and full disks at random points of whatever writes: commands, batches and the two services.
 
-    python -m benchmarks.interruptions [--kills 40] [--full 20] [--seed 1]
+    python -m benchmarks.interruptions [--kills 60] [--full 20] [--seed 1] [--task NAME ...]
 
 After each the database and all files must be sound, and the command, run to its end, must bring what an undisturbed run brings.
 A disk is full where files may not grow beyond a size.
@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.trust_boundary.interrupted_work import MORE
 from tests.trust_boundary.interruptions import TASKS, Interrupted, killed, starved
 
 SIZES = (512, 2_000, 8_000, 30_000, 60_000, 100_000, 200_000, 400_000, 800_000)
@@ -19,16 +20,21 @@ SIZES = (512, 2_000, 8_000, 30_000, 60_000, 100_000, 200_000, 400_000, 800_000)
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--full", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    named = {task.name: task for task in (*TASKS, *MORE)}
+    parser.add_argument("--task", nargs="*", choices=list(named), default=list(named))
     arguments = parser.parse_args()
+    tasks = [named[name] for name in arguments.task]
     dice = random.Random(arguments.seed)
     print(f"{'what':<12}{'task':<16}{'calm s':>8}{'times':>7}{'hit':>5}  problems")
     wrong = 0
     for what, total in (("kill -9", arguments.kills), ("disk full", arguments.full)):
-        for number, task in enumerate(TASKS):
-            times = total // len(TASKS) + (number < total % len(TASKS))
+        for number, task in enumerate(tasks):
+            times = total // len(tasks) + (number < total % len(tasks))
+            if not times:
+                continue
             with tempfile.TemporaryDirectory() as folder:
                 if what == "kill -9":
                     found = killed(task, Path(folder), times, dice)

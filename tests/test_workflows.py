@@ -130,6 +130,35 @@ def test_actionlint_finds_nothing() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_the_documentation_shows_is_clean_and_pinned_too(tmp_path: Path) -> None:
+    """The pages cannot name a commit of this repository: one stands for it."""
+    shown = [
+        block.replace("@COMMIT", "@" + "0" * 40)
+        for page in ("getting-started.md", "reports.md")
+        for block in re.findall(
+            r"```yaml\n(# \.github/workflows/.*?)```", (PROJECT / "docs" / page).read_text("utf-8"), re.S
+        )
+    ]
+    assert len(shown) >= 3
+    paths = []
+    for number, block in enumerate(shown):
+        path = tmp_path / ".github" / "workflows" / f"w{number}.yml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block, "utf-8")
+        paths.append(path)
+        for use in re.findall(r"uses: (\S+)", block):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", use), use
+    command = [BIN / "zizmor", "--offline", "--no-progress", *paths]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if actionlint := shutil.which("actionlint", path=str(BIN)):
+        done = subprocess.run(
+            [actionlint, "-shellcheck=", "-pyflakes=", *paths], capture_output=True, text=True, check=False
+        )
+        said = [line for line in done.stdout.splitlines() if re.match(r".*:\d+:\d+:", line)]
+        assert said == []
+
+
 def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
     (hook,) = yaml.safe_load((PROJECT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     program, *arguments = hook["entry"].split()

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from persona_pipeline.base.text import printable
 
+EXIT_OK, EXIT_REGRESSION, EXIT_CONFIG, EXIT_COVERAGE, EXIT_BUDGET = 0, 1, 2, 3, 4
+
 
 class PersonaError(Exception):
     """Base of every error this package raises on purpose."""
@@ -30,11 +32,19 @@ class Problem:
 class ConfigError(PersonaError):
     """Bad input. The message holds every problem, one a line, as ``file:line:column: what and how to fix it``."""
 
+    exit_code = EXIT_CONFIG
+
     def __init__(self, problems: str | Problem | Sequence[Problem]) -> None:
         if isinstance(problems, str):
             problems = Problem(problems)
         self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class NewerStoreError(ConfigError):
+    """The store is of a version of this package that this one does not know: nothing in it is touched."""
+
+    exit_code = EXIT_COVERAGE
 
 
 def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
@@ -50,7 +60,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-EXIT_OK, EXIT_REGRESSION, EXIT_CONFIG, EXIT_COVERAGE, EXIT_BUDGET = 0, 1, 2, 3, 4
 _SEVERITY = (EXIT_CONFIG, EXIT_REGRESSION, EXIT_BUDGET, EXIT_COVERAGE)
 
 

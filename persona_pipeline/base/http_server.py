@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import socket
+import struct
 import time
 import uuid
 from collections import Counter
@@ -291,7 +292,7 @@ def guarded_protocol(
 
         def data_received(self, data: bytes) -> None:
             if self._first_byte is None:
-                self._first_byte = time.monotonic()
+                self._first_byte = time.monotonic() - _waited(self.transport)
             known = self.scope
             super().data_received(data)
             if self.scope is not known:
@@ -319,6 +320,21 @@ def guarded_protocol(
                 self._head_timer = None
 
     return Guarded
+
+
+# Of Linux's tcp_info, after eight bytes: milliseconds since data came.
+_LAST_DATA_RECEIVED = struct.Struct("=8x44xI")
+
+
+def _waited(transport: Any) -> float:
+    """Return for how many seconds what has come lay with the system, while this process had no turn; 0 where it does not say."""
+    connection = transport.get_extra_info("socket")
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_RECEIVED.size)
+        (milliseconds,) = _LAST_DATA_RECEIVED.unpack(told)
+    except (AttributeError, OSError, struct.error):
+        return 0.0
+    return milliseconds / 1000
 
 
 def _listen_unix(path: Path) -> socket.socket:

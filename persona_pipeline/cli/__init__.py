@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import typer
 
-from persona_pipeline.base.errors import EXIT_CONFIG, ConfigError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import printable
 
 EXIT_MACHINE = 3
@@ -16,7 +16,8 @@ EXIT_MACHINE = 3
 def main() -> None:
     """Run the command line; errors become their message on stderr.
 
-    Exit code 2 for bad input, 3 where the machine failed: a full disk, a read-only database, a file that may not be written.
+    Exit code 2 for bad input, 3 where the machine failed: a full disk, a read-only or a newer database, a file that may not be
+    written.
     """
     from persona_pipeline.cli.app import app
 
@@ -24,7 +25,7 @@ def main() -> None:
         app()
     except ConfigError as error:
         typer.echo(str(error), err=True)
-        sys.exit(EXIT_CONFIG)
+        sys.exit(error.exit_code)
     except Exception as error:
         said = machine_failure(error)
         # A mistake in the program is no drop of anybody's.
@@ -50,7 +51,16 @@ _STORE_REMEDIES = (
     ("unable to open", "check the folder of the database and its permissions"),
     ("locked", "wait for what is writing to it, then run it again"),
 )
-_DAMAGED = ("malformed", "not a database", "damaged", "could not decode", "no such table", "no such column", "corrupt")
+_DAMAGED = ("malformed", "not a database", "damaged", "could not decode", "corrupt")
+# What an older process hears of a store that a newer one has brought up to date meanwhile.
+_CHANGED = (
+    "no such table",
+    "no such column",
+    "has no column",
+    "does not exist",
+    "not null constraint",
+    "violates not-null",
+)
 _MEND = (
     "put a backup of it in its place; without one, move the file away and run again: what stands in the world's files is read "
     "anew, and what was stored only there (earlier runs, paid answers) is gone"
@@ -68,6 +78,9 @@ def machine_failure(error: BaseException) -> str | None:
             return f"{where}{cause.strerror or type(cause).__name__}; {_KEPT}; {remedy}"
         if _is_of_the_store(cause):
             said = printable(str(getattr(cause, "orig", None) or cause)).strip().splitlines()[0][:200]
+            if any(word in said.lower() for word in _CHANGED):
+                newer = "a newer persona-pipeline may have changed it meanwhile: upgrade and run again; if it is up to date,"
+                return f"the store is damaged or not as this version left it ({said}); {newer} {_MEND}"
             if isinstance(cause, ValueError) or any(word in said.lower() for word in _DAMAGED):
                 return f"the store is damaged ({said}); {_MEND}"
             remedy = next(
@@ -110,4 +123,6 @@ def _is_of_the_store(error: BaseException) -> bool:
         return "sqlalchemy" in last[0].f_globals.get("__name__", "") or last[0].f_globals.get("__name__") == _ENGINE
     # Its subclasses beside these are mistakes of the program.
     failed = exc.OperationalError | exc.InterfaceError | exc.TimeoutError
+    if isinstance(error, exc.ProgrammingError | exc.IntegrityError):
+        return any(word in str(error).lower() for word in _CHANGED)
     return isinstance(error, failed) or type(error) is exc.DatabaseError

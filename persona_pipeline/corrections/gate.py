@@ -117,6 +117,7 @@ DEADLINE_SECONDS = 5.0
 # Left of the deadline for coming back to the caller.
 _MARGIN_SECONDS = 0.02
 _RECORD_WAIT_SECONDS = 0.25
+_NO_MORE_WAITING_SECONDS = 0.25
 # Past the deadline, for a loop of its own that does not answer at all.
 _LOOP_GRACE_SECONDS = 0.25
 _LOGGER = logging.getLogger(__name__)
@@ -386,7 +387,8 @@ class ActionGate:
             _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
             self._count_unwritten(record)
             return
-        seconds = min(_RECORD_WAIT_SECONDS, ends - time.monotonic())
+        # Whoever has used up the deadline has none left to wait for this.
+        seconds = min(_RECORD_WAIT_SECONDS, ends - _NO_MORE_WAITING_SECONDS - time.monotonic())
         if seconds > 0:
             await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.database.engine import Store, pruning_time, upsert
 from persona_pipeline.corrections.decision import Action, Outcome
 from persona_pipeline.corrections.records import ACTION_LIFETIME
 from persona_pipeline.world.models import Window
@@ -266,7 +266,7 @@ def forget_texts(store: Store, days: int, *, now: datetime | None = None) -> int
 
     What was written, what replaced it and the judge's reasons, which quote it, become empty.
     """
-    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    before = (now or pruning_time()) - timedelta(days=days)
     has_words = sa.or_(_LOGS.c.original_text != "", _LOGS.c.corrected_text.is_not(None), _LOGS.c.reasoning != "")
     change = sa.update(_LOGS).where(_LOGS.c.created_at < before, has_words)
     with store.begin() as connection:
@@ -275,7 +275,7 @@ def forget_texts(store: Store, days: int, *, now: datetime | None = None) -> int
 
 def forget_bypasses(store: Store, days: int = _BYPASS_DAYS, *, now: datetime | None = None) -> int:
     """Delete counts of bypasses older than some days, and return how many rows there were."""
-    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    before = (now or pruning_time()) - timedelta(days=days)
     with store.begin() as connection:
         return connection.execute(
             sa.delete(tables.gate_bypasses).where(tables.gate_bypasses.c.created_at < before)

@@ -428,7 +428,7 @@ def build_reading(place: Place) -> dg.Definitions:
             return dg.SkipReason("a run reads them already")
         asked, _, at = (context.cursor or "").partition(" ")
         now = datetime.now(UTC)
-        if asked == unread.version and now - datetime.fromisoformat(at) < _PATIENCE:
+        if asked == unread.version and abs(now - datetime.fromisoformat(at)) < _PATIENCE:
             return dg.SkipReason("a run could not read them; the next one tries in a few minutes")
         said = "messages changed" if unread.files or unread.gone else "aliases changed"
         return dg.SensorResult(

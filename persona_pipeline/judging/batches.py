@@ -304,7 +304,8 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
         known = {record.batch_id for record in _records(connection, SUBMITTED, COLLECTED, FAILED)}
     if not open_records:
         return
-    oldest = min(record.created_at for record in open_records) - _CLOCK_SKEW
+    now = datetime.now(UTC)
+    oldest = min(_began(record, now) for record in open_records)
     unknown = []
     for batch in client.messages.batches.list(limit=100):
         if batch.created_at < oldest:
@@ -317,7 +318,7 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
             (
                 batch
                 for batch in reversed(unknown)
-                if batch.created_at >= record.created_at - _CLOCK_SKEW
+                if batch.created_at >= _began(record, now)
                 and _size(batch) == len(record.requests)
                 and batch.id not in record.not_ours
             ),
@@ -326,8 +327,13 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
         if match is not None:
             unknown.remove(match)
             _update(store, record.id, SUBMITTED, batch_id=match.id)
-        elif datetime.now(UTC) - record.created_at > GRACE:
+        elif abs(now - record.created_at) > GRACE:
             _update(store, record.id, FAILED)
+
+
+def _began(record: BatchRecord, now: datetime) -> datetime:
+    """Before this a submission cannot have taken effect; one of the future was written by a clock that was ahead."""
+    return (record.created_at if record.created_at <= now else now - timedelta(days=1)) - _CLOCK_SKEW
 
 
 def _size(batch: Any) -> int:

@@ -95,7 +95,7 @@ class JudgmentCache:
         query = sa.select(_C.created_at).where(_C.key == _endpoint_key(base_url, model))
         with self.store.connect() as connection:
             noted = connection.execute(query).scalar_one_or_none()
-        return noted is not None and datetime.now(UTC) - noted < _REJECTION_LASTS
+        return noted is not None and abs(datetime.now(UTC) - noted) < _REJECTION_LASTS
 
     def note_rejection(self, base_url: str, model: str) -> None:
         """Remember that the endpoint rejects ``output_config`` for a model."""

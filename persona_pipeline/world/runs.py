@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, among, chunks, upsert
+from persona_pipeline.base.database.engine import CLOCKS_DIFFER, Store, among, chunks, upsert
 from persona_pipeline.world.models import Window
 
 _WINDOWS = tables.message_windows
@@ -283,9 +283,17 @@ def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> i
 
 
 def evaluated_since(store: Store, agent_ids: Collection[str], moment: datetime) -> set[str]:
-    """Return the agents whose evaluation a sensor asked for, or anybody made, after a moment."""
-    asked = sa.select(_ASKED.c.agent_id).where(among(_ASKED.c.agent_id, agent_ids), _ASKED.c.asked_at > moment)
-    made = sa.select(_RUNS.c.agent_id).where(among(_RUNS.c.agent_id, agent_ids), _RUNS.c.created_at > moment)
+    """Return the agents whose evaluation a sensor asked for, or anybody made, between a moment and now.
+
+    What is dated later comes from a clock that was ahead, and holds nobody back.
+    """
+    until = datetime.now(UTC) + CLOCKS_DIFFER
+    asked = sa.select(_ASKED.c.agent_id).where(
+        among(_ASKED.c.agent_id, agent_ids), _ASKED.c.asked_at.between(moment, until)
+    )
+    made = sa.select(_RUNS.c.agent_id).where(
+        among(_RUNS.c.agent_id, agent_ids), _RUNS.c.created_at.between(moment, until)
+    )
     with store.connect() as connection:
         return set(connection.execute(sa.union(asked, made)).scalars()) & set(agent_ids)
 

@@ -61,7 +61,8 @@ def test_those_who_want_different_things_do_not_wait(store: Store) -> None:
         assert _held(store).keys() == {"ann", "bob"}
 
 
-def test_all_are_held_or_none(store: Store) -> None:
+def test_all_are_held_or_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_RENEWED_EVERY", 0.1)
     expires_at = _take(store, "bob", ELSEWHERE, seconds=0.3)
     with exclusive(store, ["ann", "bob"]):
         assert datetime.now(UTC) > expires_at

@@ -24,7 +24,7 @@ from persona_pipeline.base.database.engine import (
     upsert,
 )
 from persona_pipeline.base.database.tables import SCHEMA, metadata
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NewerStoreError
 
 
 def _run(store: Store) -> uuid.UUID:
@@ -78,7 +78,7 @@ def test_a_newer_schema_is_refused(database_url: str) -> None:
     with store.begin() as connection:
         connection.execute(sa.text(f"UPDATE {table} SET version_num = '9999'"))  # noqa: S608
     store.close()
-    with pytest.raises(ConfigError, match="newer than this version"):
+    with pytest.raises(NewerStoreError, match="newer than this version"):
         open_store(database_url)
 
 

@@ -31,6 +31,8 @@ from persona_pipeline.scoring.text.tokens import (
     tokenize,
     vocabulary_stats,
 )
+from persona_pipeline.scoring.voice_alarm.background import everyday
+from persona_pipeline.scoring.voice_alarm.model import hashed
 from persona_pipeline.world.cards.files import Card
 from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window
@@ -181,6 +183,8 @@ STAGES: dict[str, Stage] = {
     "n-grams": _ngrams,
     "voices": lambda text: voice_similarity({"ann": [text], "bob": ["I oiled it."], "cat": ["Fine."]}),
     "agreement": is_agreement,
+    "voice alarm": hashed,
+    "language": lambda text: everyday([text]),
     "report": _report,
     "gate": _gate,
 }

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database.counting import count_messages
 from persona_pipeline.base.database.tables import SCHEMA, leases, metadata
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NewerStoreError
 from persona_pipeline.base.settings import Settings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -45,20 +45,19 @@ def upgrade(engine: Engine) -> None:
     """Run the pending migrations, or make all tables in an empty database; does nothing when there is nothing to do.
 
     Raises:
-        ConfigError: the database was written by a newer version of this package.
+        NewerStoreError: the database was written by a newer version of this package.
     """
     with engine.connect() as connection:
         revision = current_revision(connection)
     if revision == HEAD:
         return
-    if revision is not None and revision > HEAD:
-        raise ConfigError(
-            f"the store's schema is {revision}, newer than this version's {HEAD}; upgrade persona-pipeline"
-        )
+    _refuse_newer(revision)
     from alembic import command
 
     with _exclusive(engine) as connection:
         revision = current_revision(connection)
+        # Another version may have been quicker.
+        _refuse_newer(revision)
         if revision is None:
             metadata.create_all(connection)
             count_messages(connection)
@@ -70,6 +69,14 @@ def upgrade(engine: Engine) -> None:
                 sa.table("alembic_version", sa.column("version_num"), schema=schema).update().values(version_num="0001")
             )
         command.upgrade(alembic_config(connection), "head")
+
+
+def _refuse_newer(revision: str | None) -> None:
+    if revision not in (None, "0001", *_UNRELEASED, HEAD):
+        raise NewerStoreError(
+            f"the store's schema is {revision}, newer than this version's {HEAD}, and is left as it is; upgrade persona-pipeline, "
+            "or name another store with PERSONA_DATABASE_URL (a backup from before the upgrade can be read by this version)"
+        )
 
 
 def alembic_config(connection: Connection):
@@ -298,18 +305,33 @@ def upsert(
 # A holder that is killed without a word on another host is waited for this long.
 LEASE_TIME = timedelta(seconds=60)
 _RENEWED_EVERY = LEASE_TIME.total_seconds() / 4
+# Clocks of hosts that agree no better than this do not agree.
+CLOCKS_DIFFER = timedelta(minutes=5)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _SAID_AFTER = 5.0
 
 log = logging.getLogger(__name__)
 _held_here: set[str] = set()
+# Holder and name of a lease, when it runs out, and since when (``time.monotonic``) that has been so.
+_Seen = dict[tuple[str, str, datetime], float]
+_STARTED = datetime.now(UTC), time.monotonic()
+
+
+def pruning_time() -> datetime:
+    """Return the moment from which ages are counted of what is dropped for its age.
+
+    A clock that jumps ahead while this process runs makes nothing old: what has passed since the start is measured without it.
+    """
+    wall, counted = _STARTED
+    return min(datetime.now(UTC), wall + timedelta(seconds=time.monotonic() - counted))
 
 
 @contextmanager
 def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
     """Hold the leases of these names, all or none; waits until whoever holds one of them is done.
 
-    A holder that died is not waited for: at once when it ran on this host, else until its lease runs out.
+    A holder that died is not waited for: at once when it ran on this host, else until its lease has not been renewed for as long as
+    the living renew it. Clocks may jump meanwhile: how long that is is counted here, and the clock only says whether it is likely.
     """
     holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
     _held_here.add(holder)
@@ -330,12 +352,16 @@ def is_held(store: Store, name: str) -> bool:
     """Return whether somebody works on this just now."""
     with store.connect() as connection:
         row = connection.execute(sa.select(leases).where(leases.c.name == name)).one_or_none()
-    return row is not None and row.expires_at >= datetime.now(UTC) and not _is_dead(row.holder)
+    if row is None or _is_dead(row.holder):
+        return False
+    now = datetime.now(UTC)
+    # Whoever wrote a later one had a clock that was wrong.
+    return now <= row.expires_at <= now + LEASE_TIME + CLOCKS_DIFFER
 
 
 def _acquire(store: Store, names: list[str], holder: str) -> None:
-    pause, began, said = _FIRST_PAUSE, time.monotonic(), False
-    while others := _try(store, names, holder):
+    pause, began, said, seen = _FIRST_PAUSE, time.monotonic(), False, {}
+    while others := _try(store, names, holder, seen):
         if not said and time.monotonic() - began > _SAID_AFTER:
             log.warning("waiting for %s, held by %s", ", ".join(sorted(others)), next(iter(others.values())))
             said = True
@@ -343,7 +369,7 @@ def _acquire(store: Store, names: list[str], holder: str) -> None:
         pause = min(_LONGEST_PAUSE, pause * 1.5)
 
 
-def _try(store: Store, names: list[str], holder: str) -> dict[str, str]:
+def _try(store: Store, names: list[str], holder: str, seen: _Seen) -> dict[str, str]:
     """Take all leases, or none and return who holds those that are taken."""
     now = datetime.now(UTC)
     with store.begin() as connection:
@@ -351,13 +377,19 @@ def _try(store: Store, names: list[str], holder: str) -> dict[str, str]:
             # One at a time decides; the lock goes with the transaction.
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("persona leases"))))
         rows = connection.execute(sa.select(leases).where(leases.c.name.in_(names))).all()
-        free = [row.name for row in rows if row.expires_at < now or _is_dead(row.holder)]
+        free = [row.name for row in rows if _is_dead(row.holder) or _is_left(row, now, seen)]
         taken = {row.name: row.holder for row in rows if row.name not in free}
         if not taken:
             connection.execute(sa.delete(leases).where(leases.c.name.in_(free)))
             rows_to_insert = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
             connection.execute(sa.insert(leases), rows_to_insert)
         return taken
+
+
+def _is_left(row: sa.Row[Any], now: datetime, seen: _Seen) -> bool:
+    counted = time.monotonic()
+    since = seen.setdefault((row.holder, row.name, row.expires_at), counted)
+    return counted - since > (2 * _RENEWED_EVERY if row.expires_at < now else LEASE_TIME.total_seconds())
 
 
 def _release(store: Store, holder: str) -> None:

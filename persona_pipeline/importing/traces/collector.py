@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from sqlalchemy import event
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from persona_pipeline.base.database.engine import pruning_time
 from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
 from persona_pipeline.importing.traces.calls import Piece
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
@@ -152,7 +153,7 @@ class Writer:
     async def _forget(self) -> None:
         while True:
             try:
-                await asyncio.to_thread(forget_pieces, self._world.store, self._keep, self._world.clock())
+                await asyncio.to_thread(forget_pieces, self._world.store, self._keep, pruning_time())
             except Exception:
                 _LOGGER.warning("pieces of old traces could not be dropped", exc_info=True)
             await asyncio.sleep(_FORGET_SECONDS)
