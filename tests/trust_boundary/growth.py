@@ -22,7 +22,8 @@ from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.text.agreement import is_agreement
 from persona_pipeline.scoring.text.likeness import voice_similarity
-from persona_pipeline.scoring.text.repetition import mean_share, message_shares
+from persona_pipeline.scoring.text.repetition import find_repetition, mean_share, message_shares
+from persona_pipeline.scoring.text.said_again import find_said_again
 from persona_pipeline.scoring.text.tokens import (
     corpus_repetition,
     extract_ngrams,
@@ -162,6 +163,11 @@ def _ngrams(text: str) -> object:
     ]
 
 
+def _again(text: str) -> object:
+    messages = [text, text[3:] + " one", text[5:] + " two", text + " three", text[:-3]]
+    return find_repetition(messages), find_said_again([("c", message) for message in messages])
+
+
 def _report(text: str) -> object:
     report = sample_report()
     agent = report.agents["michael"]
@@ -183,6 +189,7 @@ STAGES: dict[str, Stage] = {
     "n-grams": _ngrams,
     "voices": lambda text: voice_similarity({"ann": [text], "bob": ["I oiled it."], "cat": ["Fine."]}),
     "agreement": is_agreement,
+    "repetition": _again,
     "voice alarm": hashed,
     "language": lambda text: everyday([text]),
     "report": _report,

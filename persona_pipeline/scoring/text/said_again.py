@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ LOOK_BACK, _LETTERS, _UNKNOWN = 200, 4, 4.0
 LIMIT, LEAST = 0.30, 0.25
 # A sentence ends at its marks where a blank follows, in scripts without blanks at the mark itself, and with the line.
 _END = regex.compile(r"(?<=[\p{Sentence_Terminal}…][\p{Pe}\p{Pf}\"']*)\s+|(?<=[。！？｡])|\n+")
-# Lines that are compared at once with those before them.
-_AT_ONCE = 512
+# Lines of a message that are compared, beside the whole of it, and lines that are compared at once with those before them.
+_MOST_LINES, _AT_ONCE = 40, 512
 
 Line = tuple[str, frozenset[str]]
 
@@ -88,11 +89,15 @@ def find_said_again(
 @lru_cache(maxsize=KEPT)
 def _read(message: str, exempt: tuple[Words, ...]) -> tuple[Line, ...]:
     """Return the lines of a message, each with its distinct words, and at the end the whole where it has several."""
-    split = [(line.strip(), _words(line, exempt)) for line in _END.split(message) if line]
-    lines = [(line, words) for line, words in split if words]
+    lines: dict[frozenset[str], str] = {}
+    for line in filter(None, _END.split(message)):
+        if words := _words(line, exempt):
+            lines.setdefault(words, line.strip())
+    # Every line is held against every other, so a message of thousands would stall.
+    shown = [(line, words) for words, line in islice(lines.items(), _MOST_LINES)]
     if len(lines) > 1:
-        lines.append((message.strip(), frozenset[str]().union(*(words for _, words in lines))))
-    return tuple(lines)
+        shown.append((message.strip(), frozenset[str]().union(*lines)))
+    return tuple(shown)
 
 
 def _words(line: str, exempt: tuple[Words, ...]) -> frozenset[str]:
