@@ -38,7 +38,7 @@ def test_a_regression_is_posted_with_agent_and_reasons(sample: Project, webhook:
     [(request, _)] = webhook.log
     text = json.loads(request.data)["text"]
     assert text.startswith("*evaluate_agent* for michael failed\n• no_regression: ")
-    assert "adherence fell" in text
+    assert "adherence 8.7 → 0.3" in text
 
 
 def test_a_broken_file_is_posted_with_file_and_line(small: Project, webhook: HTTPServer) -> None:

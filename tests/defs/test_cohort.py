@@ -60,7 +60,7 @@ def test_a_drifted_agent_fails_the_run_after_everybody_was_evaluated(sample: Pro
     assert set(red(key)) == {"michael"}, "the catalog is red there, though a cohort plans no asset"
     text = failure_text(result, "cohort_report")
     assert "drifted: michael (exit code 1)" in text
-    assert "michael: adherence fell" in text
+    assert "michael: adherence 8.7 → 0.3" in text
     assert (sample.root / ".persona/reports/cohort/report.html").is_file()
 
 

@@ -47,7 +47,7 @@ def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(sample: Project
     assert failed.partition == "michael"
     assert failed.severity is dg.AssetCheckSeverity.ERROR
     assert failed.description is not None
-    assert "adherence fell" in failed.description
+    assert "adherence 8.7 → 0.3" in failed.description
 
 
 def test_a_threshold_fails_a_run_that_held(sample: Project) -> None:

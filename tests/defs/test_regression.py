@@ -17,7 +17,7 @@ def test_a_drift_fails_the_run_and_the_report_is_kept(sample: Project) -> None:
     assert not result.success
     [check] = result.get_asset_check_evaluations()
     assert not check.passed and check.blocking
-    assert "michael: adherence fell" in (check.description or "")
+    assert "michael: adherence 8.7 → 0.3" in (check.description or "")
     metadata = result.asset_materializations_for_node("regression_report")[0].metadata
     assert metadata["exit_code"].value == 1
     assert "data:image/svg+xml;base64," in str(metadata["voice_map_plot"].value)

@@ -91,20 +91,23 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
         left = len(view.rows) - len(shown)
         note = f"and {left} other agents, which need a look less" if left else ""
         top.append(replace(scores_table(view, shown), note=note))
-    found = [Section("", [Items(_finding_lines(view))])] if verbose else []
+    # What a pull request's base says comes before everything.
+    said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
+    found = [Section("", [Items(said)])] if said else []
     return Page(view.headline, top, found, tone=TONES.get(report.conclusion.verdict, "warn"))
 
 
 def _finding_lines(view: ReportView) -> list[Item]:
-    found = [Item(finding.message, kind=finding.kind, tone=_tone(finding)) for finding in view.findings]
+    found = [_finding_line(finding) for finding in view.findings]
     # One command mends many findings.
     remedies = dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy)
     found += [Item(remedy, kind="to do", tone="warn") for remedy in remedies]
     return found + [Item(text, kind=f"warning: {agent}", tone="warn") for agent, text in _warnings(view.rows)]
 
 
-def _tone(finding: Finding) -> Tone:
-    return "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
+def _finding_line(finding: Finding) -> Item:
+    tone: Tone = "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
+    return Item([Span(finding.message, limit=_MOST_TEXT)], kind=finding.kind, tone=tone)
 
 
 def _agent_lines(view: ReportView) -> Iterator[Item]:
@@ -125,11 +128,12 @@ def _untold(row: AgentRow) -> str:
 
 def _run_lines(view: ReportView) -> Iterator[Item]:
     """Yield what is said of the run as a whole, a few warnings, what to do, and how much more there is to read."""
-    serious = [finding for finding in view.findings if finding.exit_code != EXIT_OK]
-    slight = [finding for finding in view.findings if finding.exit_code == EXIT_OK]
+    findings = [finding for finding in view.findings if finding.kind != "base"]
+    serious = [finding for finding in findings if finding.exit_code != EXIT_OK]
+    slight = [finding for finding in findings if finding.exit_code == EXIT_OK]
     of_run = [finding for finding in serious if not finding.agent_id]
     for finding in (*of_run[:_MOST_LINES], *slight[:_MOST_SLIGHT]):
-        yield Item([Span(finding.message, limit=_MOST_TEXT)], kind=finding.kind, tone=_tone(finding))
+        yield _finding_line(finding)
     for remedy in list(dict.fromkeys(finding.remedy for finding in serious if finding.remedy))[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
     if any(row.status is AgentStatus.FELL for row in view.rows):

@@ -74,7 +74,7 @@ def find_said_again(
         known: messages before this place tell what is usual; the last 400 of them count.
     """
     exempt = tuple(exempt_phrases([text for _, text in said], catchphrases).values())
-    lines = _Lines([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
+    lines = _LineMatrix([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
     found = lines.nearest(range(since, len(said)))
     if not found:
         return []
@@ -106,7 +106,7 @@ def _words(line: str, exempt: tuple[Words, ...]) -> frozenset[str]:
     return frozenset(token if token[-1].isdigit() else token[:_LETTERS] for part in parts for token in part)
 
 
-class _Lines:
+class _LineMatrix:
     """The lines of an agent's messages as rows of a sparse matrix of words, each word by the root of its weight.
 
     A word weighs from 0 (in every message) to 1 (in two at most); equal messages count once. ``turns``: the how manieth message
