@@ -36,7 +36,7 @@ from persona_pipeline.cli import main
 main()
 """
 STORING = """
-from persona_pipeline.defs.platform.place import open_folder
+from persona_pipeline.defs.platform.assets import open_folder
 from obstore.store import S3Store
 store = open_folder("s3://bucket/reports", "PERSONA_REPORTS")
 print(repr(store))
