@@ -73,8 +73,8 @@ def test_only_claims_that_stand_on_what_was_said_are_written_and_none_is_judged(
     assert (found.kept, len(found.dropped), found.usage.calls) == (3, 8, 1)
     told = "\n".join(found.dropped)
     for why in (
-        "made this up': none of its quotes stands in the messages",
-        "quoted from elsewhere': none of its quotes stands",
+        "made this up': none of its quotes is in the messages",
+        "quoted from elsewhere': none of its quotes is",
         "says a word': its quotes are shorter than 3 words",
         "has no evidence': it has no quote",
         "does not speak of {{agent_name}}",

@@ -92,7 +92,7 @@ def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, m
     result = sample.run("report_regressions")
     assert not result.success
     [check] = result.get_asset_check_evaluations()
-    assert "michael: adherence fell" in (check.description or "")
+    assert "michael: adherence 8.7 → 0.3" in (check.description or "")
     metadata = result.asset_materializations_for_node("regression_report")[0].metadata
     assert (metadata["exit_code"].value, metadata["verdict"].value) == (1, "drifted: michael")
     assert "3 in character, 1 drifted" in str(metadata["overview"].value)
