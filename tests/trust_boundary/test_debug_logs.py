@@ -199,6 +199,8 @@ def test_the_services_tokens(command: tuple[str, ...], path: str, token: str, tm
 
 
 def test_a_store_of_objects() -> None:
+    # Of the extra "objects", which is not among what developers install.
+    pytest.importorskip("obstore")
     code = "import logging; logging.basicConfig(level=logging.DEBUG)\n" + STORING
     secrets = {name: PLANTED[name] for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")}
     if True:
