@@ -51,13 +51,13 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_ten_lines_lead_from_a_world_to_frames(typed: dict[str, Any]) -> None:
-    scores, fallen = typed["scores"], typed["fallen"]
+    scores, dropped = typed["scores"], typed["dropped"]
     assert list(scores.index) == ["dwight", "jim", "michael", "pam"]
     assert round(scores.loc["michael", "adherence"], 1) == 0.3 and round(scores.loc["pam", "adherence"], 1) == 8.4
     assert (
-        fallen["agent"].iloc[0] == "michael"
-        and fallen["score"].is_monotonic_increasing
-        and fallen["quote"].notna().any()
+        dropped["agent"].iloc[0] == "michael"
+        and dropped["score"].is_monotonic_increasing
+        and dropped["quote"].notna().any()
     )
     assert typed["before"].exit_code == 0 and typed["now"].exit_code == 1
     assert typed["change"].worse and repr(typed["change"]) == "<EvaluationComparison: 3 in character, 1 drifted>"

@@ -104,7 +104,7 @@ def test_every_dimension_is_shown_around_corrections() -> None:
     table = outcome.metadata["dimensions_before_and_after"]
     assert [(row.data["dimension"], row.data["change"]) for row in table.records] == [
         ("Adherence", "+2.00"),
-        ("Fluency", ""),
+        ("Variety", ""),
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from persona_pipeline.base.text import calm_cell, plain_cell, printable, shown_json
 from persona_pipeline.cli import EXIT_MACHINE, evaluate, main
 from persona_pipeline.guard.labels.exchange import export_labels
-from persona_pipeline.guard.labels.files import label_of
+from persona_pipeline.guard.labels.files import Label, label_of
 from persona_pipeline.reporting.html import page_html
 from persona_pipeline.reporting.page import Page, Quote
 from persona_pipeline.world.revisions import find_revision, revisions_of
@@ -161,7 +161,7 @@ def test_29_labels_and_json_carry_it_as_escapes() -> None:
     assert shown_json({"a": "ä 日本"}) == '{"a": "ä 日本"}'
     label = label_of(judgment(1).request, 3, labeller="ada", note=f"odd {UNSHOWN}")
     for format in ("csv", "jsonl"):
-        assert unshown(export_labels([label], format).replace("\r\n", "\n")) == []
+        assert unshown(export_labels(Label, [label], format).replace("\r\n", "\n")) == []
 
 
 def test_29_a_page_of_html_holds_none_of_it() -> None:

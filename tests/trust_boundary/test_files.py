@@ -135,6 +135,7 @@ _ASSERTS: dict[str, dict[str, Any]] = {
     "token_usage": {"max_total": 9},
     "propositions": {"agent": "ann", "dimension": "adherence"},
     "persona_drift": {"agent": "ann"},
+    "voice": {"agent": "ann"},
 }
 _TARGETS: dict[str, dict[str, Any]] = {
     "cli": {"command": ["true"]},

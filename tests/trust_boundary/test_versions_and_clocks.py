@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database import engine, tables
-from persona_pipeline.base.database.engine import SCHEMA, Store, exclusive, is_held, open_store
+from persona_pipeline.base.database.engine import HEAD, SCHEMA, Store, exclusive, is_held, open_store
 from persona_pipeline.cli import EXIT_MACHINE, machine_failure, main
 from persona_pipeline.corrections import statistics
 from persona_pipeline.corrections.statistics import forget_texts
@@ -29,6 +29,8 @@ from tests.support.messages_server import MessagesServer
 
 ELSEWHERE = "another-host:1:x"
 YEAR = timedelta(days=365)
+# The step after the newest one.
+NEWER = f"{int(HEAD) + 1:04}"
 CLOCKED: tuple[ModuleType, ...] = (engine, statistics, batches, cache, runs)
 
 
@@ -84,16 +86,18 @@ def test_a_store_of_a_newer_version_is_refused_by_name(
     store = open_store(database_url)
     table = "alembic_version" if store.is_sqlite else f"{SCHEMA}.alembic_version"
     with store.begin() as connection:
-        connection.execute(sa.text(f"UPDATE {table} SET version_num = '0011'"))  # noqa: S608
+        connection.execute(sa.text(f"UPDATE {table} SET version_num = '{NEWER}'"))  # noqa: S608
     store.close()
     monkeypatch.setenv("PERSONA_ROOT", str(root))
     monkeypatch.setenv("PERSONA_DATABASE_URL", database_url)
     monkeypatch.setattr("sys.argv", ["persona-pipeline", *command])
+    # A server that starts would be waited for.
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: pytest.fail("the store was not refused"))
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr().err.strip()
     assert (ended.value.code, len(said.splitlines())) == (EXIT_MACHINE, 1), said
-    assert "0011, newer than this version's" in said and "upgrade persona-pipeline" in said
+    assert f"{NEWER}, newer than this version's" in said and "upgrade persona-pipeline" in said
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def upgrade(engine: Engine) -> None:
 
 
 def _refuse_newer(revision: str | None) -> None:
-    if revision not in (None, "0001", *_UNRELEASED, HEAD):
+    if revision is not None and revision > HEAD:
         raise NewerStoreError(
             f"the store's schema is {revision}, newer than this version's {HEAD}, and is left as it is; upgrade persona-pipeline, "
             "or name another store with PERSONA_DATABASE_URL (a backup from before the upgrade can be read by this version)"
