@@ -154,7 +154,7 @@ def _voice_state(session: VoiceLabelling, undone: Done | None) -> Response:
         "labeller": session.labeller,
         "kind": "person",
         "answers": _ON_OR_OFF,
-        "how": f"Only how it sounds counts, not whether it is right. {progress['check']}",
+        "how": f"Only how it sounds counts, not whether it is right. The check {progress['check']}.",
         "target": progress["needed"],
         "progress": [{"dimension": "labels", "done": labelled, "judged": progress["needed"]}],
         "item": _asked(session, current, undone.label.note if undone and undone.label else "") if current else None,

@@ -129,6 +129,7 @@
   const show = (moved) => {
     if (state.how) at("how").textContent = state.how;
     at("not-applicable").hidden = at("na-words").hidden = Boolean(state.answers);
+    at("voice-keys").hidden = !state.answers;
     at("labeller").textContent = `by ${state.labeller}${state.kind === "model" ? " (a model)" : ""}`;
     showProgress();
     showLast();
