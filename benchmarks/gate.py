@@ -406,7 +406,7 @@ class Told:
         self.wrong: list[str] = []
 
     def line(self, mode: str, level: int) -> str:
-        quantiles = "".join(f"{gate_quantile(self.seconds, share):>8.3f}" for share in (0.5, 0.99, 1.0))
+        quantiles = "".join(f"{gate_quantile(self.seconds, share):>8.3f}" for share in (0.5, 0.99, 0.999, 1.0))
         unchecked = sum(count for reason, count in self.reasons.items() if reason != "checked")
         said = ", ".join(f"{reason} {count}" for reason, count in self.reasons.most_common())
         counts = f"{unchecked / max(1, len(self.seconds)):>9.1%}{len(self.wrong):>7}"
@@ -454,7 +454,7 @@ def gate_load(seconds: float) -> int:
     """Every kind of judge at every level; return how many messages came back changed, twice or not at all."""
     each = seconds / (len(MODES) * len(LEVELS))
     print(
-        f"{'judge':<10}{'at once':>4}{'sent':>5}{'p50 s':>8}{'p99 s':>8}{'most s':>8}{'unchecked':>10}{'wrong':>6}  reasons"
+        f"{'judge':<10}{'at once':>4}{'sent':>5}{'p50 s':>8}{'p99 s':>8}{'p99.9 s':>8}{'most s':>8}{'unchecked':>10}{'wrong':>6}  reasons"
     )
     wrong = 0
     for mode, handler in MODES.items():
