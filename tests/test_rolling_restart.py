@@ -19,12 +19,12 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import open_store
+from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from tests.support.deployment import PATIENCE, Deployment
 from tests.support.messages_server import MessagesServer
 from tests.support.waiting import wait_until
 from tests.support.workers import steps_by_worker, take_baselines, write_cohort_world
-from tests.support.worlds import replace_in
 
 AGENTS = ("ada", "ben", "cleo", "dan")
 CLAIMS = len(ALL_DIMENSIONS)
@@ -254,8 +254,10 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     # An edited persona, as git-sync brings it to each server. Killed are the process of the worker that has the step, which is done
     # again at once, and then the code server with the run.
     server.answer_only(server.paid)
-    for folder in (deployment.folder / "volumes", deployment.folder / "two"):
-        replace_in(folder / "world" / "personas" / "ben.yaml", "counts kettles", "counts spoons")
+    # Each file at once, and that which the sensor looks at last: who saw half of it or the old one would begin a run of its own.
+    for folder in (deployment.folder / "two", deployment.folder / "volumes"):
+        path = folder / "world" / "personas" / "ben.yaml"
+        write_atomically(path, path.read_text(encoding="utf-8").replace("counts kettles", "counts spoons"))
     seen = calls()
     # Everything that is asked has arrived before whoever asked is killed: the server pays for no answer that nobody waits for.
     wait_until(lambda: calls() >= seen + OF_THE_PERSONA, seconds=PATIENCE)
