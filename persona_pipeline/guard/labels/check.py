@@ -17,7 +17,7 @@ import numpy as np
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
 from persona_pipeline.guard.report import Finding
-from persona_pipeline.scoring.voice_alarm.model import COLUMNS, hashed, weighted
+from persona_pipeline.scoring.voice_alarm.model import COLUMNS, hashed, inverse_frequencies, vectors, weighted
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message, Window, seed_from
 from persona_pipeline.world.world import World
@@ -223,7 +223,9 @@ def _learnt(labels: Sequence[VoiceLabel], texts: Sequence[str], said: Any, talk:
     from sklearn.metrics import roc_auc_score
 
     truth, worth, _ = said
-    frequencies, matrix = _matrix(texts)
+    found = [hashed(text) for text in texts]
+    frequencies = inverse_frequencies(found).astype(np.float32)
+    matrix = vectors(found, frequencies)
     fold = _folds(truth, talk)
     margins, weights = np.zeros(len(texts)), np.zeros(COLUMNS)
     parts = np.unique(fold)
@@ -253,23 +255,6 @@ def _learnt(labels: Sequence[VoiceLabel], texts: Sequence[str], said: Any, talk:
         inverse_frequencies=frequencies,
         scale=scale,
     )
-
-
-def _matrix(texts: Sequence[str]) -> tuple[Any, Any]:
-    from scipy import sparse
-
-    found = [hashed(text) for text in texts]
-    holders = np.zeros(COLUMNS, dtype=np.float32)
-    for parts in found:
-        for columns, _ in parts:
-            holders[np.unique(columns)] += 1
-    frequencies = np.log((1 + len(texts)) / (1 + holders)) + 1
-    rows = [weighted(parts, frequencies) for parts in found]
-    starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
-    values, places = np.concatenate([own for _, own in rows]), np.concatenate([own for own, _ in rows])
-    matrix = sparse.csr_matrix((values, places, starts), (len(texts), COLUMNS))
-    matrix.sum_duplicates()
-    return frequencies, matrix
 
 
 def _folds(truth: Any, talk: Any) -> Any:

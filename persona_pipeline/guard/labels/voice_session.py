@@ -125,10 +125,11 @@ class VoiceLabelling:
         with self._lock:
             if not self._done:
                 return None
-            last = self._done.pop()
+            last = self._done[-1]
             if last.label is not None:
                 before = [last.before] if last.before else []
                 write_label_files(VoiceLabel, self.folder, before, remove=[last.label.identity])
+            self._done.pop()
             self._back.append(last.asked)
             return last
 

@@ -28,9 +28,10 @@ from persona_pipeline.scoring.voice_alarm.model import (
     VoiceSide,
     hashed,
     highest_sums,
+    inverse_frequencies,
     packed,
     unpacked,
-    weighted,
+    vectors,
     words_of,
 )
 from persona_pipeline.world.models import Message, Persona, seed_from
@@ -232,21 +233,10 @@ def _voices(agent_id: str, said: Sequence[Message]) -> tuple[tuple[str, ...], An
 
 def _matrix(texts: Sequence[str], counted: int) -> tuple[Any, Any]:
     """Return the inverse frequencies of the columns among the first so many, and a row for each text."""
-    from scipy import sparse
-
     found = [hashed(text) for text in texts]
-    holders = np.zeros(COLUMNS)
-    for parts in found[:counted]:
-        for columns, _ in parts:
-            holders[np.unique(columns)] += 1
     # Rounded as they will be stored, so that a model read back gives the same numbers.
-    frequencies = unpacked(packed(np.log((1 + counted) / (1 + holders)) + 1))
-    rows = [weighted(parts, frequencies) for parts in found]
-    starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
-    values = np.concatenate([values for _, values in rows]).astype(np.float32)
-    matrix = sparse.csr_array((values, np.concatenate([columns for columns, _ in rows]), starts), (len(texts), COLUMNS))
-    matrix.sum_duplicates()
-    return frequencies, matrix
+    frequencies = unpacked(packed(inverse_frequencies(found[:counted])))
+    return frequencies, vectors(found, frequencies)
 
 
 def _regression(matrix: Any, speakers: Any, worths: Any, voices: int) -> Any:

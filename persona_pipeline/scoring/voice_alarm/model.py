@@ -62,6 +62,29 @@ def weighted(found: Sequence[tuple[Any, Any]], inverse_frequencies: Any) -> tupl
     return np.concatenate([columns for columns, _ in parts]), np.concatenate([values for _, values in parts])
 
 
+def inverse_frequencies(found: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
+    """Return how rare each column is among ``hashed`` messages: log((1 + messages) / (1 + those that have it)) + 1."""
+    holders = np.zeros(COLUMNS)
+    for parts in found:
+        for columns, _ in parts:
+            holders[np.unique(columns)] += 1
+    return np.log((1 + len(found)) / (1 + holders)) + 1
+
+
+def vectors(found: Sequence[Sequence[tuple[Any, Any]]], frequencies: Any) -> Any:
+    """Return the ``weighted`` vectors of ``hashed`` messages as the rows of a sparse matrix."""
+    from scipy import sparse
+
+    rows = [weighted(parts, frequencies) for parts in found]
+    starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
+    values = np.concatenate([values for _, values in rows]).astype(np.float32)
+    columns = np.concatenate([columns for columns, _ in rows]).astype(np.int32)
+    # 32 bits, since liblinear takes no longer indices.
+    matrix = sparse.csr_array((values, columns, starts.astype(np.int32)), (len(rows), COLUMNS))
+    matrix.sum_duplicates()
+    return matrix
+
+
 # The sum that raises an alarm, and the most that one message adds to it.
 ALARM = 1.0
 _MOST_OF_THRESHOLD = 0.6
