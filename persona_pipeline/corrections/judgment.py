@@ -69,15 +69,9 @@ class ClaimFiles:
 
 
 def gather_facts(
-    world: World,
-    claims: ClaimFiles,
-    call: GateCall,
-    settings: CorrectionSettings | None,
-    before: Before | None = None,
+    world: World, claims: ClaimFiles, call: GateCall, settings: CorrectionSettings | None, before: Before | None = None
 ) -> GateFacts | None:
-    """Return the facts of a check, or None when the agent's gate is off.
-
-    Earlier attempts are looked up where this process remembers none.
+    """Return the facts of a check, or None when the agent's gate is off; earlier attempts that this process forgot are looked up.
 
     Args:
         claims: of adherence.
@@ -137,11 +131,7 @@ class NotJudgedError(Exception):
 
 
 def question_of(agent_id: str, facts: GateFacts) -> Question:
-    """Return what the judge is asked about an action.
-
-    Raises:
-        NotJudgedError: there is more to read than a judge can.
-    """
+    """Return what the judge is asked about an action; NotJudgedError: there is more to read than a judge can."""
     size = sum(len(entry.text) for entry in facts.trajectory.entries)
     if size > _MOST_CHARACTERS:
         raise NotJudgedError(TOO_LONG, f"{size:,} characters")

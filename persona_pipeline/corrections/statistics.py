@@ -437,11 +437,7 @@ class CorrectionStatistics(BaseModel):
 
 
 def correction_statistics(
-    store: Store,
-    window: Window | None = None,
-    *,
-    agent_ids: Iterable[str] | None = None,
-    most_new: int | None = None,
+    store: Store, window: Window | None = None, *, agent_ids: Iterable[str] | None = None, most_new: int | None = None
 ) -> CorrectionStatistics:
     """Return what the gate did in a window (None: ever), for some agents (None: all).
 

@@ -22,11 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class LearntChecks:
-    """The checks of a world's agents, as its labels are now. Safe to share by threads.
-
-    Args:
-        root: the world, whose ``labels/voice.jsonl`` is looked at again after ``seconds``.
-    """
+    """The checks of a world's agents, by its labels, which are looked at again after ``seconds``. Safe to share by threads."""
 
     def __init__(self, root: Path, *, seconds: float = 5.0) -> None:
         self._root, self._seconds = root, seconds

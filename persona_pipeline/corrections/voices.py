@@ -181,11 +181,7 @@ class _Followed:
 
 
 class LiveVoices:
-    """Whether an agent has lost its voice by now, from what the store has learnt and holds. Safe to share by threads.
-
-    Args:
-        seconds: after which the store is asked whether the voice has been learnt anew.
-    """
+    """Whether agents have lost their voices by now; new learning is looked for after ``seconds``. Safe to share by threads."""
 
     def __init__(self, world: World, *, seconds: float = 60.0) -> None:
         self._world, self._seconds = world, seconds

@@ -146,12 +146,7 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     """Return a finding when no dimension of any agent has a score: an empty run is never a pass."""
     if any(item.score is not None for report in reports for item in report.evaluation.dimensions.values()):
         return []
-    return [
-        Finding(
-            kind="nothing_evaluated",
-            message="nothing was evaluated: no dimension has a score",
-        )
-    ]
+    return [Finding(kind="nothing_evaluated", message="nothing was evaluated: no dimension has a score")]
 
 
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:

@@ -58,12 +58,7 @@ Cost = Mapping[Limit, float]
 
 @dataclass
 class _Allowance:
-    """A limit that refills evenly.
-
-    Attributes:
-        spent: all that was ever taken from it.
-        most: what it holds when it is full; None: a minute's worth.
-    """
+    """A limit that refills evenly, up to ``most`` (None: a minute's worth); ``spent``: all that was ever taken from it."""
 
     per_minute: float
     level: float
@@ -90,11 +85,7 @@ class _Allowance:
 
 @dataclass
 class Admission:
-    """Leave for one request.
-
-    Attributes:
-        sent: when it was given, by the pacer's clock; ``spent``: what had been taken from each allowance by then.
-    """
+    """Leave for one request, given at ``sent`` by the pacer's clock; ``spent``: what had been taken from each allowance by then."""
 
     sent: float
     spent: dict[Limit, float] = field(default_factory=dict)

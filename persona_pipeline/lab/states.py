@@ -108,10 +108,7 @@ class Side:
 def split_versions(text: str) -> tuple[str, str]:
     """Return the two sides of ``A..B`` (``A..`` is ``A..HEAD``); one version alone stands before the world as it is, ``""``.
 
-    ``A...B`` is what ``B`` changed since the two parted, as with ``git diff``.
-
-    Raises:
-        ConfigError: there is nothing before the dots.
+    ``A...B`` is what ``B`` changed since the two parted, as with ``git diff``. ConfigError: there is nothing before the dots.
     """
     if Path(text).is_dir() or ".." not in text:
         return text, ""
@@ -259,8 +256,7 @@ class RecordedAnswers:
 class CommitStates(AbstractContextManager["CommitStates"]):
     """Reads an agent's states from commits, each when it is first asked for.
 
-    Args:
-        length: the window that is scored, such as ``7d``; it ends at the newest message of each commit.
+    ``length``: the window that is scored, such as ``7d``; it ends at the newest message of each commit.
     """
 
     def __init__(self, world: World, agent_id: str, answers: RecordedAnswers, length: str) -> None:

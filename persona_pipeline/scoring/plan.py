@@ -331,11 +331,7 @@ def scorers() -> Mapping[str, Scorer]:
 
 
 def load_scorer(dimension: Dimension) -> Scorer:
-    """Return the scorer that a dimension names.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    """Return the scorer that a dimension names; ConfigError: there is none of that name."""
     module, _, name = dimension.scorer.partition(":")
     try:
         return getattr(import_module(module), name)
@@ -403,11 +399,9 @@ def judged_plan(
     persona: str | None = None,
     lists_ideas: bool = False,
 ) -> DimensionPlan:
-    """Return the plan of a dimension whose claims are judged on contexts.
+    """Return the plan of a dimension whose claims are judged on contexts; the rest as in ``plan_judgments``.
 
-    Args:
-        compose_with: from the judged propositions, the computed rows, all parts of the score and the statistics.
-        persona, lists_ideas: see ``plan_judgments``.
+    ``compose_with``: makes the computed rows, all parts of the score and the statistics of the judged propositions.
     """
     samples = case.samples_of(propositions)
     plan = plan_judgments(

@@ -129,11 +129,7 @@ _HOURS = {"h": 1, "d": 24}
 
 
 def window_indices(length: int, first_n: int, last_n: int) -> list[int]:
-    """Return the indexes of the first ``first_n`` and the last ``last_n`` of ``length`` entries, each once, ascending.
-
-    Raises:
-        ValueError: an argument is negative.
-    """
+    """Return the indexes of the first ``first_n`` and last ``last_n`` (0 or more) of ``length`` entries, each once, ascending."""
     if min(length, first_n, last_n) < 0:
         raise ValueError("length, first_n and last_n must not be negative")
     if first_n + last_n >= length:
@@ -196,12 +192,7 @@ class Trajectory:
                 content.append({"omitted": item.count})
                 continue
             number += 1
-            fields = {
-                "part": item.part,
-                "speaker": item.speaker,
-                "channel": item.channel,
-                "to": item.recipient,
-            }
+            fields = {"part": item.part, "speaker": item.speaker, "channel": item.channel, "to": item.recipient}
             content.append(
                 {"id": f"m{number}"} | {k: v for k, v in fields.items() if v is not None} | {"text": item.text}
             )

@@ -108,12 +108,7 @@ GATE = (
         WARN,
         _warnings,
     ),
-    GateCheck(
-        "no_injection_suspected",
-        "No message tries to talk the judge into a score.",
-        WARN,
-        _injections,
-    ),
+    GateCheck("no_injection_suspected", "No message tries to talk the judge into a score.", WARN, _injections),
 )
 
 
@@ -182,11 +177,7 @@ def all_in_character(
 
 
 def newest_report(agent_id: str, world: World) -> AgentReport:
-    """Return an agent's newest comparison.
-
-    Raises:
-        dagster.Failure: it has never been compared.
-    """
+    """Return an agent's newest comparison; ``dagster.Failure`` where it has never been compared."""
     with known_failures():
         run = saved_run(newest_run_row(world.store, agent_id))
     if run is None or run.report is None:

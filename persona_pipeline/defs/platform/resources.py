@@ -199,20 +199,12 @@ class EventLogValues(dg.IOManager):
     """Keeps JSON values as metadata of the event that reports an output. Meant for kilobytes; they go when the run is deleted."""
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Store a value.
-
-        Raises:
-            TypeError: it is no JSON.
-        """
+        """Store a value; TypeError: it is no JSON."""
         if obj is not None:
             context.add_output_metadata({VALUE: json.dumps(obj), MAPPING_KEY: context.mapping_key or ""})
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Return the value an upstream step of the same run stored.
-
-        Raises:
-            LookupError: there is none.
-        """
+        """Return the value an upstream step of the same run stored; LookupError: there is none."""
         upstream = context.upstream_output
         assert upstream is not None
         wanted = (upstream.step_key, upstream.name, upstream.mapping_key or "")

@@ -83,12 +83,7 @@ def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
 
 
 def learnt(
-    agent_of: Indices,
-    between: Numbers,
-    judge: Numbers,
-    degrees: Numbers,
-    own: Mask,
-    otherwise: Numbers,
+    agent_of: Indices, between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers
 ) -> Week:
     """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
 

@@ -201,8 +201,7 @@ def within_claims(rated: Iterable[Rated]) -> float | None:
 def belief_of(labelled: int, rank: Measure, within: float | None, *, is_census: bool = False) -> Belief:
     """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels.
 
-    Args:
-        is_census: all it judged is labelled, which is enough whatever the number.
+    ``is_census``: all it judged is labelled, which is enough whatever the number.
     """
     if (labelled < FEWEST_LABELS and not is_census) or within is None:
         return "unknown"

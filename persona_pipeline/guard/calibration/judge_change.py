@@ -236,14 +236,7 @@ Kept = TypeVar("Kept", bound=BaseModel)
 
 
 def load_kept(path: Path, kind: type[Kept], remedy: str) -> Kept:
-    """Return what a file of ``calibration/`` holds.
-
-    Args:
-        remedy: the command that writes it anew.
-
-    Raises:
-        ConfigError: the file is not valid.
-    """
+    """Return what a file of ``calibration/`` holds; ConfigError: it is not valid, and ``remedy`` writes it anew."""
     try:
         return kind.model_validate_json(read_regular(path))
     except ValidationError as error:

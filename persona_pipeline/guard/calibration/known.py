@@ -83,10 +83,9 @@ class PeoplesLabels:
 
 
 def in_peoples_points(item: DimensionComparison, share: float) -> People | None:
-    """Return what people say of a comparison, with its change as people would see it: the judged part over the judge's slope.
+    """Return what people say of a comparison, its change as they would see it: the judged part over the judge's slope.
 
-    Args:
-        share: part (0-1) of the dimension's score that is judged.
+    ``share``: part (0-1) of the dimension's score that is judged.
     """
     people, slope = item.people, item.people.slope if item.people else Measure()
     if people is None or people.belief != "believed" or not slope.is_above_zero or item.delta is None:
@@ -207,11 +206,7 @@ class KnownVerdicts:
         ]
 
     def on_labels(self, labels: Sequence[Label]) -> list[list[Verdict]]:
-        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand.
-
-        Raises:
-            ConfigError: the world's recordings are not valid.
-        """
+        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand."""
         said = self._said([shown_subject(label) for label in labels])
         return [
             _verdicts(JudgeRequest(label.dimension, label.proposition_id, label.claim, Trajectory(())), own)

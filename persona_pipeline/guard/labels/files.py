@@ -192,11 +192,7 @@ def label_of(
 
 
 def checked_label(model: type[LabelType], data: dict[str, Any]) -> LabelType:
-    """Return the label of plain data.
-
-    Raises:
-        ValueError: everything that is wrong with it, in one line.
-    """
+    """Return the label of plain data; ValueError says everything that is wrong with it in one line."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

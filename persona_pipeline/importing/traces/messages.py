@@ -33,11 +33,7 @@ class InputPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """Words that a call was told.
-
-    Attributes:
-        number: counts the words of the call from 0.
-    """
+    """Words that a call was told, ``number`` counted from 0."""
 
     span_id: str
     said: SaidMessage

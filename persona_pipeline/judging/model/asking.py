@@ -315,11 +315,7 @@ class ModelBackend:
         return answer
 
     async def _paid(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
-        """One call within the budget, asked again for as long as only the server's limits stand against it.
-
-        Raises:
-            CallError: the call brought no message.
-        """
+        """One call within the budget, asked again while only the server's limits stand against it; CallError: no message came."""
         started = time.monotonic()
         while True:
             await self._wait_for_leave(leave)

@@ -16,11 +16,7 @@ from persona_pipeline.judging.verdict import Answer, Ask, JudgeRequest, Question
 def recording_of(
     request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime, min_coverage: float | None = None
 ) -> Recording | None:
-    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids.
-
-    Args:
-        min_coverage: stands with a failure, so that a replay asks for as much.
-    """
+    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids."""
     if verdict.unscored is Unscored.UNRECORDED:
         return None
     local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}

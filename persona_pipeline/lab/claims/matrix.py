@@ -266,11 +266,7 @@ def pooled_sd(results: Iterable[PropositionResult]) -> tuple[float, int] | None:
 
 
 def noise_quantile(cells: int, degrees: int | None) -> float:
-    """Return how many standard errors a fall must be, so that noise alone makes a kill in one matrix of twenty (Bonferroni).
-
-    Args:
-        degrees: of freedom of the judge's standard deviation; None: it is assumed.
-    """
+    """Return how many standard errors a fall must be, so that noise alone makes a kill in one matrix of twenty (Bonferroni)."""
     chance = 1 - _FALSE_KILLS / max(cells, 1)
     if degrees is None:
         return NormalDist().inv_cdf(chance)

@@ -187,11 +187,7 @@ _OFF = CorrectionSettings()
 
 
 def read_signals(case: AgentCase, before: Sequence[Message] = ()) -> dict[str, SignalReading]:
-    """Return what each signal says of an agent's messages in the window.
-
-    Args:
-        before: what everybody said before the window, from which the agent's voice is learnt.
-    """
+    """Return what each signal says of an agent's messages in the window; its voice is learnt from what was said ``before``."""
     texts = [message.text for message in case.messages]
     history = case.earlier_texts().get(case.agent_id, ())
     return {

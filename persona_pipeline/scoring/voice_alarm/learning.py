@@ -178,10 +178,7 @@ def _sides(
     is_stock: bool,
     false_alarms: float,
 ) -> list[tuple[VoiceSide, Any]]:
-    """Return the sides that an agent's messages are held against, with their weights; none where they tell nothing.
-
-    Their steps are shares of the threshold.
-    """
+    """Return the sides an agent's messages are held against, none where they tell nothing; steps are shares of the threshold."""
     agent_id = provenance.agent_id
     voices, speakers = _voices(agent_id, said)
     worths = np.array([worth(message.text) for message in said])

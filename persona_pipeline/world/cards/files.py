@@ -247,11 +247,7 @@ def read_card(path: Path) -> CardFile:
 
 
 def parse_card(data: bytes) -> CardFile:
-    """Return the card of a file's bytes.
-
-    Raises:
-        ValueError: it is none, and why.
-    """
+    """Return the card of a file's bytes; ValueError says why it is none."""
     if is_png(data):
         found, raw = CardFormat.PNG, read_png(data)
     elif is_charx(data):

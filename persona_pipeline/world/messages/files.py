@@ -406,11 +406,7 @@ _ID_CHARACTERS = 32
 
 
 def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
+    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values."""
     if rows is None:
         return
     if isinstance(rows, Mapping):
@@ -431,8 +427,7 @@ def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
 def rows_of_records(rows: Any, source: str, columns: Mapping[str, str]) -> Iterator[Row]:
     """Yield the messages of a frame or of records, each with its line, or what is wrong with it.
 
-    Args:
-        columns: what the rows call it, by field of a message, where they call it something else.
+    ``columns``: what the rows call it, by field of a message, where they call it something else.
     """
     for line, record in enumerate(records_of(rows), 1):
         if not isinstance(record, Mapping):

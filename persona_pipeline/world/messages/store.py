@@ -163,12 +163,7 @@ class WriteResult:
 
 
 def write_messages(
-    store: Store,
-    messages: Sequence[Message],
-    *,
-    source: str | None = None,
-    mirror: bool = False,
-    restore: bool = False,
+    store: Store, messages: Sequence[Message], *, source: str | None = None, mirror: bool = False, restore: bool = False
 ) -> WriteResult:
     """Write messages by id, in one transaction: an id that is known is updated, never doubled.
 
@@ -342,11 +337,7 @@ def write_parents(connection: Connection, messages: Sequence[Message]) -> None:
 
 
 def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message, Message]]) -> Iterator[datetime]:
-    """Yield when that was said which a window may have to be judged anew for; extras are not judged.
-
-    Args:
-        updated: messages as they were and as they are.
-    """
+    """Yield when that was said which a window may have to be judged anew for, before and after an update; extras are not judged."""
     for was, now in updated:
         if replace(was, extras={}) != replace(now, extras={}):
             yield was.created_at

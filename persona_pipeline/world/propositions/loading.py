@@ -128,8 +128,7 @@ def _misplaced(document: Document) -> list[Problem]:
     if dimension != folder:
         problems.append(
             document.problem(
-                ("dimension",),
-                f"dimension {dimension!r} is unlike its folder {folder!r}; move the file or correct it",
+                ("dimension",), f"dimension {dimension!r} is unlike its folder {folder!r}; move the file or correct it"
             )
         )
     if data.get("level") == "action" and not DIMENSIONS[dimension].by_action:
