@@ -15,8 +15,8 @@ from persona_pipeline.reporting.text import one_line, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from persona_pipeline.guard.labels.files import AnyLabel, LabelType
-    from persona_pipeline.guard.labels.session import Answered, Labeller, Labelling
+    from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType
+    from persona_pipeline.guard.labels.session import Answered, Judgment, Labeller, Labelling
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
     from persona_pipeline.world.models import Message
@@ -262,10 +262,10 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in printable(text).splitlines())
 
 
-def _told(answered: "Answered") -> str:
+def _told(answered: "Answered[Judgment, Label]") -> str:
     judges = Counter(
         f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
-        for verdict in answered.judgment.verdicts
+        for verdict in answered.item.verdicts
     )
     return f"kept; {', '.join(judges)}"
 

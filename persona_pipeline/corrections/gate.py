@@ -357,7 +357,7 @@ class ActionGate:
         return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
 
     def _voiced(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord | None:
-        """Return the record with what the check of the voice says, None where it is for the judge; NotJudgedError: there is neither."""
+        """Return the record by the check of the voice, None where it is for the judge to say; NotJudgedError: there is neither."""
         settings = facts.settings
         score = self.voices.score(call.agent_id, call.text) if settings.voice_check else None
         if score is None and not settings.action_gate_enabled:
