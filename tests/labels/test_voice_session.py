@@ -1,5 +1,7 @@
 """Labelling a voice: what is asked, in the session, on the page and in the terminal."""
 
+from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -9,7 +11,7 @@ from typer.testing import CliRunner
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
-from persona_pipeline.guard.labels import check
+from persona_pipeline.guard.labels import check, voice
 from persona_pipeline.guard.labels import session as sessions
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.page.app import create_app
@@ -49,6 +51,8 @@ def test_half_by_lot_and_once_there_is_a_check_half_in_doubt(tmp_path: Path) -> 
 def test_the_check_is_learnt_at_every_eighth_answer_and_the_file_read_when_it_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    moments = (START + timedelta(seconds=number) for number in count())
+    monkeypatch.setattr(voice, "datetime", Mock(now=lambda _: next(moments)))
     write_label_files(VoiceLabel, tmp_path, labels(HALF))
     learnt, read = Mock(wraps=check._learnt), Mock(wraps=sessions.load_label_files)
     monkeypatch.setattr(check, "_learnt", learnt)
