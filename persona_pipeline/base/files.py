@@ -103,11 +103,7 @@ def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | 
 
 
 def regular_digest(name: str, stat: os.stat_result) -> str | None:
-    """Return the SHA-256 of a regular file of at most 64 MB, None of anything else: a pipe, a device, what grows as it is read.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the SHA-256 of a regular file of at most 64 MB, None of anything else: a pipe, a device, what grows as it is read."""
     if not modes.S_ISREG(stat.st_mode) or stat.st_size > MOST_BYTES:
         return None
     look = look_of(stat)

@@ -330,11 +330,7 @@ class ActionGate:
             _LOGGER.exception("the observer of the gate failed")
 
     async def _scored(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
-        """Return the record with what the judge says of the text.
-
-        Raises:
-            NotJudgedError: there is no score.
-        """
+        """Return the record with what the judge says of the text; NotJudgedError: there is no score."""
         if voiced := self._voiced(call, facts, record):
             return voiced
         answer = await self._judge.answer(call, facts)

@@ -8,7 +8,7 @@ from math import ceil, exp, log
 from typing import Any, Self
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
@@ -285,10 +285,8 @@ def forget_bypasses(store: Store, days: int = _BYPASS_DAYS, *, now: datetime | N
 _RUNS, _LOGS = tables.evaluation_runs, tables.correction_logs
 
 
-class DimensionChange(BaseModel):
+class DimensionChange(BaseModel, frozen=True, extra="forbid"):
     """A dimension's score (0-9) before the first correction and in the newest evaluation after it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     before: float | None
     after: float | None
@@ -299,15 +297,13 @@ class DimensionChange(BaseModel):
         return None if self.before is None or self.after is None else self.after - self.before
 
 
-class CorrectionEffect(BaseModel):
+class CorrectionEffect(BaseModel, frozen=True, extra="forbid"):
     """An agent's evaluations around its corrections.
 
     Attributes:
         first_correction: when the first text was rejected.
         before, after: ends of the windows that are compared: the newest that ended before, the newest of all.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     first_correction: datetime
     before: datetime
@@ -362,10 +358,8 @@ def _scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: dimension.get("score") for name, dimension in summary.get("dimensions", {}).items()}
 
 
-class CheckLatency(BaseModel):
+class CheckLatency(BaseModel, frozen=True, extra="forbid"):
     """Milliseconds of wall-clock time of single checks, by nearest rank, to 2 %; ``highest`` is exact."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     p50: float
     p95: float
@@ -373,7 +367,7 @@ class CheckLatency(BaseModel):
     highest: float
 
 
-class GateStatistics(BaseModel):
+class GateStatistics(BaseModel, frozen=True, extra="forbid"):
     """Actions of one agent, one day or all together.
 
     Attributes:
@@ -391,8 +385,6 @@ class GateStatistics(BaseModel):
             of them ``cache_read_tokens`` read.
         usd: price of the checks in US dollars, as far as it is known; ``unpriced_checks``: of how many it is not.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     actions: int = 0
     passed: int = 0
@@ -418,14 +410,12 @@ class GateStatistics(BaseModel):
     usd_per_check: float | None = None
 
 
-class CorrectionStatistics(BaseModel):
+class CorrectionStatistics(BaseModel, frozen=True, extra="forbid"):
     """The gate over one window of time. ``days`` are UTC dates; an action counts, whole, where it began.
 
     ``effects`` holds, for agents with a correction and evaluations before and after it, every dimension's
     change. ``uncounted``: checks that are not summed up yet, as after an upgrade; the service does so as it runs.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     window_start: datetime | None = None
     window_end: datetime | None = None

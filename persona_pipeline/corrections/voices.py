@@ -43,7 +43,7 @@ class StoredMessages:
         self._seen: set[str] = set()
 
     def new(self) -> list[Message]:
-        """Return what has come into the store; messages up to five minutes late are not missed."""
+        """Return the messages of lines that were added; ConfigError: the file cannot be read."""
         start = max(self._since, self._newest - _LATE)
         found = read_messages(self._world.store, Window(end=_FOREVER, start=start), agent_id=self._agent_id)
         fresh = [message for message in found if message.id not in self._seen]
@@ -104,8 +104,7 @@ class VoiceWatches:
     def learn(cls, world: World, agent_ids: Sequence[str], moment: datetime, *, again: bool = False) -> "VoiceWatches":
         """Learn the agents' voices from what was said up to a moment, or take what was learnt before.
 
-        Raises:
-            ConfigError: an agent has no persona in the store.
+        ConfigError: an agent has no persona in the store.
         """
         found = cls()
         for agent_id in agent_ids:

@@ -271,11 +271,7 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         return built.map_asset_specs(func=self._shown)
 
     def place(self, folder: Path) -> Place:
-        """Return where the world stands; ``folder``: from where its own is named.
-
-        Raises:
-            ConfigError: there is no world, or a setting cannot be.
-        """
+        """Return where the world stands, named from ``folder`` on; ConfigError: there is no world, or a setting cannot be."""
         root = (folder / Path(self.world).expanduser()).resolve()
         if not (root / "personas").is_dir():
             raise ConfigError(f"world: {root} is no world: it has no personas folder; dg scaffold defs writes one")

@@ -42,11 +42,7 @@ class CorrectionsConfig(dg.Config):
     as_of: str = Field(default="", description="Where it ends (RFC 3339); empty: now.")
 
     def span(self) -> Window | None:
-        """Return the window, None for all of time.
-
-        Raises:
-            ConfigError: the length or the time is not valid.
-        """
+        """Return the window, None for all of time; ConfigError: the length or the time is not valid."""
         if self.window == ALL_TIME:
             return None
         return Window.ending(moment(self.as_of or None, "as_of") or datetime.now(UTC), parse_window(self.window))

@@ -385,11 +385,7 @@ def alert_text(run: dg.DagsterRun, reasons: Sequence[str], settings: Orchestrati
 
 
 def post(url: str, text: str) -> None:
-    """Post a message.
-
-    Raises:
-        RuntimeError: it could not be delivered; the address, which is a secret, is not shown.
-    """
+    """Post a message; RuntimeError: it could not be delivered, and the address, which is a secret, is not shown."""
     request = urllib.request.Request(
         url, json.dumps({"text": text}).encode("utf-8"), {"Content-Type": "application/json"}, method="POST"
     )

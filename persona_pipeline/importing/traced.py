@@ -65,11 +65,7 @@ class TracedConversations(Importer):
 
     @abstractmethod
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
-        """Yield what a record holds.
-
-        Raises:
-            ValueError: what is wrong with it.
-        """
+        """Yield what a record holds; ValueError says what is wrong with it."""
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         traces: dict[str, list[TraceStep]] = defaultdict(list)

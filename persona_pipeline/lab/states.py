@@ -68,20 +68,12 @@ class Side:
         return self.root / RECORDINGS
 
     def agent_ids(self) -> list[str]:
-        """Return its agents, sorted.
-
-        Raises:
-            ConfigError: a file's name cannot be an agent's id.
-        """
+        """Return its agents, sorted; ConfigError: a file's name cannot be an agent's id."""
         with self._named():
             return agent_ids(self.root)
 
     def agent(self, agent_id: str, dimensions: Sequence[str]) -> SideAgent:
-        """Read an agent's persona and its claims of some dimensions.
-
-        Raises:
-            ConfigError: files of it are missing or not valid, with their places in this version.
-        """
+        """Read an agent's persona and claims; ConfigError: files are missing or not valid, with their places in this version."""
         with self._named():
             persona = load_persona(self.root, agent_id)
             sets = {name: StoredSet.read(self.root / PROPOSITIONS, name, agent_id) for name in dimensions}
@@ -284,11 +276,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
         return folder
 
     def state(self, revision: Revision) -> State | None:
-        """Return the agent's state in a commit; None where it has no persona or no message.
-
-        Raises:
-            ConfigError: its files are not valid.
-        """
+        """Return the agent's state in a commit; None where it has no persona or message. ConfigError: its files are not valid."""
         if revision.id not in self._states:
             self._states[revision.id] = self._state(revision)
         return self._states[revision.id]

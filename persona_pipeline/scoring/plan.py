@@ -159,11 +159,7 @@ class JudgingPlan:
     samples: Mapping[str, int]
 
     def collect(self, verdicts: Sequence[Verdict]) -> JudgedPropositions:
-        """Put the verdicts of ``requests`` together.
-
-        Raises:
-            ValueError: there are not as many verdicts as requests.
-        """
+        """Put the verdicts of ``requests`` together; ValueError: there are not as many."""
         pairs = list(zip(self.requests, verdicts, strict=True))
         results: dict[str, PropositionResult] = {}
         ideas: dict[str, tuple[str, ...]] = {}
@@ -322,11 +318,7 @@ class Scorer(Protocol):
 
 @cache
 def scorers() -> Mapping[str, Scorer]:
-    """Return the scorer of each dimension.
-
-    Raises:
-        ConfigError: a dimension names one that is not there.
-    """
+    """Return the scorer of each dimension; ConfigError: a dimension names one that is not there."""
     return {name: load_scorer(item) for name, item in DIMENSIONS.items()}
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
@@ -23,7 +23,7 @@ def _not_blank(value: str) -> str:
 NotBlank = Annotated[str, AfterValidator(_not_blank)]
 
 
-class CorrectionSettings(BaseModel):
+class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
     """Runtime corrections of one agent (spec/2 ``agent_evaluation_config``). All off by default.
 
     Attributes:
@@ -33,8 +33,6 @@ class CorrectionSettings(BaseModel):
         shadow_mode: corrections that are on measure and record what they would have done, and do nothing.
         voice_check: the gate first asks the check that labels of the agent's voice train; alone, where the gate is off.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     action_gate_enabled: bool = False
     action_gate_threshold: float = Field(default=5.0, ge=0, le=9, allow_inf_nan=False)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -33,11 +33,7 @@ def check_agent_id(text: str) -> str:
 
 
 def find_yaml(folder: Path, stem: str) -> Path | None:
-    """Return ``<stem>.yaml`` or ``<stem>.yml``, None when there is neither.
-
-    Raises:
-        ConfigError: both spellings are there.
-    """
+    """Return ``<stem>.yaml`` or ``<stem>.yml``, None when there is neither; ConfigError: both spellings are there."""
     found = [path for path in (folder / f"{stem}.yaml", folder / f"{stem}.yml") if path.is_file()]
     if len(found) > 1:
         raise ConfigError(Problem(f"stands beside {found[0].name}; keep one of the two", str(found[1])))
@@ -55,10 +51,8 @@ def yaml_stems(folder: Path) -> list[str]:
 PERSONAS = "personas"
 
 
-class PersonaFile(BaseModel):
+class PersonaFile(BaseModel, extra="forbid", title="Persona"):
     """A persona file as it is written."""
-
-    model_config = ConfigDict(extra="forbid", title="Persona")
 
     agent_id: str | None = Field(None, description="The agent's id; must be the file's name.")
     display_name: NotBlank = Field(description="The name others see.")
@@ -80,11 +74,7 @@ class PersonaFile(BaseModel):
 
 
 def agent_ids(root: Path) -> list[str]:
-    """Return the ids of all agents that have a persona file, sorted.
-
-    Raises:
-        ConfigError: a file's name cannot be an agent's id.
-    """
+    """Return the ids of all agents that have a persona file, sorted; ConfigError: a file's name cannot be an agent's id."""
     stems = yaml_stems(root / PERSONAS)
     problems = [
         Problem(
@@ -100,11 +90,7 @@ def agent_ids(root: Path) -> list[str]:
 
 
 def persona_path(root: Path, agent_id: str) -> Path:
-    """Return the path of an agent's persona file.
-
-    Raises:
-        ConfigError: there is none; the message names the nearest agent.
-    """
+    """Return the path of an agent's persona file; ConfigError: there is none, and it names the nearest agent."""
     path = find_yaml(root / PERSONAS, check_agent_id(agent_id))
     if path is None:
         hint = did_you_mean(agent_id, yaml_stems(root / PERSONAS))

@@ -22,9 +22,7 @@ _ASKED = tables.evaluations_asked
 def record_windows(connection: Connection, windows: Sequence[tuple[str, Window, datetime | None]]) -> None:
     """Keep windows of agents; one that is known keeps its bounds.
 
-    Args:
-        windows: each with when its messages were read for an evaluation (None: they were not): what touched them before is
-            evaluated now.
+    Each comes with when its messages were read for an evaluation (None: not): what touched them before is evaluated now.
     """
     rows = [
         {"id": _window_id(agent_id, w), "agent_id": agent_id, "window_start": w.start, "window_end": w.end}

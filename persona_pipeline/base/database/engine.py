@@ -44,8 +44,7 @@ def current_revision(connection: Connection) -> str | None:
 def upgrade(engine: Engine) -> None:
     """Run the pending migrations, or make all tables in an empty database; does nothing when there is nothing to do.
 
-    Raises:
-        NewerStoreError: the database was written by a newer version of this package.
+    NewerStoreError: the database was written by a newer version of this package.
     """
     with engine.connect() as connection:
         revision = current_revision(connection)

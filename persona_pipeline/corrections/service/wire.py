@@ -157,10 +157,8 @@ class InterventionsResponse(_Wire):
         return cls(guidance=guidance.block, nudges=nudges, withheld=withheld, failed=guidance.failed, voice_alarm=alarm)
 
 
-class ConfigRequest(CorrectionSettings):
+class ConfigRequest(CorrectionSettings, frozen=True, extra="forbid", strict=True):
     """All settings of an agent; what is left out gets its default, which for every correction is off."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     max_correction_attempts: WholeNumber = Field(default=2, ge=0, le=10)
 
@@ -168,10 +166,8 @@ class ConfigRequest(CorrectionSettings):
         return CorrectionSettings(**self.model_dump())
 
 
-class ConfigResponse(CorrectionSettings):
+class ConfigResponse(CorrectionSettings, frozen=True, extra="forbid"):
     """An agent's settings. ``source``: ``persona`` (its file) or ``api`` (set here or by command line)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     agent_id: str
     source: Literal["persona", "api"]

@@ -45,11 +45,7 @@ class AgentStep:
         return WorldReader(self.world).scope(self.agent_id, dimensions, window)
 
     def finished(self) -> AgentReport:
-        """Return the report of the run that the agent's scores make up.
-
-        Raises:
-            ConfigError: a dimension is not scored on the agent's current messages.
-        """
+        """Return the report of the run that the agent's scores make up; ConfigError: one is not of its current messages."""
         judge, request = self.evaluation.open_judge(self.world), self.evaluation.request(self.world)
         return evaluate_stored(self.world, self.scope(()), judge, request)
 

@@ -49,11 +49,7 @@ class WorldResource(dg.ConfigurableResource):
     _world: World | None = PrivateAttr(default=None)
 
     def open(self) -> World:
-        """Return the world, opened once a process.
-
-        Raises:
-            dagster.Failure: it cannot be opened; nothing a retry would mend.
-        """
+        """Return the world, opened once a process; ``dagster.Failure``: it cannot be, which no retry would mend."""
         if self._world is None:
             with known_failures(retry=False):
                 self._world = self.place.open_world(self.root or None, self.database_url or None)
@@ -116,11 +112,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         return {}
 
     def asked(self, world: World) -> EvaluationRequest:
-        """Return what is asked of an evaluation, whomever it is about; what is not, the world's settings say.
-
-        Raises:
-            ConfigError: ``as_of`` or ``since`` is no time, or the settings are not valid.
-        """
+        """Return what is asked of an evaluation, whomever it is about; what is not, the world's settings say."""
         return world.settled(EvaluationRequest(**self.given))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
@@ -143,11 +135,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         *,
         touched: bool = False,
     ) -> EvaluationRequest:
-        """Return what is asked of an evaluation of these agents.
-
-        Raises:
-            ConfigError: ``as_of`` or ``since`` is no time, or the settings are not valid.
-        """
+        """Return what is asked of an evaluation of these agents; ConfigError: a time is none, or the settings are not valid."""
         asked = self.asked(world)
         about = {"agents": agents, "dimensions": dimensions, "touched": touched or asked.touched}
         return asked.model_copy(update=about)

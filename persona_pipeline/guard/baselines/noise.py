@@ -87,8 +87,7 @@ def learnt(
 ) -> Week:
     """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
 
-    Args:
-        agent_of: the agent of each row; the others as in ``from_windows``.
+    ``agent_of``: the agent of each row; the others as in ``from_windows``.
     """
     showing = np.unique(agent_of[degrees > 0])
     if len(showing) >= FEWEST_AGENTS:

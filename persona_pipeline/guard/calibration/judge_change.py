@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -51,10 +51,8 @@ class Anchor:
     claim: str = ""
 
 
-class JudgeName(BaseModel, frozen=True):
+class JudgeName(BaseModel, frozen=True, extra="forbid"):
     """A judge: model as it was served, and version of the prompt."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str
     prompt_version: str
@@ -63,16 +61,14 @@ class JudgeName(BaseModel, frozen=True):
         return f"{self.model} (prompt {self.prompt_version})"
 
 
-class DimensionShift(BaseModel):
+class DimensionShift(BaseModel, extra="forbid", frozen=True):
     """How much more the judge of now gives, in points (now - before), on a dimension."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dimension: str
     points: Measure
 
 
-class JudgeChange(BaseModel):
+class JudgeChange(BaseModel, extra="forbid", frozen=True):
     """What comparing two judges found.
 
     Attributes:
@@ -83,8 +79,6 @@ class JudgeChange(BaseModel):
         reasons: why the judge counts as changed; empty: it does not.
         ran_at: RFC 3339.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     before: JudgeName
     now: JudgeName
@@ -217,18 +211,12 @@ def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now:
 CHANGES = Path("calibration") / "judge_changes.json"
 
 
-class _Changes(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Changes(BaseModel, extra="forbid"):
     changes: list[JudgeChange]
 
 
 def load_judge_changes(path: Path) -> list[JudgeChange]:
-    """Return what was found of every pair of judges; a missing file holds nothing.
-
-    Raises:
-        ConfigError: the file is not valid.
-    """
+    """Return what was found of every pair of judges; a missing file holds nothing. ConfigError: it is not valid."""
     return load_kept(path, _Changes, "run persona-pipeline canary").changes if path.exists() else []
 
 

@@ -214,11 +214,7 @@ class KnownVerdicts:
         ]
 
     def rated(self, used: Usable, asked: AskedOf) -> dict[Judge, list[Rated]]:
-        """Return what is labelled as each judge and the labellers see it.
-
-        Args:
-            asked: says what claims are inverted.
-        """
+        """Return what is labelled as each judge and the labellers see it; ``asked`` says what claims are inverted."""
         first = {label.key: label for label in used.labels}
         verdicts = self.on_labels(list(first.values()))
         judgments = [
@@ -228,11 +224,7 @@ class KnownVerdicts:
         return rated_by_judge(judgments, ballots(used.labels), inverted_claims(asked))
 
     def knows(self, key: str) -> bool:
-        """Whether there is a verdict on a judgment, by the key of its first sample.
-
-        Raises:
-            ConfigError: the world's recordings are not valid.
-        """
+        """Whether there is a verdict on a judgment, by the key of its first sample; ConfigError: the recordings are not valid."""
         return key in self._recorded or key in self._keys
 
     @cached_property
@@ -272,11 +264,7 @@ class KnownVerdicts:
 
 
 def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
-    """Return what people's labels say of the judges that are known to have made the same judgments.
-
-    Raises:
-        ConfigError: recordings are not valid.
-    """
+    """Return what people's labels say of the judges that are known to have made the same judgments."""
     people = [label for label in labels if label.is_persons]
     if not people:
         return PeoplesLabels()

@@ -242,11 +242,7 @@ class Labelling(LabellingSession[Judgment, Label]):
             raise ConfigError(f"{labeller.name} has labels as a {other} here; name a model by a name of its own")
 
     def labelled(self) -> dict[str, Label]:
-        """Return the labels of this labeller, by key.
-
-        Raises:
-            ConfigError: the label files are not valid.
-        """
+        """Return the labels of this labeller, by key; ConfigError: the label files are not valid."""
         return {label.key: label for label in self._all_labels() if label.labeller == self.labeller.name}
 
     def current(self) -> Judgment | None:

@@ -53,11 +53,7 @@ class VoiceLabelling(LabellingSession[Asked, VoiceLabel]):
         self.persona, self.labeller = persona, labeller
 
     def labels(self) -> list[VoiceLabel]:
-        """Return the labels of this agent's voice.
-
-        Raises:
-            ConfigError: the label file is not valid.
-        """
+        """Return the labels of this agent's voice; ConfigError: the label file is not valid."""
         return [label for label in self._all_labels() if label.agent_id == self.persona.agent_id]
 
     def current(self) -> Asked | None:

@@ -259,11 +259,7 @@ class _Collector:
 
 
 def create_app(world: World, *, access: Access | None = None, bounds: Bounds | None = None) -> FastAPI:
-    """Return the application.
-
-    Args:
-        access: by default no token and localhost only.
-    """
+    """Return the application of the collector; ``access``: by default no token and localhost only."""
     _flush_every_commit(world)
     collector = _Collector(world, bounds or Bounds())
 

@@ -67,11 +67,7 @@ class TraceWords:
         self._messages: dict[tuple[str, int], list[Told]] = defaultdict(list)
 
     def add(self, agent: str, told: Told, above: Collection[str]) -> None:
-        """Take words in.
-
-        Args:
-            above: the spans above the call.
-        """
+        """Take words in; ``above``: the spans above the call."""
         text = told.said.text
         number = self._places.get((agent, text, told.place))
         if number is None:
@@ -125,11 +121,7 @@ class _Call:
 
 
 def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, TracedMessage]:
-    """Return the turns of whole traces by message id, each as its agent's.
-
-    Args:
-        pieces: all that are known of each trace.
-    """
+    """Return the turns of whole traces by message id, each as its agent's; ``pieces``: all that are known of each trace."""
     traces: dict[str, dict[str, list[Piece]]] = defaultdict(lambda: defaultdict(list))
     for piece in pieces:
         traces[piece.trace_id][piece.span_id].append(piece)

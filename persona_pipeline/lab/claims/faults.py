@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.scoring.plan import AgentCase
@@ -27,7 +27,7 @@ class NotApplicableError(Exception):
     """The fault cannot be planted in these messages; the message says why."""
 
 
-class LanguageWords(BaseModel):
+class LanguageWords(BaseModel, extra="forbid", frozen=True):
     """Words and stock lines of one language.
 
     Attributes:
@@ -37,8 +37,6 @@ class LanguageWords(BaseModel):
         fillers: words of emphasis and interjections; in scripts without spaces they go where a clause begins with them.
         swapped: lists of weekdays, months and numbers, lower case; a word is swapped for another of its list.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     boilerplate: list[str] = Field(min_length=10)

@@ -53,11 +53,7 @@ class Card:
 
     @classmethod
     def parse(cls, text: str) -> "Card":
-        """Read the JSON of a card.
-
-        Raises:
-            ValueError: it is no card, and why.
-        """
+        """Read the JSON of a card; ValueError says why it is none."""
         try:
             data = strict_json(text)
         except JsonError as error:
@@ -207,14 +203,7 @@ class CardFile:
     data: bytes
 
     def written(self, format: CardFormat, image: bytes | None = None) -> bytes:
-        """Return the card in a format.
-
-        Args:
-            image: the picture of a PNG; None: the one it came in.
-
-        Raises:
-            ValueError: there is no picture, or it is no PNG.
-        """
+        """Return the card in a format; ``image``: the picture of a PNG, None: its own. ValueError: it has none, or it is no PNG."""
         text = self.card.text().encode("utf-8")
         if format is CardFormat.JSON:
             return text
@@ -233,8 +222,7 @@ class CardFile:
 def read_card(path: Path) -> CardFile:
     """Read a card, whatever the file is called.
 
-    Raises:
-        ConfigError: it is no card, or larger than it may be: 8 MB of card, 200 MB of file, 500 MB unpacked.
+    ConfigError: it is no card, or larger than it may be: 8 MB of card, 200 MB of file, 500 MB unpacked.
     """
     try:
         if path.stat().st_size > _LARGEST:
@@ -349,11 +337,7 @@ def export_card(root: Path, agent_id: str, format: CardFormat | None = None, ima
 
 
 def example_messages(root: Path, agent_id: str, since: datetime | None = None) -> list[Message]:
-    """Return what an agent's card lets it say in examples, as made-up messages before all others; none where it has no card.
-
-    Args:
-        since: they are dated from then on.
-    """
+    """Return what an agent's card lets it say in examples, as made-up messages before all others; none where it has no card."""
     stored = _stored(root, agent_id)
     if not stored:
         return []

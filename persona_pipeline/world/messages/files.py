@@ -106,11 +106,7 @@ class MessageFile:
         return True
 
     def require_text(self) -> None:
-        """Look at the bytes that follow.
-
-        Raises:
-            ConfigError: they are not UTF-8.
-        """
+        """Look at the bytes that follow; ConfigError: they are not UTF-8."""
         decoder, at = codecs.getincrementaldecoder("utf-8")(), self.end
         with self._errors():
             self._opened.seek(at)
@@ -358,8 +354,7 @@ def taken(message_id: str, line: int | None) -> str:
 def parse_message(row: Any) -> Message:
     """Return the message of one decoded line; keys that are not known are kept among its extras.
 
-    Raises:
-        ValueError: what is wrong and how to mend it; a ``ValueError`` passed in as the row is raised again.
+    ValueError: what is wrong and how to mend it; one that is passed in as the row is raised again.
     """
     if isinstance(row, ValueError):
         raise row

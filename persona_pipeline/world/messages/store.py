@@ -70,11 +70,7 @@ class Selected:
 
 
 def select_messages(store: Store, selection: Selection) -> Selected:
-    """Return what a selection comes to.
-
-    Raises:
-        ConfigError: nothing is given, or no message is meant.
-    """
+    """Return what a selection comes to; ConfigError: nothing is given, or no message is meant."""
     if selection.is_empty:
         raise ConfigError("say which messages: --agent, --speaker, --id, --source or --between")
     columns = (_TABLE.c.id, _TABLE.c.agent_id, _TABLE.c.source, _TABLE.c.created_at)
@@ -436,11 +432,9 @@ class MessageLog:
 
 
 def folder_messages(root: Path, names: Mapping[str, AgentNames], *, until: datetime) -> MessageLog:
-    """Return the messages of a world's folder, aliases followed; what is not valid in a file is left out, as a store leaves it out.
+    """Return the messages of a world's folder up to a moment, aliases followed; what is not valid is left out.
 
-    Args:
-        names: what every agent is called.
-        until: those sent later are left out.
+    ``names``: what every agent is called.
     """
     aliases = Aliases.of(names)
     said = (aliases.owned(message) for path in message_files(root) for message in parse_messages(path).messages)

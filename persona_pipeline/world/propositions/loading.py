@@ -84,11 +84,7 @@ def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None 
 
 
 def load_proposition_file(path: Path) -> LoadedFile:
-    """Read one file on its own.
-
-    Raises:
-        ConfigError: every problem in it, each with its place.
-    """
+    """Read one file on its own; ConfigError: every problem in it, each with its place."""
     document = load_document(path)
     duplicates = _duplicates([document])
     try:

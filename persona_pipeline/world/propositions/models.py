@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -137,11 +137,7 @@ ALL_DIMENSIONS: tuple[str, ...] = tuple(DIMENSIONS)
 
 
 def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
-    """Return the dimensions asked for, in their fixed order; None: all.
-
-    Raises:
-        ConfigError: one is unknown.
-    """
+    """Return the dimensions asked for, in their fixed order; None: all. ConfigError: one is unknown."""
     if dimensions is None:
         return list(ALL_DIMENSIONS)
     problems = [
@@ -247,10 +243,8 @@ Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class PropositionEntry(BaseModel):
+class PropositionEntry(BaseModel, extra="forbid", title="Proposition"):
     """One claim."""
-
-    model_config = ConfigDict(extra="forbid", title="Proposition")
 
     id: NotBlank = Field(description="Unique in the merged set.", min_length=1)
     claim: NotBlank = Field(
@@ -269,10 +263,8 @@ class PropositionEntry(BaseModel):
         return value
 
 
-class CatchphraseEntry(BaseModel):
+class CatchphraseEntry(BaseModel, extra="forbid", title="Catchphrase"):
     """A phrase and the rate, in uses per message, it should keep within."""
-
-    model_config = ConfigDict(extra="forbid", title="Catchphrase")
 
     phrase: NotBlank
     min_rate: Rate = 0.0
@@ -285,10 +277,8 @@ class CatchphraseEntry(BaseModel):
         return self
 
 
-class PropositionFile(BaseModel):
+class PropositionFile(BaseModel, extra="forbid", title="Propositions"):
     """``propositions/<dimension>/<_default or agent_id>.yaml``. A key that is absent keeps the default file's value."""
-
-    model_config = ConfigDict(extra="forbid", title="Propositions")
 
     dimension: DimensionName
     agent_id: str | None = Field(None, description="The file's name; '_default' or absent in _default.yaml.")
