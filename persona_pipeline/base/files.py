@@ -12,13 +12,10 @@ from typing import BinaryIO
 # A change within this time of a reading may have left the file's times as they were: nanoseconds, by what the file system notes.
 _FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
 
-
 # Of what a fingerprint is taken, at most.
 MOST_BYTES = 64_000_000
 
-
 _CHUNK = 1_000_000
-
 
 # By path, how a file looked and its digest then: sensors look twice a minute from one process.
 _DIGESTS: dict[str, tuple[str, str]] = {}

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, time, timedelta
 from math import ceil, exp, log
 from typing import Any, Self
@@ -23,8 +22,7 @@ _GROWTH = log(1.02)
 _TOKENS = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
 
 
-@dataclass
-class CheckTally:
+class CheckTally(BaseModel):
     """Sums over checks. An action is one message over all its attempts; it ends with the check that sends it.
 
     Attributes:
@@ -50,8 +48,8 @@ class CheckTally:
     usd: float = 0.0
     priced: int = 0
     highest: float = 0.0
-    reasons: Counter[str] = field(default_factory=Counter)
-    latencies: Counter[int] = field(default_factory=Counter)
+    reasons: Counter[str] = Field(default_factory=Counter)
+    latencies: Counter[int] = Field(default_factory=Counter)
 
     def add(self, check: Any, *, first: bool) -> None:
         """Count a row of ``gate_checks``; ``first``: it is the first of its action."""
@@ -95,20 +93,9 @@ class CheckTally:
                 return min(_latency_of(level), self.highest)
         return self.highest
 
-    def to_json(self) -> dict[str, Any]:
-        sums = {name: getattr(self, name) for name in (*_SUMS, "highest")}
-        return sums | {"reasons": dict(self.reasons), "latencies": {str(k): v for k, v in self.latencies.items()}}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        # Days that were summed up by an earlier version know nothing of what came later.
-        sums = {name: data.get(name, 0) for name in (*_SUMS, "highest")}
-        latencies = Counter({int(level): count for level, count in data["latencies"].items()})
-        return cls(**sums, reasons=Counter(data["reasons"]), latencies=latencies)
-
 
 # What adds up; the rest is the highest, and counts by reason and class.
-_SUMS = tuple(item.name for item in fields(CheckTally) if item.name not in ("highest", "reasons", "latencies"))
+_SUMS = tuple(name for name in CheckTally.model_fields if name not in ("highest", "reasons", "latencies"))
 
 
 def _class_of(milliseconds: float) -> int:
@@ -179,7 +166,7 @@ def day_tallies(
         query = query.where(_DAYS.c.agent_id.in_(agent_ids))
     with store.connect() as connection:
         for row in connection.execute(query):
-            yield row.agent_id, row.day, CheckTally.from_json(row.tally)
+            yield row.agent_id, row.day, CheckTally.model_validate(row.tally)
         for edge in edges:
             for (agent_id, day), tally in _edge(connection, edge, agent_ids).items():
                 yield agent_id, day, tally
@@ -195,11 +182,11 @@ def _count_chunk(connection: Connection) -> int:
     rows = connection.execute(new).all()
     for (agent_id, day), tally in sorted(_tallied(rows).items()):
         own = (_DAYS.c.agent_id == agent_id, _DAYS.c.day == day)
-        new = {"agent_id": agent_id, "day": day, "tally": CheckTally().to_json()}
+        new = {"agent_id": agent_id, "day": day, "tally": CheckTally().model_dump(mode="json")}
         upsert(connection, _DAYS, [new], update=False)
         known = connection.execute(sa.select(_DAYS.c.tally).where(*own).with_for_update()).scalar_one()
-        tally.merge(CheckTally.from_json(known))
-        connection.execute(sa.update(_DAYS).where(*own).values(tally=tally.to_json()))
+        tally.merge(CheckTally.model_validate(known))
+        connection.execute(sa.update(_DAYS).where(*own).values(tally=tally.model_dump(mode="json")))
     if rows:
         marked = sa.update(_CHECKS).where(_CHECKS.c.id == sa.bindparam("row_id")).values(counted=True)
         connection.execute(marked, [{"row_id": row.id} for row in rows])
@@ -462,9 +449,7 @@ def _statistics(tally: CheckTally) -> GateStatistics:
     actions = max(tally.actions, judged + unchecked + tally.shadowed)
     p50, p95, p99 = (tally.latency(share) for share in (0.5, 0.95, 0.99))
     latency = CheckLatency(p50=p50, p95=p95, p99=p99, highest=tally.highest)
-    alike = {
-        name: getattr(tally, name) for name in GateStatistics.model_fields if name in CheckTally.__dataclass_fields__
-    }
+    alike = {name: getattr(tally, name) for name in GateStatistics.model_fields if name in CheckTally.model_fields}
     return GateStatistics(
         **alike
         | {

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.files import look_of
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.guard.labels.check import NoCheck, VoiceCheck, world_checks
 from persona_pipeline.guard.labels.files import LABELS, VOICE
@@ -27,7 +28,7 @@ class LearntChecks:
     def __init__(self, root: Path, *, seconds: float = 5.0) -> None:
         self._root, self._seconds = root, seconds
         self._pool = DaemonPool(1, "voice-checks")
-        self._known: dict[str, tuple[object, VoiceCheck | None]] = {}
+        self._known: dict[str, tuple[str, VoiceCheck | None]] = {}
         self._looked: dict[str, float] = {}
 
     def score(self, agent_id: str, text: str) -> float | None:
@@ -55,16 +56,10 @@ class LearntChecks:
             self._looked.pop(agent_id)
 
     def _learn(self, agent_id: str) -> None:
+        path = self._root / LABELS / f"{VOICE}.jsonl"
         # What is wrong with the labels is for evaluate and validate to say.
         with suppress(ConfigError, OSError):
-            self._learn_anew(agent_id)
-
-    def _learn_anew(self, agent_id: str) -> None:
-        path = self._root / LABELS / f"{VOICE}.jsonl"
-        found = path.stat() if path.exists() else None
-        state = found and (found.st_mtime_ns, found.st_size)
-        known = self._known.get(agent_id)
-        if known is not None and known[0] == state:
-            return
-        check = world_checks(self._root, [agent_id]).get(agent_id)
-        self._known[agent_id] = state, None if isinstance(check, NoCheck) else check
+            look = look_of(path.stat()) if path.exists() else ""
+            if self._known.get(agent_id, (None, None))[0] != look:
+                check = world_checks(self._root, [agent_id]).get(agent_id)
+                self._known[agent_id] = look, None if isinstance(check, NoCheck) else check

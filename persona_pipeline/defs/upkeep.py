@@ -6,6 +6,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from html import escape
 from typing import Any
 
 import dagster as dg
@@ -135,7 +136,6 @@ def review_table(due: Sequence[Reviewed]) -> str:
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
 COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias", "people_would_give")
 MOST_SHOWN = 5
-
 
 _OF_CALIBRATION = {
     BELIEVED: "No judge is no better than chance where people labelled enough.",
@@ -377,7 +377,7 @@ def alert_text(run: dg.DagsterRun, reasons: Sequence[str], settings: Orchestrati
     """Return the alert: what failed, for whom, why, and where to look. Foreign text is escaped as Slack asks for."""
     whom = f" for {run.tags[AGENT]}" if AGENT in run.tags else ""
     lines = [f"*{run.job_name}*{whom} failed"]
-    lines += [f"• {_escaped(one_line(reason, MOST_CHARACTERS))}" for reason in reasons[:MOST_LINES]]
+    lines += [f"• {escape(one_line(reason, MOST_CHARACTERS), quote=False)}" for reason in reasons[:MOST_LINES]]
     if len(reasons) > MOST_LINES:
         lines.append(f"and {len(reasons) - MOST_LINES} more")
     lines.append(f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else f"run {run.run_id}")
@@ -404,10 +404,6 @@ def _error_of(event: dg.DagsterEvent) -> str:
     if data.user_failure_data and data.user_failure_data.description:
         return data.user_failure_data.description
     return data.error_display_string
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:

@@ -120,7 +120,6 @@ _POSTGRES_CONNECTION = {
     "tcp_user_timeout": 30_000,
 }
 
-
 # What SQLite says of a disk that is full or fails; no setting mends that.
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
 

@@ -129,7 +129,6 @@ voice_models = sa.Table(
     created_at("updated_at"),
 )
 
-
 run_messages = sa.Table(
     "run_messages",
     metadata,
@@ -248,7 +247,6 @@ trace_pieces = sa.Table(
     created_at("received_at"),
     sa.Index(None, "received_at"),
 )
-
 
 evaluation_runs = sa.Table(
     "evaluation_runs",
@@ -375,7 +373,6 @@ judge_batches = sa.Table(
     sa.CheckConstraint("status IN ('submitting', 'submitted', 'collected', 'failed')", name="status"),
 )
 
-
 correction_logs = sa.Table(
     "correction_logs",
     metadata,
@@ -469,7 +466,6 @@ agent_evaluation_config = sa.Table(
     # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
 )
-
 
 # A lease that is not renewed runs out.
 leases = sa.Table(

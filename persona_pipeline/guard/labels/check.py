@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
 from persona_pipeline.guard.report import Finding
@@ -361,7 +362,7 @@ def check_findings(found: CheckedVoice) -> Sequence[Finding]:
     """Return a warning where surely more than a tenth of a window's messages do not sound like the agent."""
     if isinstance(found.check, NoCheck) or not found.messages or found.share[0] <= FAR_OFF:
         return ()
-    quotes = ", ".join(f"{_short(message.text)!r} ({message.id})" for message in found.worst)
+    quotes = ", ".join(f"{shortened(message.text, _LONGEST_QUOTE)!r} ({message.id})" for message in found.worst)
     return (
         Finding(
             kind="voice_check",
@@ -371,7 +372,3 @@ def check_findings(found: CheckedVoice) -> Sequence[Finding]:
             agent_id=found.agent_id,
         ),
     )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE].rstrip()}…"

@@ -43,7 +43,6 @@ BANDS = (
     Band(9, 9, "true beyond doubt"),
 )
 
-
 JudgeVersion = tuple[str | None, str | None]
 
 

@@ -17,7 +17,6 @@ from persona_pipeline.world.models import Message
 
 _DATA = Path(__file__).parent / "data"
 
-
 # Scripts that put no spaces between words, as far as there are words of theirs here.
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー]"
 _WITHOUT_SPACES = regex.compile(_UNSPACED)

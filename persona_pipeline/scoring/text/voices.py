@@ -150,7 +150,6 @@ _PENALTY, _FOLDS = 60.0, 10
 # Up to so many numbers, zeros included, a table is quicker than a sparse one.
 _MOST_CELLS = 8_000_000
 
-
 # By speaker: its messages, oldest first, as many of each.
 Lines = Sequence[Sequence[str]]
 

@@ -68,14 +68,12 @@ ADHERENCE = Dimension(
     by_action=True,
 )
 
-
 CONSISTENCY = Dimension(
     "consistency",
     "persona_pipeline.scoring.consistency:plan_consistency",
     "what stays the same from week to week; the judge will see pairs of excerpts, earlier and later, without names",
     short_label="consist.",
 )
-
 
 FLUENCY = Dimension(
     "fluency",
@@ -87,7 +85,6 @@ FLUENCY = Dimension(
     parts={"_ngram": 0.4, "_catchphrase": 0.2},
 )
 
-
 CONVERGENCE = Dimension(
     "convergence",
     "persona_pipeline.scoring.convergence:plan_convergence",
@@ -98,7 +95,6 @@ CONVERGENCE = Dimension(
     judged_weight=0.4,
     parts={"_vocabulary": 0.3, "_agreement": 0.3},
 )
-
 
 IDEAS_QUANTITY = Dimension(
     "ideas_quantity",
@@ -128,10 +124,8 @@ def _further(named: str) -> list[Dimension]:
 
 BUILT_IN = (ADHERENCE, CONSISTENCY, FLUENCY, CONVERGENCE, IDEAS_QUANTITY)
 
-
 # In the order they are reported.
 DIMENSIONS: Mapping[str, Dimension] = {item.name: item for item in (*BUILT_IN, *_further(os.environ.get(VARIABLE, "")))}
-
 
 ALL_DIMENSIONS: tuple[str, ...] = tuple(DIMENSIONS)
 
@@ -303,7 +297,6 @@ class PropositionFile(BaseModel, extra="forbid", title="Propositions"):
 TEMPLATE_VARIABLES = ("agent_name", "action", "channel_name", "recipient_name")
 _VARIABLE = re.compile(r"\{\{([A-Za-z0-9_]+)\}\}")
 _SPACED = re.compile(r"\{\{(?=\s|[^{}]*\s\}\})\s*([A-Za-z0-9_]+)\s*\}\}")
-
 
 # Letters of any script, digits and the signs that names have: no quotes, no line breaks, no braces.
 _NAME = regex.compile(r"[\p{L}\p{M}\p{N}](?:[\p{L}\p{M}\p{N} _.&+#@/'’()-]{0,62}[\p{L}\p{M}\p{N}_.+#)])?")
