@@ -32,7 +32,7 @@ from persona_pipeline.corrections.judgment import (
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.prompt import feedback_text, language_of_action
 from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
-from persona_pipeline.corrections.voice_check import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
+from persona_pipeline.corrections.voices import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend

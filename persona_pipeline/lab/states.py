@@ -22,7 +22,7 @@ from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verd
 from persona_pipeline.lab.results import CauseKind, ComparisonRequest
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.changes import ask_git
-from persona_pipeline.world.models import Persona, Window, parse_window
+from persona_pipeline.world.models import Persona, Window, grouped, parse_window
 from persona_pipeline.world.names import read_names
 from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
@@ -175,10 +175,7 @@ class State:
     def requests(self, dimension: str) -> dict[str, list[JudgeRequest]]:
         """Return what the judge is asked of a dimension, by claim."""
         plan = self.plan.plans.get(dimension) if self.plan else None
-        found: dict[str, list[JudgeRequest]] = {}
-        for request in plan.requests if plan else ():
-            found.setdefault(request.proposition_id, []).append(request)
-        return found
+        return grouped(plan.requests if plan else (), lambda request: request.proposition_id)
 
 
 @dataclass

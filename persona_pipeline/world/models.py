@@ -2,11 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -120,6 +120,18 @@ def seed_from(*parts: Any) -> int:
     """Return a 64-bit seed from content, the same on every machine and Python."""
     digest = hashlib.sha256("\x1f".join(str(part) for part in parts).encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest()[:8], "big")
+
+
+Item = TypeVar("Item")
+Name = TypeVar("Name", bound=Hashable)
+
+
+def grouped(items: Iterable[Item], name: Callable[[Item], Name]) -> dict[Name, list[Item]]:
+    """Return items by a name that each has, names and items in the order of their coming."""
+    found: dict[Name, list[Item]] = {}
+    for item in items:
+        found.setdefault(name(item), []).append(item)
+    return found
 
 
 _WINDOW = re.compile(r"([0-9]{1,6})([hd])")

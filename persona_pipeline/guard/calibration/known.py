@@ -17,7 +17,6 @@ from persona_pipeline.guard.calibration.calibrate import (
     agreement,
     ballots,
     belief_of,
-    by_dimension,
     inverted_claims,
     rated_by_judge,
     usable,
@@ -39,7 +38,7 @@ from persona_pipeline.judging.verdict import (
     shown_subject,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.world.models import Trajectory
+from persona_pipeline.world.models import Trajectory, grouped
 
 
 @dataclass(frozen=True)
@@ -272,7 +271,7 @@ def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts
     rated = [
         (model, prompt, dimension, own)
         for (model, prompt), items in known.rated(used, asked).items()
-        for dimension, own in by_dimension(items).items()
+        for dimension, own in grouped(items, lambda item: item.dimension).items()
     ]
     return PeoplesLabels(labels_hash(used), rated)
 

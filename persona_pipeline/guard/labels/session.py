@@ -22,7 +22,7 @@ from persona_pipeline.guard.labels.files import (
     write_label_files,
 )
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
-from persona_pipeline.world.models import Window, seed_from
+from persona_pipeline.world.models import Window, grouped, seed_from
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 
@@ -78,10 +78,7 @@ class Judgment:
     @property
     def by_judge(self) -> Mapping[JudgeVersion, Sequence[Verdict]]:
         """The verdicts by (model, prompt version), in the order they were given."""
-        found: dict[JudgeVersion, list[Verdict]] = {}
-        for verdict in self.verdicts:
-            found.setdefault((verdict.model, verdict.prompt_version), []).append(verdict)
-        return found
+        return grouped(self.verdicts, lambda verdict: (verdict.model, verdict.prompt_version))
 
     @property
     def score(self) -> float | None:
@@ -276,11 +273,9 @@ class Labelling(LabellingSession[Judgment, Label]):
             return self._keep(judgment, label)
 
     def _progress(self, done: Container[str]) -> list[LabellingProgress]:
-        keys: dict[str, list[str]] = {}
-        for item in self.judgments:
-            keys.setdefault(item.dimension, []).append(item.key)
+        judged = grouped(self.judgments, lambda item: item.dimension)
         return [
-            LabellingProgress(name, sum(key in done for key in keys[name]), len(keys[name]))
+            LabellingProgress(name, sum(item.key in done for item in judged[name]), len(judged[name]))
             for name in ALL_DIMENSIONS
-            if name in keys
+            if name in judged
         ]

@@ -18,7 +18,7 @@ from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.importing.traces.calls import ASSISTANT, Piece, SaidMessage, last_words
 from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import Message, grouped
 from persona_pipeline.world.names import Aliases, same_name
 from persona_pipeline.world.runs import touch_windows
 from persona_pipeline.world.world import World
@@ -374,9 +374,7 @@ def _known(
     connection: Connection, turns: Mapping[str, TracedMessage], former: Collection[str]
 ) -> dict[str, TracedMessage]:
     """Return stored turns that are, or may be, the same as some of these, or that these were before."""
-    by_place: dict[str, list[TracedMessage]] = {}
-    for turn in turns.values():
-        by_place.setdefault(turn.message.channel or "", []).append(turn)
+    by_place = grouped(turns.values(), lambda turn: turn.message.channel or "")
     conditions = [_MESSAGES.c.id.in_(chunk) for chunk in chunks(sorted({*turns, *former}))]
     ours = _MESSAGES.c.id.like(f"{PREFIX}%")
     for places in chunks(sorted(by_place)):

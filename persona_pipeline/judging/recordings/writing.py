@@ -11,6 +11,7 @@ from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.judging.recordings.line import Recording, in_one_line
 from persona_pipeline.judging.recordings.replay import load_recording_file
 from persona_pipeline.judging.verdict import Answer, Ask, JudgeRequest, Question, Unscored, Verdict
+from persona_pipeline.world.models import grouped
 
 
 def recording_of(
@@ -126,9 +127,7 @@ def write_recordings(folder: Path, recordings: Iterable[Recording], secret: byte
     """
     from filelock import FileLock
 
-    by_file: dict[Path, list[Recording]] = {}
-    for recording in recordings:
-        by_file.setdefault(folder / recording.file, []).append(recording)
+    by_file = grouped(recordings, lambda recording: folder / recording.file)
     changed = []
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import language_of
+from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.models import Message
 
 _DATA = Path(__file__).parent / "data"
@@ -280,10 +282,7 @@ class BrokenCase:
 def material_of(case: AgentCase) -> Material:
     """Return what an agent's messages can be broken with: the others' lines are taken from before the window where they can."""
     texts = [message.text for message in case.messages]
-    now: dict[str, list[str]] = {}
-    for messages in case.channels.values():
-        for message in messages:
-            now.setdefault(message.agent_id, []).append(message.text)
+    now = by_speaker(chain.from_iterable(case.channels.values()))
     before = case.earlier_texts()
     lines = {
         agent: said if len(said := before.get(agent, [])) >= len(texts) else [*said, *now.get(agent, [])]

@@ -18,7 +18,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.world.messages.counting import said_by_agent
 from persona_pipeline.world.messages.files import ENDINGS, parse_messages
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message, Window, grouped
 from persona_pipeline.world.names import AgentNames, Aliases
 from persona_pipeline.world.runs import touch_windows
 
@@ -417,18 +417,12 @@ class MessageLog:
 
     @cached_property
     def _by_speaker(self) -> Mapping[str, list[Message]]:
-        found: dict[str, list[Message]] = {}
-        for message in self.messages:
-            found.setdefault(message.agent_id, []).append(message)
-        return found
+        return grouped(self.messages, lambda message: message.agent_id)
 
     @cached_property
-    def _by_channel(self) -> Mapping[str, list[Message]]:
-        found: dict[str, list[Message]] = {}
-        for message in self.messages:
-            if message.channel is not None:
-                found.setdefault(message.channel, []).append(message)
-        return found
+    def _by_channel(self) -> Mapping[str | None, list[Message]]:
+        """By ``None`` direct messages, which nobody asks for here."""
+        return grouped(self.messages, lambda message: message.channel)
 
 
 def folder_messages(root: Path, names: Mapping[str, AgentNames], *, until: datetime) -> MessageLog:
