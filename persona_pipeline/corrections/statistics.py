@@ -112,15 +112,8 @@ def _latency_of(level: int) -> float:
 _CHECKS, _DAYS = tables.gate_checks, tables.gate_days
 _CHUNK = 5000
 _COLUMNS = (
-    "agent_id",
-    "attempt_number",
-    "decision",
-    "shadow",
-    "reason",
-    "latency_ms",
-    "token_usage",
-    "usd",
-    "created_at",
+    *("agent_id", "attempt_number", "created_at"),
+    *("decision", "shadow", "reason", "latency_ms", "token_usage", "usd"),
 )
 
 

@@ -22,15 +22,8 @@ from persona_pipeline.world.models import Window, parse_window
 
 ALL_TIME = "all"
 _COUNTED = (
-    "actions",
-    "passed",
-    "passed_after_retry",
-    "corrected",
-    "forced",
-    "fail_open",
-    "shadowed",
-    "would_hold",
-    "abandoned",
+    *("actions", "passed", "passed_after_retry", "corrected", "forced"),
+    *("fail_open", "shadowed", "would_hold", "abandoned"),
 )
 _COLUMNS = (*_COUNTED, "pass_rate", "p50_ms", "p95_ms", "p99_ms", "checks", "usd")
 

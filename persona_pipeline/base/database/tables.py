@@ -288,14 +288,7 @@ evaluation_runs = sa.Table(
     # All that is asked of every run to find the newest: documents are long, and on SQLite a column behind one is read through it.
     sa.Index(
         "ix_evaluation_runs_newest",
-        "agent_id",
-        "window_end",
-        "whole",
-        "completed_at",
-        "id",
-        "status",
-        "synthetic",
-        "overall_score",
+        *("agent_id", "window_end", "whole", "completed_at", "id", "status", "synthetic", "overall_score"),
     ),
     sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
     sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),

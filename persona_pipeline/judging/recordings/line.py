@@ -148,19 +148,8 @@ class Recording:
 
 _FIELDS = {field.name for field in fields(Recording)}
 _STRINGS = (
-    *(
-        "kind",
-        "agent_id",
-        "dimension",
-        "proposition_id",
-        "claim",
-        "trajectory",
-        "subject",
-        "detail",
-        "reasoning",
-        "label",
-    ),
-    *("recorded_at", "signature"),
+    *("kind", "agent_id", "dimension", "proposition_id", "claim", "trajectory", "subject"),
+    *("detail", "reasoning", "label", "recorded_at", "signature"),
 )
 
 
