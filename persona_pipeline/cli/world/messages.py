@@ -65,8 +65,7 @@ def ingest(
     ] = False,
 ) -> None:
     """Add messages to the store. A message that is known is not doubled; a line that is not valid is named and left out."""
-    from persona_pipeline.importing.base import ReadOptions
-    from persona_pipeline.importing.run import ImportOptions, import_messages
+    from persona_pipeline.importing.run import ImportOptions, ReadOptions, import_messages
     from persona_pipeline.world.names import alias_problems
     from persona_pipeline.world.speakers import stored_names
 
