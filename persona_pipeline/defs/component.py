@@ -259,7 +259,11 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         return spec
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return everything Dagster knows of the world; ConfigError: the folder holds none, or a setting cannot be."""
+        """Return everything Dagster knows of the world.
+
+        Raises:
+            ConfigError: there is no world in the folder, or a setting cannot be.
+        """
         place = self.place(context.path if context.path.is_dir() else context.path.parent)
         messages = self.messages and Upstream(
             dg.AssetKey.from_user_string(self.messages.asset),
@@ -271,7 +275,11 @@ class PersonaWorld(dg.Component, dg.Model, dg.Resolvable):
         return built.map_asset_specs(func=self._shown)
 
     def place(self, folder: Path) -> Place:
-        """Return where the world stands, named from ``folder`` on; ConfigError: there is no world, or a setting cannot be."""
+        """Return where the world stands; ``folder``: from where its own is named.
+
+        Raises:
+            ConfigError: there is no world, or a setting cannot be.
+        """
         root = (folder / Path(self.world).expanduser()).resolve()
         if not (root / "personas").is_dir():
             raise ConfigError(f"world: {root} is no world: it has no personas folder; dg scaffold defs writes one")

@@ -83,7 +83,10 @@ def find_importer(name: str) -> type[Importer]:
 
 
 def files_of(source: Source, name: str | None = None) -> list[Source]:
-    """Return a source, or, of a folder that is of no format as a whole, the files in it that may be messages."""
+    """Return a source, or, of a folder that is of no format as a whole, the files in it that may be messages.
+
+    ConfigError: no format of that name, or no such file in a folder.
+    """
     whole = [name] if name is not None else IMPORTERS.names()
     if not source.is_folder or any(
         find_importer(each).of_folders and (name is not None or _made(each).recognises(source)) for each in whole

@@ -139,7 +139,11 @@ _HOURS = {"h": 1, "d": 24}
 
 
 def window_indices(length: int, first_n: int, last_n: int) -> list[int]:
-    """Return the indexes of the first ``first_n`` and last ``last_n`` (0 or more) of ``length`` entries, each once, ascending."""
+    """Return the indexes of the first ``first_n`` and the last ``last_n`` of ``length`` entries, each once, ascending.
+
+    Raises:
+        ValueError: an argument is negative.
+    """
     if min(length, first_n, last_n) < 0:
         raise ValueError("length, first_n and last_n must not be negative")
     if first_n + last_n >= length:

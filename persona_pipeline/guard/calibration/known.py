@@ -263,7 +263,10 @@ class KnownVerdicts:
 
 
 def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
-    """Return what people's labels say of the judges that are known to have made the same judgments."""
+    """Return what people's labels say of the judges that are known to have made the same judgments.
+
+    ConfigError: recordings are not valid.
+    """
     people = [label for label in labels if label.is_persons]
     if not people:
         return PeoplesLabels()

@@ -82,7 +82,11 @@ class Provider(ABC):
         """
 
     def connect_sync(self, options: "ModelOptions") -> "Anthropic":
-        """Return a client for code that waits, to be closed: for message batches, which only the Messages API itself has."""
+        """Return a client for code that waits, to be closed: for message batches, which only the Messages API itself has.
+
+        Raises:
+            ConfigError: there is no key, or the server is of another kind.
+        """
         raise ConfigError(
             f"message batches are for the judge anthropic, not {self.name}; set PERSONA_JUDGE=anthropic, or judge live"
         )
