@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import yaml
 _EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+|toJSON\(inputs\)) *\}\}")
 
 
+@cache
 def load(path: Path) -> dict[str, Any]:
-    """Return a workflow or an action. Everything is a string, so that the key ``on`` is no boolean."""
+    """Return a workflow or an action, not to be changed. Everything is a string, so that the key ``on`` is no boolean."""
     return yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)
 
 

@@ -294,6 +294,14 @@ evaluation_runs = sa.Table(
     sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
 )
 
+newest_runs = sa.Table(
+    "newest_runs",
+    metadata,
+    # Each agent's newest finished run, kept when runs are saved: of all before it nobody need be asked. NULL: none has finished.
+    sa.Column("agent_id", sa.Text(), primary_key=True),
+    sa.Column("run_id", sa.Uuid()),
+)
+
 evaluation_scores = sa.Table(
     "evaluation_scores",
     metadata,
