@@ -28,17 +28,9 @@ def _gate(value: Any) -> bool | float:
 
 
 Text = Annotated[str, Field(min_length=1)]
-
-
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
 Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
 Gate = Annotated[
     bool | float,
     BeforeValidator(_gate),
@@ -149,8 +141,6 @@ def present(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 STRATEGIES = ("pass_at_k", "mean", "confidence_interval")
-
-
 HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
 
 

@@ -211,8 +211,6 @@ CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
     "trajectory:tool_used": _used,
     "trajectory:tool_sequence": _sequence,
 }
-
-
 # From here on a mean score is no failure, and from there on a pass.
 NO_FAILURE, PASSES = 0.6, 0.8
 

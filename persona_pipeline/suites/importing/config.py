@@ -26,21 +26,13 @@ from persona_pipeline.suites.importing.prompts import read_prompts
 from persona_pipeline.suites.importing.providers import read_providers
 
 ORIGINS = (PROMPTFOO, AGENTV)
-
-
 _PROVIDERS = ("providers", "targets", "target")
-
-
 _TOP = (
     "$schema", "name", "description", "version", "author", "license", "tags", "requires", "prompts", *_PROVIDERS, "tests",
     "eval_cases", "scenarios", "defaultTest", "default_test", "assert", "assertions", "assertionTemplates",
     "evaluateOptions", "evaluate_options", "input", "input_files", "execution", "workspace",
 )  # fmt: skip
-
-
 _KEPT = ("version", "author", "license", "requires")
-
-
 _AGENTV_KEYS = ("default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files")
 
 
@@ -170,22 +162,14 @@ def _stem(source: Path) -> str:
 
 
 _ITEMS = {"type": "array", "items": {"$ref": "#/$defs/assert"}}
-
-
 _CRITERIA = {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/criterion"}]}}
-
-
 _SCRIPT = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-
-
 _RANGES = {
     "anyOf": [
         {"type": "array", "items": {"$ref": "#/$defs/ScoreRange"}},
         {"type": "object", "additionalProperties": {"type": "string"}},
     ]
 }
-
-
 _MESSAGE = {
     "type": "object",
     "required": ["role"],
@@ -203,8 +187,6 @@ _MESSAGE = {
         },
     },
 }
-
-
 # Spellings that loading turns into a type's own fields.
 _ALSO: dict[str, dict[str, Any]] = {
     "latency": {"threshold": {"type": "number", "minimum": 0}},
@@ -214,8 +196,6 @@ _ALSO: dict[str, dict[str, Any]] = {
     "composite": {"evaluators": _ITEMS},
     "persona_drift": {"dimension": {"type": "string"}},
 }
-
-
 # Fields of which one is enough.
 _ONE_OF: dict[str, tuple[str, ...]] = {
     "latency": ("max_ms", "threshold"),
@@ -233,8 +213,6 @@ _ONE_OF: dict[str, tuple[str, ...]] = {
     ),
     "tool_trajectory": ("minimums", "expected"),
 }
-
-
 _AGGREGATORS = {
     "WeightedAverage": "weighted_average",
     "Threshold": "threshold",

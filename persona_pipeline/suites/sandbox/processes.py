@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
 
 MARK = "PERSONA_PIPELINE_PROCESS"
-
-
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT")
-
-
 # The end of standard error is kept; as many times what standard output may hold ends a program, too.
 _STDERR_KEPT, _STDERR_SHARE = 100_000, 10
 
@@ -200,8 +196,6 @@ def _marked(needle: bytes) -> list[int]:
 
 
 _MOST_BYTES = 10_000_000
-
-
 _URL, _TOKEN = "TARGET_PROXY_URL", "TARGET_PROXY_TOKEN"
 
 

@@ -168,24 +168,12 @@ def _build(
 
 
 _GOALS = ("criteria", "expected_outcome", "outcome", "description")
-
-
 _ANSWERS = ("expected_messages", "expected_output", "reference_answer")
-
-
 # Older names of a test's fields, with what to write.
 _OLDER = {"description": "write criteria, or a note under metadata", "reference_answer": "rename it to expected_output"}
-
-
 ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
-
-
 _MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
-
-
 INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
-
-
 _ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]})
 
 
