@@ -176,11 +176,7 @@ def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
             raise UngradedError(str(answer.unscored), answer.detail)
     found = [answer.data or {} for answer in answers]
     orders = tuple(
-        PairwiseOutcome.TIE
-        if reply["better"] == "tie"
-        else PairwiseOutcome.WIN
-        if reply["better"] == place
-        else PairwiseOutcome.LOSS
+        {place: PairwiseOutcome.WIN, "tie": PairwiseOutcome.TIE}.get(reply["better"], PairwiseOutcome.LOSS)
         for reply, place in zip(found, _PLACES, strict=True)
     )
     outcome = orders[0] if len(set(orders)) == 1 else PairwiseOutcome.TIE

@@ -9,21 +9,16 @@ from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.criteria import (
+    PLACEHOLDER,
     Criterion,
-    check_schema,
     checks_asked,
     grade_checks,
     is_analytic,
     prepare_criteria,
     reply_problem,
+    rules_and_schema,
 )
-from persona_pipeline.suites.grading.judge_questions import (
-    ANALYTIC_RULES,
-    CHECKLIST_RULES,
-    ask_judge,
-    evidence,
-    fill_prompt,
-)
+from persona_pipeline.suites.grading.judge_questions import ask_judge, evidence, fill_prompt
 from persona_pipeline.suites.grading.results import Grade
 
 
@@ -50,7 +45,7 @@ class Rubrics(Assert):
             data[key] = prepare_criteria(data[key], key, entry, label, reader)
         elif entry.data.get("type") == "rubric":
             reader.fail(entry, f"{label}: rubrics is required, a list of criteria")
-            data["criteria"] = [{"id": "rubric-1", "outcome": "-"}]
+            data["criteria"] = [PLACEHOLDER]
         return data
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
@@ -58,19 +53,17 @@ class Rubrics(Assert):
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
     def grade(self, output: Output, context: Context) -> Grade:
-        analytic, prompt = is_analytic(self.criteria), self._prompt_text
-        subject: dict[str, Any] = {"criteria": [item.asked() for item in self.criteria], "analytic": analytic}
-        if prompt is not None:
-            subject["prompt"] = prompt
+        prompt, (rules, schema) = self._prompt_text, rules_and_schema(self.criteria)
+        subject = {"criteria": [item.asked() for item in self.criteria], "analytic": is_analytic(self.criteria)}
         data = ask_judge(
             "rubrics",
             evidence(output, context, prompt),
             context=context,
             name=self.name,
-            rules=ANALYTIC_RULES if analytic else CHECKLIST_RULES,
+            rules=rules,
             ask=checks_asked(self.criteria, None if prompt is None else fill_prompt(prompt)),
-            schema=check_schema(analytic),
-            subject=subject,
+            schema=schema,
+            subject=subject | ({} if prompt is None else {"prompt": prompt}),
             check=lambda reply: reply_problem(reply, self.criteria),
             model=self.model,
         )

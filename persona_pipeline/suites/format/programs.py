@@ -21,24 +21,9 @@ _INTERPRETERS = re.compile(r"(python|node|deno|bun|ruby|perl|php|Rscript|sh|bash
 _SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
 # They run what cannot be seen from their names.
 _LAUNCHERS = {
-    "npx",
-    "npm",
-    "yarn",
-    "pnpm",
-    "uv",
-    "uvx",
-    "pipx",
-    "poetry",
-    "pdm",
-    "hatch",
-    "make",
-    "docker",
-    "podman",
-    "go",
-    "cargo",
-    "java",
+    "npx", "npm", "yarn", "pnpm", "uv", "uvx", "pipx", "poetry", "pdm", "hatch", "make", "docker", "podman", "go", "cargo", "java",
     "dotnet",
-}
+}  # fmt: skip
 
 
 def missing_file(script: Sequence[str], folder: Path) -> str | None:

@@ -68,28 +68,24 @@ PAIRWISE_ASK = """\
 Which answer is better? The evidence has what was asked (question), what a good answer must achieve (criteria) and an answer known
 to be good (reference_answer) where there are such, and the two answers (first, second)."""
 
-PAIRWISE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["reasoning", "better"],
-    "properties": {"reasoning": {"type": "string"}, "better": {"type": "string", "enum": ["first", "second", "tie"]}},
-}
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object that has all of these properties and no others."""
+    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
+
+
+PAIRWISE_SCHEMA = object_schema(
+    {"reasoning": {"type": "string"}, "better": {"type": "string", "enum": ["first", "second", "tie"]}}
+)
 
 FREEFORM_ASK = """\
 Grade the answer. The evidence has what was asked (question), what a good answer must achieve (criteria), an answer known to be good
 (reference_answer) where there is one, and the answer to grade (answer)."""
 
-FREEFORM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["reasoning", "hits", "misses", "score"],
-    "properties": {
-        "reasoning": {"type": "string"},
-        "hits": {"type": "array", "items": {"type": "string"}},
-        "misses": {"type": "array", "items": {"type": "string"}},
-        "score": {"type": "number"},
-    },
-}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+FREEFORM_SCHEMA = object_schema(
+    {"reasoning": {"type": "string"}, "hits": _TEXTS, "misses": _TEXTS, "score": {"type": "number"}}
+)
 
 
 def unknown_variables(prompt: str) -> list[str]:

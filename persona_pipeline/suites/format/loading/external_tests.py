@@ -52,7 +52,7 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
     if not value:
         raise ExpectationError(f"{kind} needs a value, as in {kind}:text")
     if kind in _LISTS:
-        value = [part.strip() for part in value.split(",") if part.strip()]
+        value = words(value)
     if kind in _WITH_VALUE:
         return {"type": kind, "value": value}
     return {"type": "rubrics", "criteria": [value]}
@@ -140,13 +140,12 @@ def _test(row: dict[str, str], number: int) -> dict[str, Any]:
         text = row["expected_output"]
         test["expected_output"] = _data(row, "expected_output") if text.lstrip()[:1] in ("{", "[") else text
     if "skip_defaults" in row:
-        words = {"true": True, "false": False}
-        value = words.get(row["skip_defaults"].strip().lower())
-        if value is None:
+        said = row["skip_defaults"].strip().lower()
+        if said not in ("true", "false"):
             raise RowError("skip_defaults", "must be true or false")
-        test["skip_defaults"] = value
+        test["skip_defaults"] = said == "true"
     if "targets" in row:
-        test["execution"] = {**test.get("execution", {}), "targets": _words(row["targets"])}
+        test["execution"] = {**test.get("execution", {}), "targets": words(row["targets"])}
     metadata = _metadata(row)
     if metadata:
         test["metadata"] = {**test.get("metadata", {}), **metadata}
@@ -167,16 +166,17 @@ def _data(row: dict[str, str], name: str) -> Any:
     return value
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """Return what stands between commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _metadata(row: dict[str, str]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"tags": _words(row["tags"])} if "tags" in row else {}
+    metadata: dict[str, Any] = {"tags": words(row["tags"])} if "tags" in row else {}
     for name, text in row.items():
         match = _METADATA.fullmatch(name)
         if match:
-            metadata[match["key"]] = _words(text) if match["list"] else text
+            metadata[match["key"]] = words(text) if match["list"] else text
     return metadata
 
 
@@ -261,18 +261,17 @@ def _list_tests(
 
 
 def _referenced(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> list[Path]:
-    if is_pattern(reference):
-        try:
-            found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
-        except FileError as problem:
-            reader.fail(entry, f"{where}: {problem}")
-            return []
-        if found:
-            return found
-    path = _find(reader, entry, reference, where) if not is_pattern(reference) else None
-    if path is None and is_pattern(reference):
+    if not is_pattern(reference):
+        path = _find(reader, entry, reference, where)
+        return [path] if path else []
+    try:
+        found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
+    except FileError as problem:
+        reader.fail(entry, f"{where}: {problem}")
+        return []
+    if not found:
         reader.warn(entry, f"{where}: {reference!r} matches no test file")
-    return [path] if path else []
+    return found
 
 
 def _find(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> Path | None:
@@ -297,18 +296,13 @@ def _file_tests(
     except FileError as problem:
         reader.problems.append(problem.problem(path))
         return
-    count = 0
-    ending = path.suffix.lower()
-    if ending == ".jsonl":
-        found: Iterator[tuple[ConfigEntry, str]] = json_lines(reader, str(path), text)
-    elif ending == ".csv":
-        found = read_rows(reader, str(path), text)
-    else:
-        found = _yaml_tests(reader, path, text, seen)
-    for item in found:
-        count += 1
-        yield item
-    if not count and reader.clean:
+    read = {".jsonl": json_lines, ".csv": read_rows}.get(path.suffix.lower())
+    found = _yaml_tests(reader, path, text, seen) if read is None else read(reader, str(path), text)
+    first = next(found, None)
+    if first is not None:
+        yield first
+        yield from found
+    elif reader.clean:
         reader.warn(entry, f"{path.name} holds no tests")
 
 

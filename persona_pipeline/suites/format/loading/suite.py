@@ -21,7 +21,7 @@ from persona_pipeline.suites.format.loading.tests import (
     read_test,
     read_workspace,
 )
-from persona_pipeline.suites.format.models import ExecutionFields, Metadata, StrictFields, Suite, Test, Text
+from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, Reader, add_model_problems
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
@@ -200,18 +200,6 @@ def _suite(reader: Reader, path: Path, document: Document, lines: str | None) ->
         return None
     if not tests:
         reader.warn(entry, "the suite has no tests")
-    return _assembled(reader, path, fields, data, execution, workspace, tests)
-
-
-def _assembled(
-    reader: Reader,
-    path: Path,
-    fields: SuiteFields,
-    data: dict[str, Any],
-    execution: ExecutionFields,
-    workspace: Any,
-    tests: tuple[Test, ...],
-) -> Suite:
     metadata = None
     if fields.name is not None:
         metadata = Metadata(

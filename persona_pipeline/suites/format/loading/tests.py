@@ -232,7 +232,8 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
     execution = read_execution(reader, entry, label)
     skip_defaults = execution.skip_defaults or data.get("skip_defaults") is True
     asked = _input(reader, entry, label)
-    expected = _expected(reader, entry, label)
+    answer = _present(entry, *_ANSWERS)
+    expected = () if answer is None else expected_messages(reader, entry, answer, label)
     asserts = _asserts(reader, entry, label)
     workspace = read_workspace(reader, entry, label)
     if len(reader.problems) > before:
@@ -247,26 +248,12 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
         reader.warn(entry, f"{label}: every assert weighs 0, so the score can only be 0", "assert")
     if defaults.workspace is not None:
         workspace = defaults.workspace if workspace is None else defaults.workspace.merged(workspace)
-    return _test(entry, execution, messages, expected, goal, asserts, workspace, defaults)
-
-
-def _test(
-    entry: ConfigEntry,
-    execution: ExecutionFields,
-    messages: Sequence[dict[str, Any]],
-    expected: Sequence[dict[str, Any]],
-    goal: str,
-    asserts: Sequence[AssertFields],
-    workspace: WorkspaceFields | None,
-    defaults: Defaults,
-) -> Test:
-    data = entry.data
     targets = execution.targets or ([execution.target] if execution.target is not None else None)
     return Test(
         id=data["id"],
         input_messages=tuple(messages),
         expected_outcome=goal,
-        expected_messages=tuple(expected),
+        expected_messages=expected,
         question=question_text(messages),
         reference_answer=reference_answer(expected),
         dataset=defaults.dataset,
@@ -291,11 +278,6 @@ def _input(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, An
     if len(reader.problems) == before:
         check_file_parts(reader, entry, key, messages, label)
     return messages
-
-
-def _expected(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, Any], ...]:
-    key = _present(entry, *_ANSWERS)
-    return () if key is None else expected_messages(reader, entry, key, label)
 
 
 def _present(entry: ConfigEntry, *keys: str) -> str | None:
