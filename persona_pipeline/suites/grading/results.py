@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -475,12 +475,7 @@ def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
     found: dict[str | None, list[TestResult]] = {}
     for test in result.tests:
         found.setdefault(test.target, []).append(test)
-    return {
-        target: SuiteResult(
-            result.suite, result.path, tests, result.suite_hash, result.warnings, result.judge, result.usage
-        )
-        for target, tests in found.items()
-    }
+    return {target: replace(result, tests=tests) for target, tests in found.items()}
 
 
 def reason_of(test: TestResult) -> str:

@@ -312,7 +312,8 @@ def judge_pairs(
     Raises:
         ConfigError: a test of the runs is in none of the suites.
     """
-    first, known = {row["id"]: row for row in a}, _contexts(suites)
+    first = {row["id"]: row for row in a}
+    known = {f"{prefix}{test.id}": Context(suite, test) for prefix, suite in suites.items() for test in suite.tests}
     found: dict[str, JudgedPair] = {}
     asked: dict[str, list[Question]] = {}
     for row in b:
@@ -354,11 +355,6 @@ def _pair(
     same = alike(new.text, old.text)
     label = f"{KIND} of {context.suite.name}/{context.test.id}"
     return same, [] if same else both_orders(shown_of(new, context), new.text, old.text, label=label)
-
-
-def _contexts(suites: Mapping[str, Suite]) -> dict[str, Context]:
-    """Every test by its id in a joined result, for what was asked."""
-    return {f"{prefix}{test.id}": Context(suite, test) for prefix, suite in suites.items() for test in suite.tests}
 
 
 def _context(key: str, target: Any, known: Mapping[str, Context]) -> Context:
