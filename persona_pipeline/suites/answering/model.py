@@ -2,18 +2,15 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr, SecretStr
 
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Output, TokenUsage
 from persona_pipeline.suites.format.models import Text
-
-if TYPE_CHECKING:
-    from persona_pipeline.judging.verdict import Usage
 
 # What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
 _LONGEST_SECONDS = 3600.0
@@ -89,16 +86,37 @@ class ModelTarget(TargetFields):
         except ConfigError as error:
             raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
 
-    def took(self, response: Mapping[str, Any]) -> "Usage":
-        """Return the tokens of a response, and its price where the model's is known."""
+    def said(
+        self,
+        response: Mapping[str, Any],
+        text: str,
+        calls: Sequence[Mapping[str, Any]],
+        *,
+        refused: bool,
+        truncated: bool,
+        duration_ms: float,
+    ) -> Output:
+        """Return the output of a response that says this, with its tokens, cached ones apart, and its price where that is known.
+
+        Raises:
+            TargetError: the model refused, or said nothing.
+        """
         from persona_pipeline.base.settings import Settings, from_environment
         from persona_pipeline.judging.money import read_usage
         from persona_pipeline.judging.providers.base import find_provider
 
-        usage, served = find_provider(self._provider).usage_in(response), str(response.get("model") or self.model)
+        if refused:
+            raise TargetError("refusal", f"target {self.name!r} refused to answer")
+        if not text and not calls:
+            raise TargetError("truncated" if truncated else "empty", f"target {self.name!r} said nothing")
+        used, served = find_provider(self._provider).usage_in(response), str(response.get("model") or self.model)
         given = self._grants.prices
         prices = from_environment(Settings).judge_prices if given is None else given
-        return read_usage(usage, served, self.model, prices=prices)
+        usage = read_usage(used, served, self.model, prices=prices)
+        cached = usage.cache_read_tokens + usage.cache_creation_tokens
+        tokens = TokenUsage(usage.input_tokens, usage.output_tokens, cached or None)
+        message = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
+        return Output([message], tokens if tokens.input or tokens.output else None, usage.usd, duration_ms)
 
     def close(self) -> None:
         if self._client is not None:
@@ -108,11 +126,3 @@ class ModelTarget(TargetFields):
 
     def fingerprint(self) -> Mapping[str, Any]:
         return self.model_dump(mode="json", exclude={"api_key"}) | {"system_prompt": self.system_prompt()}
-
-
-def check_said(text: str, calls: Sequence[Any], *, refused: bool, truncated: bool, name: str) -> None:
-    """Raises ``TargetError`` where a model refused, or said nothing."""
-    if refused:
-        raise TargetError("refusal", f"target {name!r} refused to answer")
-    if not text and not calls:
-        raise TargetError("truncated" if truncated else "empty", f"target {name!r} said nothing")

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.suites.answering.base import TargetError
-from persona_pipeline.suites.answering.model import ModelTarget, check_said
-from persona_pipeline.suites.answering.output import Output, TokenUsage
+from persona_pipeline.suites.answering.model import ModelTarget
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import Text
 
 
@@ -25,7 +25,18 @@ class AnthropicTarget(ModelTarget):
         return body | ({"system": system} if system else {})
 
     def read(self, response: Any, duration_ms: float) -> Output:
-        return read_message(response, duration_ms, self)
+        blocks = response.get("content") if isinstance(response, Mapping) else None
+        if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
+            raise TargetError("invalid_response", f"target {self.name!r} did not send a message")
+        text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+        calls = [
+            {"tool": str(block.get("name")), "input": block.get("input"), "id": block.get("id")}
+            for block in blocks
+            if block.get("type") == "tool_use"
+        ]
+        stopped = response.get("stop_reason")
+        refused, truncated = stopped == "refusal", stopped == "max_tokens"
+        return self.said(response, text, calls, refused=refused, truncated=truncated, duration_ms=duration_ms)
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
@@ -45,30 +56,3 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
         else:
             turns.append({"role": role, "content": [{"type": "text", "text": text}]})
     return "\n\n".join(systems), turns
-
-
-def read_message(message: Any, duration_ms: float, target: ModelTarget) -> Output:
-    """Return the output of a Messages API response, given as JSON.
-
-    Raises:
-        TargetError: it is no such response, or the model refused or said nothing.
-    """
-    name = target.name
-    blocks = message.get("content") if isinstance(message, Mapping) else None
-    if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
-        raise TargetError("invalid_response", f"target {name!r} did not send a message")
-    text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-    calls = [
-        {"tool": str(block.get("name")), "input": block.get("input"), "id": block.get("id")}
-        for block in blocks
-        if block.get("type") == "tool_use"
-    ]
-    stopped = message.get("stop_reason")
-    check_said(text, calls, refused=stopped == "refusal", truncated=stopped == "max_tokens", name=name)
-    usage = target.took(message)
-    known = usage.input_tokens or usage.output_tokens
-    tokens = TokenUsage(
-        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens + usage.cache_creation_tokens or None
-    )
-    said: dict[str, Any] = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
-    return Output([said], tokens if known else None, usage.usd, duration_ms)

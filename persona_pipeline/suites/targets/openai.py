@@ -3,11 +3,12 @@
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from persona_pipeline.suites.answering.base import TargetError
-from persona_pipeline.suites.answering.model import ModelTarget, check_said
-from persona_pipeline.suites.answering.output import Output, TokenUsage
+from persona_pipeline.suites.answering.model import ModelTarget
+from persona_pipeline.suites.answering.output import Output
 
 
 class OpenAITarget(ModelTarget):
@@ -36,18 +37,11 @@ class OpenAITarget(ModelTarget):
             calls = [_call(item) for item in said.get("tool_calls") or ()]
         except (TypeError, KeyError, IndexError, AttributeError):
             raise TargetError("invalid_response", f"target {self.name!r} did not send a chat completion") from None
-        reason = choice.get("finish_reason")
-        refused = bool(refusal) or reason == "content_filter"
-        check_said(text, calls, refused=refused, truncated=reason == "length", name=self.name)
-        message: dict[str, Any] = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
-        return Output([message], *self._tokens(response), duration_ms)
-
-    def _tokens(self, response: Mapping[str, Any]) -> tuple[TokenUsage | None, float | None]:
-        """Return tokens, cached ones apart, and dollars where the model's price is known."""
-        usage = self.took(response)
-        if not (usage.input_tokens or usage.output_tokens):
-            return None, None
-        return TokenUsage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens or None), usage.usd
+        stopped = choice.get("finish_reason")
+        refused, truncated = bool(refusal) or stopped == "content_filter", stopped == "length"
+        output = self.said(response, text, calls, refused=refused, truncated=truncated, duration_ms=duration_ms)
+        # A server that counts no tokens does not say what they cost.
+        return output if output.token_usage else replace(output, cost_usd=None)
 
 
 def _call(item: Mapping[str, Any]) -> dict[str, Any]:
