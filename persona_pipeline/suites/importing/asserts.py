@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.asserts.contains import SPELLINGS
+from persona_pipeline.suites.asserts.texts import SPELLINGS
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.findings import Findings, apart, listed
