@@ -9,6 +9,7 @@ from typing import Any
 
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.asserts.texts import SPELLINGS
+from persona_pipeline.suites.format.loading.external_tests import words
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.findings import Findings, apart, listed
@@ -58,8 +59,8 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
     if isinstance(value, dict) or value is None:
         return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
-    if item.kind in ("contains_all", "contains_any", "icontains_all", "icontains_any") and isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
+    if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
+        value = words(value)
     texts = [_plain(part) for part in listed(value)]
     return {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
 
@@ -130,9 +131,8 @@ def _of_code(prompt: Any) -> bool:
 
 
 def _criteria_of(item: ConvertedAssert, values: list[Any]) -> list[Any]:
-    scored = any(
-        isinstance(value, dict) and {"score_ranges", "min_score", "required_min_score"} & set(value) for value in values
-    )
+    marks = {"score_ranges", "min_score", "required_min_score"}
+    scored = any(isinstance(value, dict) and marks & set(value) for value in values)
     return [_criterion(item, value, scored) for value in values]
 
 
@@ -166,11 +166,9 @@ def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     made: dict[str, Any] = {"type": "code_judge", "script": script}
     made["cwd"] = item.findings.relocated(item.entry, cwd if isinstance(cwd, str) else ".")
     config, target = item.take("config"), item.take("target")
-    return (
-        made
-        | ({"target": target} if isinstance(target, bool | dict) else {})
-        | (config if isinstance(config, dict) else {})
-    )
+    if isinstance(target, bool | dict):
+        made["target"] = target
+    return made | (config if isinstance(config, dict) else {})
 
 
 def _used(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -186,9 +184,8 @@ def _used(item: ConvertedAssert) -> dict[str, Any] | None:
 
 def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
-    steps, mode = (
-        (value.get("steps"), value.get("mode", "in_order")) if isinstance(value, dict) else (value, "in_order")
-    )
+    given = value if isinstance(value, dict) else {"steps": value}
+    steps, mode = given.get("steps"), given.get("mode", "in_order")
     named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
     if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
         return item.none(f"{item.data['type']} with patterns")

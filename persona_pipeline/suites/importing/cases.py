@@ -12,7 +12,7 @@ from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import KNOWN, over_threshold, read_asserts
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
-from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
 from persona_pipeline.suites.importing.prompts import (
     Prompt,
     TemplateError,
@@ -64,22 +64,14 @@ def _rows_of_file(findings: Findings, entry: ConfigEntry, reference: str, depth:
     for path in findings.paths(entry, reference):
         if ending in (".jsonl", ".csv"):
             text = findings.text(entry, str(path)) or ""
-            rows = (
-                json_lines(findings.reader, str(path), text)
-                if ending == ".jsonl"
-                else _table(findings, str(path), text)
-            )
-            for row, _ in rows:
-                yield row
+            lines = json_lines(findings.reader, str(path), text) if ending == ".jsonl" else ()
+            yield from _table(findings, str(path), text) if ending == ".csv" else (row for row, _ in lines)
         else:
             read = findings.document(entry, str(path))
-            if read is not None:
-                inner = read.data if isinstance(read.data, list) else [read.data]
-                places = [read.child(index) for index in range(len(inner))] if inner is read.data else [read]
-                yield from _rows(findings, places, depth + 1)
+            yield from _rows(findings, [] if read is None else items(read), depth + 1)
 
 
-def _table(findings: Findings, path: str, text: str) -> Iterator[tuple[ConfigEntry, str]]:
+def _table(findings: Findings, path: str, text: str) -> Iterator[ConfigEntry]:
     """Yield the rows of a table: columns are variables, those that begin with two lines say more."""
     rows = csv_rows(text, path, findings.reader.problems)
     names = [name.strip() for name in next(rows, (1, []))[1]]
@@ -87,7 +79,7 @@ def _table(findings: Findings, path: str, text: str) -> Iterator[tuple[ConfigEnt
         if any(cell.strip() for cell in cells):
             source = RowSource(path, line, {name: index for index, name in enumerate(names, start=1)})
             row = dict(zip(names, cells, strict=False))
-            yield ConfigEntry(_row_test(findings, row, ConfigEntry(row, source)), source), f"line {line}"
+            yield ConfigEntry(_row_test(findings, row, ConfigEntry(row, source)), source)
 
 
 def _row_test(findings: Findings, row: dict[str, str], entry: ConfigEntry) -> dict[str, Any]:
@@ -137,16 +129,15 @@ def _expectation(text: str) -> dict[str, Any]:
 def scenarios(findings: Findings, entry: ConfigEntry) -> Iterator[tuple[ConfigEntry, ConfigEntry]]:
     """Yield each test of each scenario with the row of settings it is crossed with."""
     for place in children(entry, "scenarios"):
-        places = [place]
+        read = place
         if isinstance(place.data, str):
             read = findings.document(place, place.data)
-            inside = None if read is None else read.data.get("scenarios") if isinstance(read.data, dict) else read.data
-            if read is None or not isinstance(inside, list):
+            if read is not None and isinstance(read.data, dict):
+                read = read.child("scenarios") if "scenarios" in read.data else None
+            if read is None or not isinstance(read.data, list):
                 findings.none(place, f"scenarios {place.data}")
                 continue
-            at = ("scenarios",) if isinstance(read.data, dict) else ()
-            places = [read.child(*at, index) for index in range(len(inside))]
-        for scenario in places:
+        for scenario in items(read):
             findings.leftovers(scenario, ("config", "tests", "description"), "scenario key ")
             tests = list(read_rows(findings, scenario))
             for config in read_rows(findings, scenario, "config"):
@@ -192,11 +183,9 @@ def read_tests(
 ) -> Iterator[dict[str, Any]]:
     """Yield the tests of a file as a suite has them: each with each of its prompts, for the providers that are to answer."""
     default = _default(findings, entry)
-    above = [entry] if any(key in entry.data for key in _SHARED) else []
-    shared = [
-        *([default] if default else []),
-        *[ConfigEntry(_only_shared(item.data), item.source, item.location) for item in above],
-    ]
+    kept = {key: entry.data[key] for key in _SHARED if key in entry.data}
+    above = [ConfigEntry(kept, entry.source, entry.location)] if kept else []
+    shared = [*([default] if default else []), *above]
     key = first_of(entry.data, "tests", "eval_cases") or "tests"
     rows = [(row, [row, *shared]) for row in read_rows(findings, entry, key)]
     rows += [(test, [test, config, *shared]) for config, test in scenarios(findings, entry)]
@@ -204,10 +193,6 @@ def read_tests(
         for layer in layers[: len(layers) - len(above)]:
             findings.leftovers(layer, _TEST, "test key ")
         yield from _test(findings, ConvertedTest(row, layers, number), prompts, providers)
-
-
-def _only_shared(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: data[key] for key in _SHARED if key in data}
 
 
 def _default(findings: Findings, entry: ConfigEntry) -> ConfigEntry | None:
@@ -246,11 +231,9 @@ def _test(
             parts = [made["id"], str(place) if len(rows) > 1 else "", prompt.label if len(wanted) > 1 else ""]
             identity = "-".join(_slug(part) if index else part for index, part in enumerate(parts) if part)
             restricted = [one.name for one in answering if one.target is not None or not findings.promptfoo]
-            own = (
-                {"execution": {**made.get("execution", {}), "targets": restricted}}
-                if len(answering) < len(providers) and restricted
-                else {}
-            )
+            own: dict[str, Any] = {}
+            if len(answering) < len(providers) and restricted:
+                own = {"execution": {**made.get("execution", {}), "targets": restricted}}
             yield {"id": identity, "input": single, **{k: v for k, v in made.items() if k != "id"}, **own}
 
 

@@ -12,12 +12,13 @@ from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.asserts.limits import SeveralLimits
 from persona_pipeline.suites.asserts.registry import ALIASES, BUILT_IN, canonical_type, find_type
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.format.loading.tests import TestFields
-from persona_pipeline.suites.format.models import ExecutionFields, WorkspaceFields
+from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, WorkspaceFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
@@ -196,23 +197,6 @@ _ALSO: dict[str, dict[str, Any]] = {
     "composite": {"evaluators": _ITEMS},
     "persona_drift": {"dimension": {"type": "string"}},
 }
-# Fields of which one is enough.
-_ONE_OF: dict[str, tuple[str, ...]] = {
-    "latency": ("max_ms", "threshold"),
-    "cost": ("max_usd", "budget"),
-    "rubrics": ("criteria", "rubrics"),
-    "composite": ("assert", "evaluators"),
-    "token_usage": ("max_total", "max_input", "max_output"),
-    "execution_metrics": (
-        "max_tool_calls",
-        "max_llm_calls",
-        "max_tokens",
-        "max_cost_usd",
-        "max_duration_ms",
-        "target_exploration_ratio",
-    ),
-    "tool_trajectory": ("minimums", "expected"),
-}
 _AGGREGATORS = {
     "WeightedAverage": "weighted_average",
     "Threshold": "threshold",
@@ -230,9 +214,11 @@ def suite_schema() -> dict[str, Any]:
     )
     definitions: dict[str, Any] = generated["$defs"]
     for name, model in types.items():
-        _finish_assert(name, definitions[model.__name__])
+        _finish_assert(name, model, definitions[model.__name__])
     _finish_aggregators(definitions)
-    definitions["criterion"] = _criterion(definitions["Criterion"])
+    criterion = definitions["Criterion"]
+    properties = {**criterion["properties"], "score_ranges": _RANGES}
+    definitions["criterion"] = {**criterion, "properties": properties, "required": []}
     definitions["message"] = _MESSAGE
     definitions["assert"] = {
         "type": "object",
@@ -270,11 +256,13 @@ def _spellings(*names: str) -> list[str]:
     return sorted(found | {name.replace("_", "-") for name in found})
 
 
-def _finish_assert(name: str, definition: dict[str, Any]) -> None:
+def _finish_assert(name: str, model: type[AssertFields], definition: dict[str, Any]) -> None:
     properties = definition["properties"]
     properties["type"] = {"enum": _spellings(name)}
     properties |= _ALSO.get(name, {})
-    one_of = _ONE_OF.get(name, ())
+    # Fields of which one is enough.
+    one_of = ("minimums", "expected") if name == "tool_trajectory" else next(iter(model.older_names.items()), ())
+    one_of = model.limits if issubclass(model, SeveralLimits) else one_of
     definition["required"] = [field for field in definition.get("required", ()) if field not in one_of]
     if one_of:
         definition["anyOf"] = [{"required": [field]} for field in one_of]
@@ -297,11 +285,6 @@ def _finish_aggregators(definitions: dict[str, Any]) -> None:
     program["properties"] |= {"path": _SCRIPT, "script": _SCRIPT}
     program["required"] = ["type"]
     program["anyOf"] = [{"required": ["path"]}, {"required": ["script"]}]
-
-
-def _criterion(schema: dict[str, Any]) -> dict[str, Any]:
-    properties = {**schema["properties"], "score_ranges": _RANGES}
-    return {**schema, "properties": properties, "required": []}
 
 
 def _drop_titles(value: Any) -> None:

@@ -118,7 +118,9 @@ def first_of(data: dict[str, Any], *names: str) -> str | None:
 
 def children(entry: ConfigEntry, key: str) -> list[ConfigEntry]:
     """Return the entries of a list at a key, or of the one value that stands there; none where there is nothing."""
-    value = entry.data.get(key)
-    if isinstance(value, list):
-        return [entry.child(key, index) for index in range(len(value))]
-    return [] if value is None else [entry.child(key)]
+    return [] if entry.data.get(key) is None else items(entry.child(key))
+
+
+def items(entry: ConfigEntry) -> list[ConfigEntry]:
+    """Return the entries of a list, and of anything else the one."""
+    return [entry.child(index) for index in range(len(entry.data))] if isinstance(entry.data, list) else [entry]

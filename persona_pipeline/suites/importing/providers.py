@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
-from persona_pipeline.suites.importing.findings import Findings, apart, children, first_of, listed
+from persona_pipeline.suites.importing.findings import Findings, apart, children, first_of, items, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
 # Servers that speak chat completions: where, and whose key they take. Ollama takes any.
@@ -60,10 +60,8 @@ def _read(findings: Findings, entry: ConfigEntry) -> Iterator[ConvertedProvider]
         value = {"id": name, **(options if isinstance(options, dict) else {})}
     if isinstance(value, str) and value.startswith("file://") and value.endswith((".yaml", ".yml", ".json")):
         read = findings.document(entry, value)
-        for index in range(len(read.data) if read is not None and isinstance(read.data, list) else 0):
-            yield from _read(findings, read.child(index))  # pyright: ignore[reportOptionalMemberAccess]
-        if read is not None and isinstance(read.data, dict):
-            yield from _read(findings, read)
+        for place in items(read) if read is not None and isinstance(read.data, list | dict) else ():
+            yield from _read(findings, place)
         return
     data: dict[str, Any] = value if isinstance(value, dict) else {"id": value}
     # AgentV: the id is the target's own name where the provider says what it is.
@@ -106,9 +104,9 @@ def _described(findings: Findings, entry: ConfigEntry, name: str) -> ConfigEntry
         read = findings.document(entry, str(path))
         if read is not None and isinstance(read.data, dict):
             read = read.child(key) if (key := first_of(read.data, "targets", "providers")) else None
-        for index, item in enumerate(read.data if read is not None and isinstance(read.data, list) else ()):
-            if isinstance(item, dict) and name in (item.get("label"), item.get("name"), item.get("id")):
-                return read.child(index)  # pyright: ignore[reportOptionalMemberAccess]
+        for place in items(read) if read is not None and isinstance(read.data, list) else ():
+            if isinstance(place.data, dict) and name in map(place.data.get, ("label", "name", "id")):
+                return place
         return None
     return None
 
