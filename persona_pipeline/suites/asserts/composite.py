@@ -140,9 +140,7 @@ class Composite(Assert):
         grade = self._aggregate(results, context)
         hits = [*(f"[{item.name}] {text}" for item in results for text in item.hits), *grade.hits]
         misses = [*(f"[{item.name}] {text}" for item in results for text in item.misses), *grade.misses]
-        return Grade(
-            grade.score, hits, misses, grade.reasoning, grade.verdict, grade.details, grade.children or results
-        )
+        return replace(grade, hits=hits, misses=misses, children=grade.children or results)
 
     def _aggregate(self, results: list[AssertResult], context: Context) -> Grade:
         how = self.aggregator

@@ -24,9 +24,9 @@ BUILT_IN = {
     "latency": f"{_HERE}.limits:LatencyLimit",
     "cost": f"{_HERE}.limits:CostLimit",
     "token_usage": f"{_HERE}.limits:TokenUsageLimit",
-    "propositions": f"{_HERE}.propositions:PropositionClaims",
-    "persona_drift": f"{_HERE}.persona_drift:PersonaDrift",
-    "voice": f"{_HERE}.voice:VoiceSounds",
+    "propositions": f"{_HERE}.persona:PropositionClaims",
+    "persona_drift": f"{_HERE}.persona:PersonaDrift",
+    "voice": f"{_HERE}.persona:VoiceSounds",
 }
 # Other spellings of the same types.
 ALIASES = {

@@ -101,15 +101,8 @@ class Grade:
         """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold."""
         verdict = self.verdict or verdict_of(self.score)
         opposite = {SuiteVerdict.PASS: SuiteVerdict.FAIL, SuiteVerdict.FAIL: SuiteVerdict.PASS}
-        return Grade(
-            1.0 - self.score,
-            self.misses,
-            self.hits,
-            self.reasoning,
-            opposite.get(verdict, verdict),
-            self.details,
-            self.children,
-        )
+        turned = replace(self, score=1.0 - self.score, hits=self.misses, misses=self.hits, failed_gates=())
+        return replace(turned, verdict=opposite.get(verdict, verdict))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,8 @@ from persona_pipeline.base.files import digest_within, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.guard.labels.files import LABELS, VOICE
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
-from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
-from persona_pipeline.suites.asserts.propositions import PropositionClaims
+from persona_pipeline.suites.asserts.persona import PersonaDrift, PropositionClaims, VoiceSounds
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.asserts.voice import VoiceSounds
 from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources

@@ -1,6 +1,6 @@
 """Messages and their shorthands, and the texts derived from them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
@@ -146,6 +146,14 @@ def content_texts(content: Any) -> list[str]:
         part.get("value", part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text"
     ]
     return [text for text in texts if isinstance(text, str)]
+
+
+def under_roles(said: Iterable[tuple[str, str]]) -> str:
+    """Return texts under the roles of who said them, blank ones left out; one alone is as it is."""
+    texts = [(role, text) for role, text in said if text.strip()]
+    if len(texts) == 1:
+        return texts[0][1]
+    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
 
 
 def reference_answer(messages: Sequence[dict[str, Any]]) -> str:
