@@ -176,7 +176,6 @@ def run_judge(
     *,
     own_verdict: bool = False,
 ) -> Grade:
-    """Run a judging program and return its grade."""
     text = json.dumps(data, ensure_ascii=True)
     try:
         result = run_process(
@@ -192,7 +191,6 @@ def run_judge(
 
 
 def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
-    """Return the grade a program printed."""
     try:
         data = parse_json(stdout.decode("utf-8").strip())
     except ValueError as error:

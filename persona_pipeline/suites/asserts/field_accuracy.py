@@ -145,7 +145,6 @@ class FieldCheck(StrictFields):
         return value
 
     def same(self, expected: Any, candidate: Any) -> bool:
-        """Return whether two values count as the same."""
         if self.match == "exact":
             return json_equal(expected, candidate)
         if self.match == "date":

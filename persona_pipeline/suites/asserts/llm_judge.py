@@ -118,7 +118,6 @@ def looks_like_path(text: str) -> bool:
 
 
 def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> str:
-    """Return what a prompt's program prints."""
     context.require_code("a prompt script")
     with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
         data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")

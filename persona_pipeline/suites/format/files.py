@@ -114,7 +114,6 @@ class Files:
         )
 
     def read(self, path: Path) -> str:
-        """Return the text of a file that ``find`` gave."""
         if path in self.read_files:
             return self.read_files[path]
         try:
@@ -155,7 +154,6 @@ class Files:
 
 
 def is_pattern(reference: str) -> bool:
-    """Return whether a reference is a glob pattern."""
     return any(sign in reference for sign in "*?{[")
 
 

@@ -19,7 +19,6 @@ _LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9
 
 
 def trim(text: str) -> str:
-    """Return the text without white space at its ends."""
     return text.strip(WHITESPACE)
 
 

@@ -51,7 +51,6 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def search(pattern: str, text: str) -> bool:
-    """Return whether the pattern matches anywhere in the text."""
     try:
         return compile_pattern(pattern).search(text) is not None
     except UnicodeEncodeError:

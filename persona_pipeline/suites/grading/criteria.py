@@ -57,7 +57,6 @@ class Criterion(StrictFields):
         return TOP if self.required and self.required_min_score is None else self.required_min_score
 
     def asked(self) -> dict[str, Any]:
-        """Return what the judge is told about it."""
         data: dict[str, Any] = {"id": self.id}
         if self.outcome is not None:
             data["outcome"] = self.outcome

@@ -127,7 +127,6 @@ def evidence(output: Output, context: Context, prompt: str | None = None) -> dic
 
 
 def freeform_problem(data: Any) -> str | None:
-    """Return what is wrong with a freeform reply, None when it can be used."""
     score = data.get("score") if isinstance(data, Mapping) else None
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         return f"the score must be a number from 0 to 1, not {stringify(score)}"
@@ -139,7 +138,6 @@ def freeform_problem(data: Any) -> str | None:
 
 
 def freeform_grade(data: Mapping[str, Any]) -> Grade:
-    """Return the grade of a freeform reply without problems."""
     texts = {key: [text for text in data.get(key, ()) if text.strip()][:MOST_SENTENCES] for key in ("hits", "misses")}
     reasoning = data.get("reasoning")
     return Grade(

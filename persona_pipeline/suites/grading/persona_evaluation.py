@@ -101,7 +101,6 @@ def voice_check_of(context: Context, agent_id: str) -> VoiceCheck | NoCheck:
 
 
 def answered(output: Output) -> list[str]:
-    """Return what the target said, message by message."""
     said = (message.get("content") for message in output.messages if message["role"] == "assistant")
     return [text for content in said for text in content_texts(content) if text.strip()]
 

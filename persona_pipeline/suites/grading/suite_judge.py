@@ -65,7 +65,6 @@ class SuiteJudge:
         return verdicts
 
     def close(self) -> None:
-        """End the event loop."""
         self._loop.close()
 
     def _spent(self, usage: Usage) -> None:

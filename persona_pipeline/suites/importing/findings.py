@@ -100,7 +100,6 @@ def apart(name: str, taken: set[str]) -> str:
 
 
 def whole(text: str, path: Path) -> ConfigEntry:
-    """Return what a YAML or JSON text holds."""
     document = parse_document(text, str(path), limits=SUITE_LIMITS)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)
@@ -112,7 +111,6 @@ def listed(value: Any) -> list[Any]:
 
 
 def first_of(data: dict[str, Any], *names: str) -> str | None:
-    """Return the first of these keys that has a value."""
     return next((name for name in names if data.get(name) is not None), None)
 
 

@@ -67,14 +67,12 @@ class Basis:
         return self._digest
 
     def everything(self) -> "Iterator[Basis]":
-        """Yield it and its parts."""
         yield self
         for part in self.parts.values():
             yield from part.everything()
 
     @property
     def is_seen(self) -> bool:
-        """Whether all of it can be looked into."""
         return not any(part.unseen for part in self.everything())
 
 
@@ -122,11 +120,9 @@ class Bases:
         return PromptFiles(self.suite)
 
     def digest(self, test: Test, target: str | None) -> str:
-        """Return the digest of what the verdict on a test rests on."""
         return self.of(test, target).digest(self.top)
 
     def of(self, test: Test, target: str | None) -> Basis:
-        """Return what the verdict on a test that a target answers rests on."""
         return self._once(("test", test.id, target), lambda: self._of(test, target))
 
     def of_answer(self, name: str) -> Basis:
@@ -351,7 +347,6 @@ class Bases:
         return not name.endswith(_LEFT_ENDINGS) and not name.endswith(_LEFT_NAMES)
 
     def _portable(self, value: Any) -> Any:
-        """Return data without the place where the repository lies."""
         if isinstance(value, str):
             return value.replace(str(self.top), "")
         if isinstance(value, Mapping):

@@ -208,7 +208,6 @@ class CellRunner:
         return cast(Sequence[Assert], test.asserts) or (default_assert(self.suite.evaluator),)
 
     def request_key(self, test: Test) -> str:
-        """Return a SHA-256 of what the target is asked."""
         if test.id not in self._request_keys:
             self._request_keys[test.id] = self._request_key(test)
         return self._request_keys[test.id]

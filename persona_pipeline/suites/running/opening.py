@@ -317,7 +317,6 @@ class SharedJudge:
         return cls(opened, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
 
     def get(self) -> "SuiteJudge":
-        """Return the judge, opened."""
         from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
         with self._lock:
@@ -349,7 +348,6 @@ class SharedJudge:
         return {key: value - before.get(key, 0) for key, value in self.usage.items()}
 
     def close(self) -> None:
-        """Let go of it, where it was opened."""
         if self._opened:
             self._opened.close()
 

@@ -112,7 +112,7 @@ class Workspaces:
             "case_metadata": test.metadata and dict(test.metadata),
         }
         beside = self.suite.path.parent
-        environment = dict.fromkeys(("AGENTV_WORKSPACE_PATH", "PERSONA_WORKSPACE_PATH"), str(path or beside))
+        place = str(path or beside)
         shown = " ".join(hook.script)
         try:
             result = run_process(
@@ -120,7 +120,7 @@ class Workspaces:
                 cwd=Path(hook.cwd or beside),
                 stdin=json.dumps(data).encode("ascii"),
                 timeout=seconds if hook.timeout_ms is None else hook.timeout_ms / 1000,
-                environment=environment,
+                environment={"AGENTV_WORKSPACE_PATH": place, "PERSONA_WORKSPACE_PATH": place},
             )
         except ProcessError as problem:
             raise WorkspaceError("workspace_failed", f"{shown}: {problem.message}") from problem

@@ -46,11 +46,9 @@ class ModelTarget(TargetFields):
         raise NotImplementedError
 
     def read(self, response: Any, duration_ms: float) -> Output:
-        """Return the output of a response."""
         raise NotImplementedError
 
     def system_prompt(self) -> str:
-        """Return what stands before the test's own system messages."""
         return self.system or ""
 
     def respond(self, request: Request) -> Output:
@@ -242,7 +240,6 @@ class PersonaTarget(AnthropicTarget):
         return persona_prompt(load_persona(root, self.agent, self._grants.within))
 
     def open(self) -> None:
-        """Read the persona."""
         try:
             _ = self._persona_text
         except ConfigError as error:

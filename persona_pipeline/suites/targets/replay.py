@@ -31,7 +31,6 @@ class ReplayTarget(TargetFields):
         return load_responses(self.allowed(self.path), self._grants.within)
 
     def open(self) -> None:
-        """Read the file. Raises ``ConfigError``."""
         _ = self._responses
 
     def respond(self, request: Request) -> Output:

@@ -167,7 +167,6 @@ def _data(row: dict[str, str], name: str) -> Any:
 
 
 def words(text: str) -> list[str]:
-    """Return what stands between commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 

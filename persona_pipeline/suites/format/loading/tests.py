@@ -41,7 +41,6 @@ def read_execution(reader: Reader, entry: ConfigEntry, label: str) -> ExecutionF
 
 
 def read_workspace(reader: Reader, entry: ConfigEntry, label: str) -> WorkspaceFields | None:
-    """Read ``workspace`` of a suite or a test."""
     part = _part(reader, entry, "workspace", WorkspaceFields, label)
     if part is None:
         return None
@@ -113,7 +112,6 @@ def read_asserts(reader: Reader, entry: ConfigEntry, key: str, label: str, *, de
 
 
 def read_assert(reader: Reader, entry: ConfigEntry, where: str, index: int, *, depth: int = 0) -> AssertFields | None:
-    """Read one assert item; None when it is wrong."""
     data = entry.data
     if not isinstance(data, dict):
         reader.fail(entry, f"{where}[{index}] must be a mapping with type")
@@ -214,7 +212,6 @@ class Defaults:
 
 
 def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str) -> Test | None:
-    """Read one test; None when it is wrong."""
     data = entry.data
     if not isinstance(data, dict):
         reader.fail(entry, f"{where} must be a mapping with id and input, or a file:// reference")
