@@ -423,6 +423,8 @@ class TargetFields(StrictFields):
     # Its answers depend on nothing but its entry and what it is asked; it plays an agent of the world.
     is_model: ClassVar[bool] = False
     plays_agent: ClassVar[bool] = False
+    # Older spellings that are read too, by the field they stand for.
+    older_names: ClassVar[dict[str, str]] = {}
 
     name: Text = Field(description="What suites call it.")
     provider: Text = Field(description="Which kind of target this is.")

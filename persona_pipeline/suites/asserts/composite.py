@@ -88,9 +88,13 @@ class Composite(Assert):
                 data["assert"] = [_PLACEHOLDER]
             if key != "assert":
                 del data[key]
-        aggregator = data.get("aggregator")
-        if isinstance(aggregator, dict):
-            data["aggregator"] = _prepare_aggregator(dict(aggregator), entry, label, reader)
+        if isinstance(data.get("aggregator"), dict):
+            how = data["aggregator"] = dict(data["aggregator"])
+            if isinstance(how.get("type"), str):
+                how["type"] = how["type"].replace("-", "_")
+            if how.get("type") == "code_judge":
+                rename(how, "script", "path")
+                how["path"] = read_script(how, entry.child("aggregator"), f"{label}: aggregator", reader, "path")
         return data
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
@@ -203,16 +207,6 @@ def _distinct(members: list[AssertFields]) -> list[AssertFields]:
             object.__setattr__(member, "name", f"{base}-{number}")
         taken.add(member.name)
     return members
-
-
-def _prepare_aggregator(data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
-    kind = data.get("type")
-    if isinstance(kind, str):
-        data["type"] = kind = kind.replace("-", "_")
-    if kind == "code_judge":
-        rename(data, "script", "path")
-        data["path"] = read_script(data, entry.child("aggregator"), f"{label}: aggregator", reader, "path")
-    return data
 
 
 _PLACEHOLDER = Assert.model_construct(name="-", type="-")

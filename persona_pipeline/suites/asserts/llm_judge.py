@@ -90,7 +90,7 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
     It need not say where the answer is, which the judge gets as evidence. ``known``: variables besides those of a test.
     """
     text = prompt
-    if could_be_path(prompt):
+    if len(prompt) < 500 and "\n" not in prompt and "{{" not in prompt:
         try:
             text = reader.files.read(reader.files.find(prompt, reader.folders(entry)))
         except FileError as problem:
@@ -103,11 +103,6 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
             entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt"
         )
     return text
-
-
-def could_be_path(text: str) -> bool:
-    """Return whether a text is short and plain enough to name a file."""
-    return len(text) < 500 and "\n" not in text and "{{" not in text
 
 
 def looks_like_path(text: str) -> bool:
@@ -126,11 +121,9 @@ def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> st
         except ProcessError as problem:
             raise UngradedError(problem.reason, f"prompt script {problem.message}") from problem
     text = result.stdout.decode("utf-8", "replace")
-    if result.returncode != 0 or not text.strip():
-        what = (
-            "printed nothing"
-            if result.returncode == 0
-            else f"exited with code {result.returncode}: {result.error_text}"
-        )
-        raise UngradedError("script_failed", f"the prompt script {what}")
+    if result.returncode != 0:
+        said = f"the prompt script exited with code {result.returncode}: {result.error_text}"
+        raise UngradedError("script_failed", said)
+    if not text.strip():
+        raise UngradedError("script_failed", "the prompt script printed nothing")
     return text

@@ -24,6 +24,7 @@ REMEDIES = {
     **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
 }
 _FACTS = "Agrees with these facts and contradicts none of them: "
+_PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
 
 
 @dataclass
@@ -102,13 +103,15 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
     def convert(item: ConvertedAssert) -> dict[str, Any] | None:
         value, prompt = item.value(), item.take("prompt", "rubricPrompt", "rubric_prompt")
         criteria = item.take("criteria", "rubrics")
-        if _of_code(prompt):
+        if isinstance(prompt, dict | list) or (isinstance(prompt, str) and _PROGRAM.search(prompt)):
             return item.none(f"{item.data['type']} with a program as its prompt", "write the prompt out")
         if isinstance(prompt, str) and prompt.startswith(("file://", "./", "../")):
             prompt = item.findings.relocated(item.entry, prompt)
         value = value if value is not None else criteria
         if isinstance(value, list) and value:
-            made: dict[str, Any] = {"type": "rubrics", "criteria": _criteria_of(item, value)}
+            marks = {"score_ranges", "min_score", "required_min_score"}
+            scored = any(isinstance(one, dict) and marks & set(one) for one in value)
+            made: dict[str, Any] = {"type": "rubrics", "criteria": [_criterion(item, one, scored) for one in value]}
             return made | ({"prompt": prompt} if prompt else {})
         if isinstance(value, dict):
             return item.none(f"{item.data['type']} with data as its value", "write a list of criteria")
@@ -122,18 +125,6 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
         return made | ({"_passes_from": passes} if passes else {})
 
     return convert
-
-
-def _of_code(prompt: Any) -> bool:
-    return isinstance(prompt, dict | list) or (
-        isinstance(prompt, str) and bool(re.search(r"\.(js|mjs|ts|py)(:\w+)?$", prompt))
-    )
-
-
-def _criteria_of(item: ConvertedAssert, values: list[Any]) -> list[Any]:
-    marks = {"score_ranges", "min_score", "required_min_score"}
-    scored = any(isinstance(value, dict) and marks & set(value) for value in values)
-    return [_criterion(item, value, scored) for value in values]
 
 
 def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:

@@ -163,14 +163,12 @@ class CellRunner:
         for target in {id(cell.target): cell.target for cell in cells}.values():
             if not getattr(target, "provider_batching", False) or not self.options.allow_code:
                 continue
-            own = [cell for cell in cells if cell.target is target and self._can_be_batched(cell.test)]
+            mine = (cell for cell in cells if cell.target is target)
+            own = [cell for cell in mine if not (self.suite.trials_of(cell.test) or cell.test.workspace)]
             with contextlib.suppress(TargetError, FileError):
                 requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
                 if requests:
                     target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-
-    def _can_be_batched(self, test: Test) -> bool:
-        return not (self.suite.trials_of(test) or test.workspace)
 
     def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
@@ -265,7 +263,8 @@ class CellRunner:
         asked = self.request_key(cell.test)
         key = None
         # What was done to a workspace cannot be done again from a recorded answer.
-        if made is None and self._uses_cache(cell.test):
+        choices = (self.options.cache, cell.test.cache, self.suite.cache)
+        if made is None and next((choice for choice in choices if choice is not None), False):
             basis = self.bases.of_answer(target.name)
             # An answer that nobody can tell from that of another program is not kept.
             if basis.is_seen:
@@ -291,12 +290,6 @@ class CellRunner:
             self.options.timeout,
             key,
         )
-
-    def _uses_cache(self, test: Test) -> bool:
-        for choice in (self.options.cache, test.cache, self.suite.cache):
-            if choice is not None:
-                return choice
-        return False
 
     def _check_health(self, target: TargetFields) -> None:
         check = getattr(target, "check_health", None)

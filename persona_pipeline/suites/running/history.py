@@ -205,12 +205,11 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
     query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
     with store.connect() as connection:
         rows = connection.execute(query).all()
-    return [summary_of(row.target, _from_dict(row.result)) for row in rows]
-
-
-def _from_dict(data: Mapping[str, Any]) -> SuiteResult:
-    tests = [TestResult.from_dict(item) for item in data["tests"]]
-    return SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])
+    found = []
+    for target, data in ((row.target, row.result) for row in rows):
+        tests = [TestResult.from_dict(item) for item in data["tests"]]
+        found.append(summary_of(target, SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])))
+    return found
 
 
 MOST_SECONDS = 3600.0

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
@@ -77,14 +77,6 @@ class CliTarget(TargetFields):
     verbose: bool = False
 
     _batch: dict[str, Output] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _older_name(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "command_template" in data:
-            data = dict(data)
-            data.setdefault("command", data.pop("command_template"))
-        return data
 
     @field_validator("command")
     @classmethod

@@ -68,7 +68,7 @@ class PythonTarget(TargetFields):
     def _waited(self, call: Callable[..., Any], request: Request) -> Any:
         """Return what the function gives, or raise after the request's time. A function that waits is left behind then."""
         if _is_async(call):
-            return self._loop.wait(_gathered(call, request), request.timeout)
+            return self._loop.wait(_awaited(call(*_arguments(call, request))), request.timeout)
         done: Future[Any] = Future()
 
         def work() -> None:
@@ -122,10 +122,6 @@ def answer_of(given: Any) -> Output:
     if isinstance(given, list) and len(given) == 1 and isinstance(given[0], Mapping) and "role" not in given[0]:
         return parse_output(given[0])
     return parse_output(given)
-
-
-async def _gathered(call: Callable[..., Any], request: Request) -> Any:
-    return await _awaited(call(*_arguments(call, request)))
 
 
 async def _awaited(given: Awaitable[Any] | AsyncIterable[Any]) -> Any:

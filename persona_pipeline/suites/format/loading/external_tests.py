@@ -71,6 +71,7 @@ _SPECIAL = ("__description", "__prefix", "__suffix", "__metric", "__threshold", 
 _EXPECTED = re.compile(r"__expected([1-9][0-9]*)?")
 _CONFIG = re.compile(r"__config:__expected([1-9][0-9]*)?:threshold")
 _METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
+_PATTERNS = (_EXPECTED, _CONFIG, _METADATA)
 
 
 class RowError(Exception):
@@ -115,15 +116,10 @@ def _check_header(reader: Reader, path: str, line: int, names: list[str]) -> boo
     for index, name in enumerate(names, start=1):
         if names.index(name) != index - 1:
             reader.problems.append(Problem(f"column {name!r} stands twice; remove one", path, line, index))
-        elif not _is_known(name):
+        elif name not in (*_PLAIN, *_SPECIAL) and not any(pattern.fullmatch(name) for pattern in _PATTERNS):
             hint = did_you_mean(name, (*_PLAIN, *_SPECIAL)) or f"; to keep it with the test, call it __metadata:{name}"
             reader.problems.append(Problem(f"unknown column {name!r}{hint}", path, line, index))
     return len(reader.problems) == before
-
-
-def _is_known(name: str) -> bool:
-    patterns = (_EXPECTED, _CONFIG, _METADATA)
-    return name in _PLAIN or name in _SPECIAL or any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def _test(row: dict[str, str], number: int) -> dict[str, Any]:

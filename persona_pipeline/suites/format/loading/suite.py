@@ -31,11 +31,6 @@ _SEMVER = re.compile(
 )
 
 
-def check_version(text: str) -> str | None:
-    """Return what is wrong with a semantic version, None when it is one."""
-    return None if _SEMVER.fullmatch(text) else f"{text!r} is no semantic version; write one such as 1.0.0"
-
-
 def check_license(text: str) -> str | None:
     """Return what is wrong with an SPDX licence expression, None when it is one, or when there is no list to look it up in."""
     try:
@@ -243,8 +238,9 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
         reader.fail(entry, f"suite: description is required with name, 1 to {MOST_DESCRIPTION} characters", "name")
     if fields.name is not None and len(fields.description or "") > MOST_DESCRIPTION:
         reader.fail(entry, f"suite: description: must have at most {MOST_DESCRIPTION} characters", "description")
-    if fields.version is not None and (problem := check_version(fields.version)):
-        reader.warn(entry, f"version: {problem}", "version")
+    if fields.version is not None and not _SEMVER.fullmatch(fields.version):
+        said = f"version: {fields.version!r} is no semantic version; write one such as 1.0.0"
+        reader.warn(entry, said, "version")
     if fields.license is not None and (problem := check_license(fields.license)):
         reader.warn(entry, f"license: {problem}", "license")
     # Its attribute warns whoever reads it, whatever it is.
