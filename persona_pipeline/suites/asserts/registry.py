@@ -12,7 +12,7 @@ BUILT_IN = {
     "regex": f"{_HERE}.texts:Regex",
     "is_json": f"{_HERE}.is_json:IsJson",
     "equals": f"{_HERE}.texts:Equals",
-    "rubrics": f"{_HERE}.rubrics:Rubrics",
+    "rubrics": f"{_HERE}.llm_judge:Rubrics",
     "llm_judge": f"{_HERE}.llm_judge:LlmJudge",
     "code_judge": f"{_HERE}.code_judge:CodeJudge",
     "tool_trajectory": f"{_HERE}.tool_trajectory:ToolTrajectory",

@@ -39,12 +39,7 @@ def read_rows(findings: Findings, entry: ConfigEntry, key: str = "tests") -> Ite
 def _rows(findings: Findings, places: list[ConfigEntry], depth: int) -> Iterator[ConfigEntry]:
     for place in places:
         value = place.data
-        if (
-            isinstance(value, dict)
-            and isinstance(value.get("path"), str)
-            and "vars" not in value
-            and "input" not in value
-        ):
+        if isinstance(value, dict) and isinstance(value.get("path"), str) and not value.keys() & {"vars", "input"}:
             findings.leftovers(place, ("path",), "test file key ")
             value = value["path"]
         if isinstance(value, str):
@@ -253,11 +248,8 @@ def _expanded(findings: Findings, test: ConvertedTest, options: Mapping[str, Any
             given[name] = item
             if isinstance(item, str) and item.startswith("file://"):
                 given[name] = _of_file(findings, layer, item, name)
-    several = [
-        name
-        for name, value in given.items()
-        if findings.promptfoo and isinstance(value, list) and not options.get("disableVarExpansion")
-    ]
+    expands = findings.promptfoo and not options.get("disableVarExpansion")
+    several = [name for name, value in given.items() if expands and isinstance(value, list)]
     for values in itertools.product(*(given[name] for name in several)):
         yield known_variables(given | dict(zip(several, values, strict=True)))
 
@@ -284,9 +276,8 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
     expected = first_of(data, "expected_output", "expected_messages")
     answer = data[expected] if expected else variables.get("expected_output") if not findings.promptfoo else None
     if answer is not None:
-        made["expected_output"] = _answer(
-            findings, entry, filled(findings, entry, answer, variables, expected or "vars")
-        )
+        answer = filled(findings, entry, answer, variables, expected or "vars")
+        made["expected_output"] = _answer(findings, entry, answer)
     strict = findings.promptfoo and test.get("threshold") is None
     skipped = data.get("skip_defaults") is True or _part(data, "execution").get("skip_defaults") is True
     layers = test.layers[:1] if skipped else test.layers
@@ -301,8 +292,8 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
     elif limit is not None:
         findings.none(entry, "threshold of a test", "threshold", remedy="mark asserts as required")
     if not asserts and not made.get("criteria") and not made.get("expected_output"):
-        findings.none(entry, f"a test with nothing to check ({made['id']})", remedy="give it an assert or criteria")
-        return None
+        what = f"a test with nothing to check ({made['id']})"
+        return findings.none(entry, what, remedy="give it an assert or criteria")
     if asserts:
         made["assert"] = asserts
     metadata = test.merged("metadata") | ({"description": described} if described and described != identity else {})
@@ -334,9 +325,8 @@ def _with_input(
         try:
             return asked(findings, prompt, variables, around)
         except TemplateError as problem:
-            said = f"the test's prompt ({problem})"
-            findings.none(test.entry, said, remedy="the test is left out; fill the prompt by hand")
-            return None
+            remedy = "the test is left out; fill the prompt by hand"
+            return findings.none(test.entry, f"the test's prompt ({problem})", remedy=remedy)
     own = _own_input(findings, test.entry, key, variables)
     before = [layer for layer in test.layers[1:] if "input" in layer.data]
     if not before or own is None:

@@ -61,9 +61,8 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
     if origin is not None and origin not in ORIGINS:
         raise ConfigError(f"--from {origin!r} is unknown; use {' or '.join(ORIGINS)}")
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
-        raise ConfigError(
-            Problem("is no eval file that can be read: its name must end in .yaml, .yml or .json", str(path))
-        )
+        said = "is no eval file that can be read: its name must end in .yaml, .yml or .json"
+        raise ConfigError(Problem(said, str(path)))
     reader = Reader(Files(), path.parent, registry)
     try:
         entry = whole(reader.files.read(reader.files.find(str(path), [path.parent])), path)
@@ -120,21 +119,12 @@ def _imported(findings: Findings, entry: ConfigEntry) -> ImportedSuite:
         test | {"id": apart(test["id"], taken)} for test in read_tests(findings, entry, prompts, providers)
     ]
     targets = [one.target for one in providers if one.target is not None]
-    workers = _workers(data)
-    for target in targets:
-        target |= {"workers": workers} if workers else {}
-    return ImportedSuite(
-        suite,
-        {"targets": targets} if targets else None,
-        tuple(dict.fromkeys(findings.reader.warnings)),
-        findings.origin,
-    )
-
-
-def _workers(data: Mapping[str, Any]) -> int | None:
     options = data.get("evaluateOptions") or data.get("evaluate_options")
     workers = options.get("maxConcurrency", options.get("max_concurrency")) if isinstance(options, dict) else None
-    return workers if isinstance(workers, int) and 1 <= workers <= 256 else None
+    if isinstance(workers, int) and 1 <= workers <= 256:
+        targets = [target | {"workers": workers} for target in targets]
+    found = tuple(dict.fromkeys(findings.reader.warnings))
+    return ImportedSuite(suite, {"targets": targets} if targets else None, found, findings.origin)
 
 
 def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:
@@ -144,7 +134,9 @@ def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: boo
         ConfigError: a file is there already and ``force`` is not set.
     """
     head = f"# Imported from {source.name} ({imported.origin}).\n"
-    texts = {out / f"{_stem(source)}.eval.yaml": head + to_yaml(imported.suite)}
+    stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)
+    stem = re.sub(r"[^\w.-]+", "-", stem) or "suite"
+    texts = {out / f"{stem}.eval.yaml": head + to_yaml(imported.suite)}
     if imported.targets is not None:
         texts[out / "targets.yaml"] = head + to_yaml(imported.targets)
     there = [path for path in texts if path.exists()]
@@ -155,11 +147,6 @@ def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: boo
     for path, text in texts.items():
         write_atomically(path, text)
     return list(texts)
-
-
-def _stem(source: Path) -> str:
-    stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)
-    return re.sub(r"[^\w.-]+", "-", stem) or "suite"
 
 
 _ITEMS = {"type": "array", "items": {"$ref": "#/$defs/assert"}}
@@ -215,7 +202,11 @@ def suite_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = generated["$defs"]
     for name, model in types.items():
         _finish_assert(name, model, definitions[model.__name__])
-    _finish_aggregators(definitions)
+    for name, kind in _AGGREGATORS.items():
+        definitions[name]["properties"]["type"] = {"enum": sorted({kind, kind.replace("_", "-")})}
+    program = definitions["CodeAggregator"]
+    program["properties"] |= {"path": _SCRIPT, "script": _SCRIPT}
+    program |= {"required": ["type"], "anyOf": [{"required": ["path"]}, {"required": ["script"]}]}
     criterion = definitions["Criterion"]
     properties = {**criterion["properties"], "score_ranges": _RANGES}
     definitions["criterion"] = {**criterion, "properties": properties, "required": []}
@@ -275,16 +266,6 @@ def _finish_assert(name: str, model: type[AssertFields], definition: dict[str, A
     if name == "code_judge":
         properties["script"] = _SCRIPT
         definition["additionalProperties"] = True
-
-
-def _finish_aggregators(definitions: dict[str, Any]) -> None:
-    for name, kind in _AGGREGATORS.items():
-        definition = definitions[name]
-        definition["properties"]["type"] = {"enum": sorted({kind, kind.replace("_", "-")})}
-    program = definitions["CodeAggregator"]
-    program["properties"] |= {"path": _SCRIPT, "script": _SCRIPT}
-    program["required"] = ["type"]
-    program["anyOf"] = [{"required": ["path"]}, {"required": ["script"]}]
 
 
 def _drop_titles(value: Any) -> None:
