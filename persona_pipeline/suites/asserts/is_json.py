@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -59,6 +59,7 @@ class IsJson(Assert):
     """
 
     spellings = SPELLINGS
+    unsaid: ClassVar = {"anywhere": False}
 
     schema_: Annotated[dict[str, Any], AfterValidator(_usable)] | None = Field(
         None,
@@ -66,12 +67,6 @@ class IsJson(Assert):
         description="JSON schema (2020-12) of it; patterns as in regex, no references to elsewhere.",
     )
     anywhere: bool = Field(False, description="Whether an object or a list within the answer is enough.")
-
-    def dump(self) -> dict[str, Any]:
-        data = super().dump()
-        if not self.anywhere:
-            del data["anywhere"]
-        return data
 
     def grade(self, output: Output, context: Context) -> Grade:
         try:

@@ -1,6 +1,6 @@
 """What stands in the answer: ``contains`` for pieces of text, anywhere or at an end; ``equals`` for all of it; ``regex``."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, field_validator
 
@@ -54,6 +54,7 @@ class Contains(Assert):
     """
 
     spellings = SPELLINGS
+    unsaid: ClassVar = {"ignore_case": False, "of": "all", "at": "anywhere"}
 
     value: Texts = Field(description="The text to find, or a list of texts.")
     ignore_case: bool = Field(False, description="Whether capital letters are the same as small ones.")
@@ -62,11 +63,6 @@ class Contains(Assert):
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{', '.join(self._texts)}"
-
-    def dump(self) -> dict[str, Any]:
-        data = super().dump()
-        plain = {"ignore_case": False, "of": "all", "at": "anywhere"}
-        return {key: value for key, value in data.items() if key not in plain or value != plain[key]}
 
     def grade(self, output: Output, context: Context) -> Grade:
         answer = output.text if self.at == "anywhere" else trim(output.text)

@@ -220,6 +220,12 @@ class TargetProxy:
     def info(self) -> dict[str, Any]:
         return {"target": self.target, "max_calls": self.max_calls, "calls": self.calls}
 
+    def ask_all(self, body: Any) -> dict[str, Any]:
+        """Return the target's answers to ``{"requests": [...]}``."""
+        if not isinstance(body, dict) or not isinstance(body.get("requests"), list):
+            raise ProxyError(400, "requests must be a list")
+        return {"responses": [self.ask(item) for item in body["requests"]]}
+
     def ask(self, body: Any) -> dict[str, Any]:
         """Return the target's answer to ``{"question": ..., "system_prompt": ...}``."""
         question = body.get("question", body.get("prompt")) if isinstance(body, dict) else None
@@ -260,23 +266,17 @@ def serve(proxy: TargetProxy) -> Iterator[dict[str, str]]:
 def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
     from http.server import BaseHTTPRequestHandler
 
+    asked = {"/invoke": proxy.ask, "/invokeBatch": proxy.ask_all}
+
     class Handler(BaseHTTPRequestHandler):
         timeout = 30
 
         def do_GET(self) -> None:
-            self._reply("/info", lambda: proxy.info())
+            self._reply(proxy.info if self.path == "/info" else None)
 
         def do_POST(self) -> None:
-            if self.path == "/invokeBatch":
-                self._reply("/invokeBatch", lambda: {"responses": [proxy.ask(item) for item in self._batch()]})
-            else:
-                self._reply("/invoke", lambda: proxy.ask(self._body()))
-
-        def _batch(self) -> list[Any]:
-            body = self._body()
-            if not isinstance(body, dict) or not isinstance(body.get("requests"), list):
-                raise ProxyError(400, "requests must be a list")
-            return body["requests"]
+            answer = asked.get(self.path)
+            self._reply(answer and (lambda: answer(self._body())))
 
         def _body(self) -> Any:
             length = self.headers.get("content-length", "0")
@@ -287,12 +287,12 @@ def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
             except ValueError as error:
                 raise ProxyError(400, "the request is not JSON") from error
 
-        def _reply(self, path: str, answer: Callable[[], Any]) -> None:
+        def _reply(self, answer: Callable[[], Any] | None) -> None:
             try:
                 given = self.headers.get("authorization", "").removeprefix("Bearer ")
                 if not secrets.compare_digest(given.encode(), proxy.token.encode()):
                     raise ProxyError(401, "the token is missing or wrong")
-                if self.path != path:
+                if answer is None:
                     raise ProxyError(404, "there is no such address")
                 status, data = 200, answer()
             except ProxyError as problem:

@@ -195,21 +195,11 @@ def _suite(reader: Reader, path: Path, document: Document, lines: str | None) ->
         return None
     if not tests:
         reader.warn(entry, "the suite has no tests")
-    metadata = None
-    if fields.name is not None:
-        metadata = Metadata(
-            fields.name,
-            fields.description or "",
-            fields.version,
-            fields.author,
-            None if fields.tags is None else tuple(fields.tags),
-            fields.license,
-            data.get("requires"),
-        )
+    told = {key: data.get(key) for key in Metadata.model_fields}
     return Suite(
         path=path,
         tests=tests,
-        metadata=metadata,
+        metadata=None if fields.name is None else Metadata.model_validate(told),
         tags=tuple(fields.tags or ()),
         target=execution.target or vars(fields)["target"],
         targets=None if execution.targets is None else tuple(dict.fromkeys(execution.targets)),
