@@ -19,10 +19,10 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import open_regular, read_regular
+from persona_pipeline.base.files import open_regular, read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.files import FileError, Files, default_roots, repository_root
+from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
 from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
@@ -246,7 +246,7 @@ class PromptFiles:
     def __init__(self, suite: Suite) -> None:
         self.files = Files(suite.roots)
         self.suite_folder = suite.path.absolute().parent
-        self.top = repository_root(self.suite_folder)
+        self.top = repository_of(self.suite_folder)
 
     def find(self, reference: str, test: Test) -> Path:
         """Return the file of a part. Raises ``FileError`` when it is gone."""

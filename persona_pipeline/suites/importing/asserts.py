@@ -214,11 +214,10 @@ def read_asserts(
     """
     found: list[dict[str, Any]] = []
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
-    if criteria:
-        texts = [filled(findings, entry, entry.data, variables) for entry in criteria]
-        texts = [text for text in texts if text is not None]
-        if texts:
-            found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
+    texts = [filled(findings, entry, entry.data, variables) for entry in criteria]
+    texts = [text for text in texts if text is not None]
+    if texts:
+        found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
     for entry in entries:
         if isinstance(entry.data, str):
             continue

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.files import repository_of
 from persona_pipeline.suites.answering.base import Responses, load_responses
-from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
@@ -33,8 +33,8 @@ def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, l
         tests: those that would run.
         commit: such as ``HEAD`` or ``origin/main``.
     """
-    top = repository_root(bases.suite.path.parent)
-    if top is None:
+    top = repository_of(bases.suite.path.parent)
+    if not (top / ".git").exists():
         raise ConfigError(f"--changed: {bases.suite.path} stands in no git repository")
     diff = _Diff.since(top, commit)
     before = _before(bases, diff)

@@ -1,6 +1,7 @@
 """Messages and their shorthands, and the texts derived from them."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
@@ -122,10 +123,9 @@ def check_file_parts(
                 reader.fail(entry, f"{label}: {key}: {problem}", *place)
 
 
-def find_file_part(files: Files, reference: str, folders: Sequence[Any], top: Any) -> Any:
+def find_file_part(files: Files, reference: str, folders: Sequence[Path], top: Path) -> Path:
     """Return the file of a file part: beside the file that names it, else in a folder above, up to the repository's top."""
-    above = [] if top is None else [folder for folder in folders[-1].parents if folder.is_relative_to(top)]
-    return files.find(reference, [*folders, *above])
+    return files.find(reference, [*folders, *(above for above in folders[-1].parents if above.is_relative_to(top))])
 
 
 def question_text(messages: Sequence[dict[str, Any]]) -> str:
