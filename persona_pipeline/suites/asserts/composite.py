@@ -26,6 +26,7 @@ from persona_pipeline.suites.grading.results import (
 )
 from persona_pipeline.suites.grading.statistics import weighted_mean
 
+_SUM_UP = "Give the score that sums these results up: how far the answer meets all of them together."
 _RESULTS = "EVALUATOR_RESULTS_JSON"
 _RESULTS_VARIABLE = re.compile(r"\{\{\s*" + _RESULTS + r"\s*\}\}")
 
@@ -161,16 +162,12 @@ class Composite(Assert):
         if isinstance(how, CodeAggregator):
             context.require_code(f"the aggregator of {self.name!r}")
             return run_judge(how.script, shown, context.suite.path.parent, context, own_verdict=True)
-        ask = (
-            self._prompt_text
-            or "Give the score that sums these results up: how far the answer meets all of them together."
-        )
         return ask_freeform(
             "composite",
             {"question": context.question, "criteria": context.test.expected_outcome, **json.loads(json.dumps(shown))},
             context=context,
             name=self.name,
-            ask=_RESULTS_VARIABLE.sub('[the field "results" of the evidence]', ask),
+            ask=_RESULTS_VARIABLE.sub('[the field "results" of the evidence]', self._prompt_text or _SUM_UP),
             prompt=self._prompt_text,
             model=how.model,
         )

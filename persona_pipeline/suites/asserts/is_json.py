@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.javascript import is_json, parse_json
+from persona_pipeline.suites.format.javascript import is_json, parse_json, reject
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
@@ -113,7 +113,7 @@ def _whole(text: str) -> list[Any]:
 
 def _values(text: str) -> Iterator[Any]:
     """Yield the JSON objects and lists that stand in a text, the outermost of each."""
-    decoder = json.JSONDecoder(parse_constant=_refused)
+    decoder = json.JSONDecoder(parse_constant=reject)
     position, tried = 0, 0
     while position < len(text) and tried < _MOST_PLACES:
         if text[position] not in "{[":
@@ -126,7 +126,3 @@ def _values(text: str) -> Iterator[Any]:
             position += 1
         else:
             yield value
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")

@@ -111,16 +111,12 @@ class ExecutionMetrics(SeveralLimits):
                 misses.append(f"The target did not report its {words}.")
             else:
                 (hits if value <= limit else misses).append(f"{value:g} {words}, limit {limit:g}.")
-        if self.target_exploration_ratio is not None:
-            self._exploration(output, self.target_exploration_ratio, hits, misses)
-        return Grade(len(hits) / (len(hits) + len(misses)), hits, misses)
-
-    def _exploration(self, output: Output, target: float, hits: list[str], misses: list[str]) -> None:
-        calls = output.tool_calls
-        if not calls:
+        calls, target = output.tool_calls, self.target_exploration_ratio
+        if target is not None and not calls:
             misses.append("There are no tool calls to take an exploration ratio of.")
-            return
-        ratio = sum(call["tool"] in EXPLORING for call in calls) / len(calls)
-        met = abs(ratio - target) <= self.exploration_tolerance + TOLERANCE
-        text = f"Exploration ratio {ratio:.2f}, wanted {target:.2f} give or take {self.exploration_tolerance:.2f}."
-        (hits if met else misses).append(text)
+        elif target is not None:
+            ratio = sum(call["tool"] in EXPLORING for call in calls) / len(calls)
+            met = abs(ratio - target) <= self.exploration_tolerance + TOLERANCE
+            text = f"Exploration ratio {ratio:.2f}, wanted {target:.2f} give or take {self.exploration_tolerance:.2f}."
+            (hits if met else misses).append(text)
+        return Grade(len(hits) / (len(hits) + len(misses)), hits, misses)

@@ -56,7 +56,8 @@ def _plain_numbers(value: Any) -> Any:
     return [_plain_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _reject(constant: str) -> NoReturn:
+def reject(constant: str) -> NoReturn:
+    """Raise ``ValueError`` for NaN and infinity, which Python's JSON has and JSON has not."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -77,10 +78,10 @@ def _finite(text: str) -> float:
     return value
 
 
-_DECODER = json.JSONDecoder(parse_constant=_reject, parse_float=_finite)
-_STRICT_DECODER = json.JSONDecoder(parse_constant=_reject, parse_float=_finite, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(parse_constant=reject, parse_float=_finite)
+_STRICT_DECODER = json.JSONDecoder(parse_constant=reject, parse_float=_finite, object_pairs_hook=_unique)
 # Whole numbers as floats: Python refuses integers of more than 4,300 digits, JSON does not.
-_VALIDATOR = json.JSONDecoder(parse_constant=_reject, parse_int=float)
+_VALIDATOR = json.JSONDecoder(parse_constant=reject, parse_int=float)
 
 
 def is_json(text: str) -> bool:

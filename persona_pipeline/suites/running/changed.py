@@ -169,19 +169,18 @@ def _entry(bases: Bases, name: str, diff: _Diff, before: _Before | None) -> Iter
     old = before.targets.entries.get(name) if before and before.targets else None
     if shown is None:
         yield f"{path} (outside the repository)"
-    elif not _is_as_before(entry, old, path, diff, before):
+    elif (
+        before is None
+        or before.targets is None
+        or old is None
+        or _text([entry.data, path], diff.top) != _text([old.data, before.targets.path], before.folder)
+    ):
         yield diff.place(shown, entry)
     if "${{" in json.dumps(entry.data, default=str):
         for folder in (path.parent, *path.parents):
             name = diff.name(folder / ".env") or ""
             if name in diff.changed:
                 yield diff.place(name)
-
-
-def _is_as_before(entry: ConfigEntry, old: ConfigEntry | None, path: Path, diff: _Diff, before: _Before | None) -> bool:
-    if before is None or before.targets is None or old is None:
-        return False
-    return _text([entry.data, path], diff.top) == _text([old.data, before.targets.path], before.folder)
 
 
 def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None]:

@@ -48,10 +48,6 @@ class ProcessLimits:
     open_files: int = 1024
     processes: int = 4096
 
-    def arguments(self) -> list[str]:
-        values = (self.cpu_seconds, self.memory_bytes, self.file_bytes, self.open_files, self.processes)
-        return [str(value) for value in values]
-
 
 @dataclass(frozen=True)
 class ProcessResult:
@@ -127,7 +123,8 @@ def run_process(
     if (os.sep in program and not os.access(program, os.X_OK)) or not cwd.is_dir():
         reason = "is not executable" if Path(program).is_file() else "does not exist"
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
-    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *limits.arguments(), program, *argv[1:]]
+    own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
+    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
     started = time.monotonic()
     # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

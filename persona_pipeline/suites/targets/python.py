@@ -76,7 +76,8 @@ class PythonTarget(TargetFields):
                 given = call(*_arguments(call, request))
                 if inspect.isawaitable(given) or isinstance(given, AsyncIterable):
                     given = self._loop.wait(_awaited(given), request.timeout)
-                done.set_result(list(given) if _is_generator(given) else given)
+                is_whole = not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping | list | Output)
+                done.set_result(given if is_whole else list(given))
             except BaseException as error:
                 done.set_exception(error)
 
@@ -162,7 +163,3 @@ def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
 def _is_async(call: Callable[..., Any]) -> bool:
     called = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
     return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
-
-
-def _is_generator(given: Any) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | list | Output)

@@ -13,14 +13,14 @@ TARGETS = Registry(
     "persona_pipeline.targets",
     TargetFields,
     {
-        "mock": f"{_HERE}.mock:MockTarget",
+        "mock": f"{_HERE}.given:MockTarget",
         "cli": f"{_HERE}.cli:CliTarget",
         "python": f"{_HERE}.python:PythonTarget",
         "http": f"{_HERE}.http:HttpTarget",
         "anthropic": f"{_HERE}.models:AnthropicTarget",
         "openai": f"{_HERE}.models:OpenAITarget",
         "persona": f"{_HERE}.models:PersonaTarget",
-        "replay": f"{_HERE}.replay:ReplayTarget",
+        "replay": f"{_HERE}.given:ReplayTarget",
     },
     what="provider",
 )

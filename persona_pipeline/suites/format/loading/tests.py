@@ -80,16 +80,13 @@ def read_all_asserts(reader: Reader, entry: ConfigEntry, label: str) -> list[Ass
     """Read the asserts of a test or, without a label, of a suite: ``assert``, then what older names hold."""
     data, prefix = entry.data, f"{label}: " if label else ""
     found = read_asserts(reader, entry, "assert", label) if "assert" in data else []
-    if "assertions" in data:
-        reader.deprecated(entry, f"{prefix}assertions", "rename it to assert", "assertions")
-        found += read_asserts(reader, entry, "assertions", label)
-    if isinstance(data.get("execution"), dict) and "evaluators" in data["execution"]:
-        new = f"rename it to assert, {'on the test' if label else 'at the top'}"
-        reader.deprecated(entry, f"{prefix}execution.evaluators", new, "execution", "evaluators")
-        found += read_asserts(reader, entry.child("execution"), "evaluators", label)
-    if "evaluators" in data:
-        reader.deprecated(entry, f"{prefix}evaluators", "rename it to assert", "evaluators")
-        found += read_asserts(reader, entry, "evaluators", label)
+    moved = f"rename it to assert, {'on the test' if label else 'at the top'}"
+    for *above, key in (("assertions",), ("execution", "evaluators"), ("evaluators",)):
+        place = entry.child(*above) if not above or above[0] in data else None
+        if place is not None and isinstance(place.data, dict) and key in place.data:
+            new = moved if above else "rename it to assert"
+            reader.deprecated(entry, f"{prefix}{'.'.join((*above, key))}", new, *above, key)
+            found += read_asserts(reader, place, key, label)
     return found
 
 
