@@ -39,9 +39,8 @@ class PropositionClaims(Assert):
 
         found = evaluate_output(output, context, self.agent, self.dimension, only=self.only)
         if found.score is None:
-            raise UngradedError(
-                found.unscored or "no_evidence", f"no claim of {self.dimension} could be judged on this answer"
-            )
+            said = f"no claim of {self.dimension} could be judged on this answer"
+            raise UngradedError(found.unscored or "no_evidence", said)
         hits, misses = [], []
         missed: dict[str, Any] = {}
         for item in found.propositions.values():
@@ -55,9 +54,8 @@ class PropositionClaims(Assert):
         scores = {item.id: item.score for item in found.propositions.values()}
         details: dict[str, Any] = {"dimension": self.dimension, "score": found.score, "propositions": scores}
         details |= {"missed": missed} if missed else {}
-        return Grade(
-            min(1.0, found.score / TOP), hits, misses, f"{self.dimension} {found.score:.2f} of 9", details=details
-        )
+        reasoning = f"{self.dimension} {found.score:.2f} of 9"
+        return Grade(min(1.0, found.score / TOP), hits, misses, reasoning, details=details)
 
 
 def check_dimensions(names: Sequence[str], entry: ConfigEntry, label: str, reader: Reader) -> None:

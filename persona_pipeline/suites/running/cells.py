@@ -256,9 +256,8 @@ class CellRunner:
         target = cell.target
         assert target is not None
         if target.runs_code and not self.options.allow_code:
-            raise TargetError(
-                "code_not_allowed", f"target {target.name!r} runs a program; pass --allow-code if you trust it"
-            )
+            said = f"target {target.name!r} runs a program; pass --allow-code if you trust it"
+            raise TargetError("code_not_allowed", said)
         self._check_health(target)
         asked = self.request_key(cell.test)
         key = None

@@ -125,9 +125,8 @@ class Workspaces:
         except ProcessError as problem:
             raise WorkspaceError("workspace_failed", f"{shown}: {problem.message}") from problem
         if result.returncode != 0:
-            raise WorkspaceError(
-                "workspace_failed", f"{shown} exited with code {result.returncode}: {result.error_text}"
-            )
+            said = f"{shown} exited with code {result.returncode}: {result.error_text}"
+            raise WorkspaceError("workspace_failed", said)
 
     def close(self) -> None:
         """Remove the run's folder if nothing in it was kept."""

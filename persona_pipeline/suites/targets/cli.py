@@ -118,9 +118,8 @@ class CliTarget(TargetFields):
                     row = parse_json(line)
                     self._batch[row["id"]] = parse_output(row)
                 except (ValueError, TypeError, KeyError, OutputError) as error:
-                    raise TargetError(
-                        "invalid_response", f"target {self.name!r}: a line of its batch is no answer"
-                    ) from error
+                    said = f"target {self.name!r}: a line of its batch is no answer"
+                    raise TargetError("invalid_response", said) from error
 
     def check_health(self) -> None:
         """Raises ``TargetError`` unless the health check, if there is one, succeeds."""
