@@ -103,10 +103,8 @@ class Composite(Assert):
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            shown = ", ".join(map(repr, twice))
-            reader.fail(
-                entry, f"{label}: members {shown} stand twice; give each a name of its own", _members_key(entry.data)
-            )
+            said = f"members {', '.join(map(repr, twice))} stand twice; give each a name of its own"
+            reader.fail(entry, f"{label}: {said}", _members_key(entry.data))
         for name in (how.weights or ()) if isinstance(how, WeightedAverage) else ():
             if name not in names:
                 hint = did_you_mean(name, names)

@@ -158,9 +158,8 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
     if not text.strip():
         reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
     for name in sorted({*unknown_variables(text)} - {*known}):
-        reader.warn(
-            entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt"
-        )
+        said = f"prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is"
+        reader.warn(entry, f"{label}: {said}", "prompt")
     return text
 
 

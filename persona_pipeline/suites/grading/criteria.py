@@ -96,9 +96,8 @@ def prepare_criteria(value: Any, key: str, entry: ConfigEntry, label: str, reade
         elif isinstance(item, dict):
             item = {"id": f"rubric-{index + 1}"} | {name: part for name, part in item.items() if part is not None}
             if "description" in item and "outcome" not in item:
-                reader.deprecated(
-                    entry, f"{label}: {key}[{index}].description", "rename it to outcome", key, index, "description"
-                )
+                place = (key, index, "description")
+                reader.deprecated(entry, f"{label}: {key}[{index}].description", "rename it to outcome", *place)
                 item["outcome"] = item.pop("description")
             ranges: Any = item.get("score_ranges")
             if isinstance(ranges, dict):

@@ -195,17 +195,11 @@ class Targets:
             return value
         for name in _REFERENCE.findall(value):
             if not self.grants.reads(name):
-                reader.fail(
-                    entry,
-                    f"{label}: reads the environment variable {name}; pass --allow-env {name} if you trust the suite with it",
-                    *location,
-                )
+                said = f"reads the environment variable {name}; pass --allow-env {name} if you trust the suite with it"
+                reader.fail(entry, f"{label}: {said}", *location)
             elif name not in self.environment:
-                reader.fail(
-                    entry,
-                    f"{label}: the environment variable {name} is not set; export it or add it to .env",
-                    *location,
-                )
+                said = f"the environment variable {name} is not set; export it or add it to .env"
+                reader.fail(entry, f"{label}: {said}", *location)
         readable = {name: text for name, text in self.environment.items() if self.grants.reads(name)}
         return _REFERENCE.sub(lambda match: readable.get(match[1], ""), value)
 

@@ -272,9 +272,8 @@ def _referenced(reader: Reader, entry: ConfigEntry, reference: str, where: str) 
 def _find(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> Path | None:
     suffix = Path(reference).suffix
     if suffix.lower() not in ENDINGS:
-        reader.fail(
-            entry, f"{where}: {reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
-        )
+        said = f"{reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
+        reader.fail(entry, f"{where}: {said}")
         return None
     try:
         return reader.files.find(reference, reader.folders(entry))
@@ -307,9 +306,8 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
         if document.data is None:
             return
         if not isinstance(document.data, list):
-            reader.problems.append(
-                document.problem((), "must be a list (a YAML array) of tests; a suite cannot be nested in a suite")
-            )
+            said = "must be a list (a YAML array) of tests; a suite cannot be nested in a suite"
+            reader.problems.append(document.problem((), said))
             return
         check_numbers(document.data, document)
         yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)

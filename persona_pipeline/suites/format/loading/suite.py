@@ -135,9 +135,8 @@ def _document(reader: Reader, path: Path, text: str) -> Document | None:
         return None
     schema = document.data.get("$schema")
     if isinstance(schema, str) and schema.startswith("agentv-") and not schema.startswith("agentv-eval"):
-        reader.problems.append(
-            document.problem(("$schema",), f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}")
-        )
+        said = f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}"
+        reader.problems.append(document.problem(("$schema",), said))
         return None
     check_numbers(document.data, document)
     return document
@@ -153,16 +152,12 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         if found is None:
             return None
         document = found
+        entry = ConfigEntry(document.data, document)
         if _names(document.data.get("tests"), path):
-            reader.deprecated(
-                ConfigEntry(document.data, document), "tests", f"remove it: {path.name} is what is run", "tests"
-            )
+            reader.deprecated(entry, "tests", f"remove it: {path.name} is what is run", "tests")
         elif "tests" in document.data:
-            reader.problems.append(
-                document.problem(
-                    ("tests",), f"{path.name} holds the tests; run this file alone or remove tests", key=True
-                )
-            )
+            said = f"{path.name} holds the tests; run this file alone or remove tests"
+            reader.fail(entry, said, "tests", key=True)
     return _suite(reader, path, document, text)
 
 
@@ -244,9 +239,8 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
         try:
             model.model_validate({"type": evaluator})
         except ValidationError:
-            reader.fail(
-                entry, f"evaluator: {fields.evaluator} needs fields of its own; write it under assert", "evaluator"
-            )
+            said = f"evaluator: {fields.evaluator} needs fields of its own; write it under assert"
+            reader.fail(entry, said, "evaluator")
     return fields
 
 
