@@ -51,10 +51,10 @@ def show(
     """Print an agent's merged propositions of a dimension, the agent's name filled in."""
     from persona_pipeline.reporting.pages.experiments import claims_page
     from persona_pipeline.reporting.render import print_page
-    from persona_pipeline.world.personas import load_persona
+    from persona_pipeline.world.personas import find_world, load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
 
-    root = environment().world_root
+    root = find_world(environment())
     merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
     try:
         variables = {"agent_name": load_persona(root, agent).display_name}

@@ -122,12 +122,13 @@ app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_a
 def sign() -> None:
     """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
     from persona_pipeline.judging.recordings.replay import sign_recordings
+    from persona_pipeline.world.personas import find_world
 
     settings = environment()
     secret = settings.signing_secret
     if secret is None:
         raise ConfigError("there is nothing to sign with; set PERSONA_RECORDINGS_SECRET")
-    for path in sign_recordings(settings.world_root / "recordings", secret):
+    for path in sign_recordings(find_world(settings) / "recordings", secret):
         typer.echo(str(path))
 
 

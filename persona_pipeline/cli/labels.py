@@ -340,8 +340,9 @@ def export_labels(
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
     from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.world.personas import find_world
 
-    root = environment().world_root
+    root = find_world(environment())
     every: Sequence[AnyLabel] = _voice_labels(root) if voice else load_labels(root / LABELS)
     labels = _chosen(every, agents, dimensions, labeller)
     text = exported(VoiceLabel if voice else Label, labels, format)

@@ -291,8 +291,9 @@ def changes(
     from persona_pipeline.reporting.pages.experiments import changes_page
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.world.changes import changed_things
+    from persona_pipeline.world.personas import find_world
 
-    found = changed_things(environment().world_root, base, head)
+    found = changed_things(find_world(environment()), base, head)
     if as_json:
         typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
     else:

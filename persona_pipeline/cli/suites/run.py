@@ -102,6 +102,7 @@ def run(
     from persona_pipeline.suites.running.opening import find_suites, open_judge, open_targets
     from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard
     from persona_pipeline.suites.running.suite_run import chosen, joined, run_suites
+    from persona_pipeline.world.personas import is_world
 
     outputs = _outputs(out or [])
     if watch:
@@ -121,7 +122,7 @@ def run(
         max_retries=max_retries,
         cache=cache,
         keep_workspaces=keep_workspaces,
-        world_root=lambda: settings.world_root,
+        world_root=(lambda: settings.world_root) if is_world(settings.world_root) else None,
         settings=settings,
         keyed=bool(outputs) or save or as_json,
         written=tuple(outputs),

@@ -73,6 +73,7 @@ def validate(
     Every problem is a line on stderr; exit code 2 if there is one.
     """
     from persona_pipeline.cli.world.checking import check_paths, check_world
+    from persona_pipeline.world.personas import find_world
 
     root = environment().world_root
     checked = check_paths(paths) if paths else check_world(root, require_signed=require_signed)
@@ -81,7 +82,7 @@ def validate(
     if checked.problems:
         raise ConfigError(list(dict.fromkeys(checked.problems)))
     if not checked.files:
-        raise ConfigError(Problem("nothing to validate", str(root)))
+        raise ConfigError(Problem("nothing to validate", str(find_world(environment()))))
     typer.echo("1 file is valid" if checked.files == 1 else f"{checked.files} files are valid")
 
 
@@ -92,9 +93,12 @@ def migrate() -> None:
     fails stops the upgrade and nothing else.
     """
     from persona_pipeline.base.database.engine import HEAD, default_url, open_store
-    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.world.personas import find_world
 
-    open_store(default_url(get_settings())).close()
+    settings = environment()
+    if settings.database_url is None:
+        find_world(settings)
+    open_store(default_url(settings)).close()
     typer.echo(f"store: {HEAD}")
     if not os.environ.get("DAGSTER_HOME"):
         typer.echo("Dagster: DAGSTER_HOME is not set, nothing to do")
