@@ -14,6 +14,7 @@ from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.cli.options import (
     Agents,
     MockJudge,
+    Notify,
     asks,
     judge_name,
     names,
@@ -22,7 +23,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
-from persona_pipeline.cli.running import run_and_print
+from persona_pipeline.cli.running import run_and_print, tell
 
 if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
@@ -47,6 +48,7 @@ def evaluate(
         str | None, typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal.")
     ] = None,
     verbose: Verbose = False,
+    notify: Notify = None,
     save_snapshot: Annotated[
         Path | None,
         typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
@@ -68,6 +70,7 @@ def evaluate(
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
+    from persona_pipeline.reporting.notify import report_notice, require_named
 
     require_known("--format", format or FORMATS[0], FORMATS)
     if snapshot is not None:
@@ -76,6 +79,7 @@ def evaluate(
     if save_snapshot is not None and (request.against is not None or estimate):
         raise ConfigError("--save-snapshot saves one run; leave out --against and --estimate")
     with nullcontext(open_world()) if request.against is None else fresh_world(against=request.against) as world:
+        require_named(notify or (), world.written.alerts)
         if estimate:
             from persona_pipeline.evaluation.estimate import estimate_run
             from persona_pipeline.evaluation.read import WorldReader
@@ -93,6 +97,7 @@ def evaluate(
             save_replay(save_snapshot, replace(run.replay(), statistics=run.report.statistics))
             typer.echo(f"snapshot written: {save_snapshot}", err=True)
         _emit(run.report, format, output)
+        tell(report_notice(run.report), notify or ())
         raise typer.Exit(run.report.exit_code)
 
 

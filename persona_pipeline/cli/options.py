@@ -96,6 +96,14 @@ Samples = Annotated[int, option("samples")]
 MaxUsd = Annotated[float | None, option("max_usd")]
 Fresh = Annotated[bool, option("fresh")]
 Record = Annotated[bool, option("record")]
+Notify = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Tell this alert of persona.yaml by webhook where something dropped or cannot be told; repeatable.",
+        show_default=False,
+    ),
+]
 
 
 def names(text: str) -> list[str] | None:

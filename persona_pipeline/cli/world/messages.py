@@ -14,6 +14,7 @@ from persona_pipeline.cli.options import (
     Agents,
     HeaderTimeout,
     Host,
+    Notify,
     Port,
     TokenEnv,
     names,
@@ -21,6 +22,7 @@ from persona_pipeline.cli.options import (
     require_token,
     token_in,
 )
+from persona_pipeline.cli.running import tell
 
 if TYPE_CHECKING:
     from persona_pipeline.importing.run import Imported
@@ -265,6 +267,7 @@ def watch(
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     relearn: Annotated[bool, typer.Option(help="Learn the voices anew, although there are some.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    notify: Notify = None,
 ) -> None:
     """Follow messages and print an alarm when an agent has lost its voice: since which message, and the worst ones.
 
@@ -281,11 +284,13 @@ def watch(
         VoiceWatches,
         alarm_facts,
     )
+    from persona_pipeline.reporting.notify import Notice, require_named, run_link
     from persona_pipeline.reporting.text import one_line, plural
     from persona_pipeline.scoring.text.said_again import pair_text
     from persona_pipeline.world.names import Aliases
 
     world = open_world(sync=True)
+    require_named(notify or (), world.written.alerts)
     chosen = names(agents) or world.agent_ids()
     newest = world.newest_message_time()
     start = moment(since, "--since")
@@ -306,7 +311,14 @@ def watch(
         new = source.new()
         for problem in source.problems if isinstance(source, FileMessages) else ():
             typer.echo(problem, err=True)
-        for alarm in watches.read(new):
+        alarms = watches.read(new)
+        if alarms:
+            facts = {"kind": "voice_alarm", "alarms": [*map(alarm_facts, alarms)]}
+            tell(
+                Notice("Persona watch: a voice was lost", [alarm.text for alarm in alarms], run_link(), facts),
+                notify or (),
+            )
+        for alarm in alarms:
             raised += 1
             if as_json:
                 typer.echo(shown_json(alarm_facts(alarm)))
