@@ -12,6 +12,9 @@ import typer
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.cli.options import (
+    JUDGE,
+    OUTPUT,
+    WHAT,
     Agents,
     MockJudge,
     Notify,
@@ -30,33 +33,47 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "markdown", "html", "junit")
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen.")
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Show every finding, and how small a drop would be seen.", rich_help_panel=OUTPUT
+    ),
 ]
 
 
-@asks(without=["baseline_windows"])
+@asks(without=["baseline_windows"], grouped=True)
 def evaluate(
     context: typer.Context,
     mock_judge: MockJudge = False,
     estimate: Annotated[
-        bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
+        bool,
+        typer.Option(
+            help="Print calls, tokens and US dollars a live run would take; judge nothing.", rich_help_panel=JUDGE
+        ),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
+        Path | None,
+        typer.Option(help="Write the report to this file; JSON goes to stdout as well.", rich_help_panel=OUTPUT),
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal.")
+        str | None,
+        typer.Option(
+            help="json, markdown, html or junit; by default json, and nothing on a terminal.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     verbose: Verbose = False,
     notify: Notify = None,
     save_snapshot: Annotated[
         Path | None,
-        typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
+        typer.Option(
+            help="Write all the run was made from and every answer to this file (.json or .json.gz).",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     snapshot: Annotated[
         Path | None,
         typer.Option(
-            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own."
+            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     **asked: Any,
@@ -65,8 +82,9 @@ def evaluate(
 
     Prints a table on stderr, and the report on stdout where that is no terminal.
 
-    Exit codes: 0 all that was asked held, 1 something dropped or is below the threshold, 2 usage or configuration, 3 nothing
-    dropped and something cannot be told, 4 budget.
+    Exit codes: 0 all that was asked held, 1 something dropped or is below the
+    threshold, 2 usage or configuration, 3 nothing dropped and something cannot be
+    told, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
@@ -140,16 +158,18 @@ def _write(output: Path, content: str | bytes) -> None:
 MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 
 
-@asks(*MEASURED)
+@asks(*MEASURED, grouped=True)
 def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
-    windows: Annotated[int, option("baseline_windows", "--windows")] = 1,
+    windows: Annotated[int, option("baseline_windows", "--windows", panel=WHAT)] = 1,
     verbose: Verbose = False,
     **asked: Any,
 ) -> None:
-    """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
+    """Evaluate agents and keep the scores as their baselines.
 
+    They are written to baselines/. Dimensions that were not scored in full keep what the files say.
+    """
     from persona_pipeline.evaluation.estimate import more_windows_text
 
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
@@ -173,12 +193,18 @@ def report(
     since: Annotated[
         str | None, typer.Option(help="Only windows that end after this: a time, or a length such as 30d.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
-    format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
-    by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
+    output: Annotated[
+        Path | None, typer.Option(help="Write to this file instead of stdout.", rich_help_panel=OUTPUT)
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.", rich_help_panel=OUTPUT)
+    ] = "html",
+    by: Annotated[
+        str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.", rich_help_panel=OUTPUT)
+    ] = "dimension",
     verbose: Verbose = False,
 ) -> None:
-    """Render the newest evaluation of each agent with its history; judges nothing."""
+    """Show the newest evaluation of each agent and its history; judges nothing."""
     from persona_pipeline.evaluation.history import report_of
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.gate import GateRules

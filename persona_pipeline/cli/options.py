@@ -12,6 +12,7 @@ import typer
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import (
     EVERYTHING,
+    OF_JUDGE,
     EvaluationRequest,
     bounds_of,
     kind_of,
@@ -24,11 +25,18 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 
-def option(name: str, flag: str | None = None) -> Any:
+# What the options of an evaluation are about, in ``--help``; those that are in none are about the verdict.
+WHAT, JUDGE, VERDICT, OUTPUT = "What is evaluated", "Judge", "Verdict", "Output"
+_ABOUT = dict.fromkeys(("agents", "dimensions", "window", "as_of", "since", "synthetic", "history", "touched"), WHAT)
+_ABOUT |= dict.fromkeys((*OF_JUDGE, "samples", "confirm"), JUDGE)
+
+
+def option(name: str, flag: str | None = None, *, panel: str | None = None) -> Any:
     """Return an option of an evaluation as the command line has it.
 
     Args:
         flag: where a command calls it otherwise.
+        panel: under which heading of ``--help`` it stands.
     """
     dashed = f"--{name.replace('_', '-')}"
     both = f"{dashed}/--no-{dashed[2:]}" if _kind(name) is bool else dashed
@@ -39,6 +47,7 @@ def option(name: str, flag: str | None = None) -> Any:
         min=least,
         max=most,
         metavar="COMMIT" if name == "against" else None,
+        rich_help_panel=panel,
     )
 
 
@@ -55,10 +64,17 @@ def taking(command: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
     return command
 
 
-def asks(*only: str, without: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Give a command the options of an evaluation, all or some; they come to its ``**asked``."""
+def asks(*only: str, without: Sequence[str] = (), grouped: bool = False) -> Callable[[Command], Command]:
+    """Give a command the options of an evaluation, all or some; they come to its ``**asked``.
+
+    Args:
+        grouped: they stand in ``--help`` by what they are about.
+    """
     made = {
-        name: (Annotated[_kind(name) | None, option(name)], _default(name))
+        name: (
+            Annotated[_kind(name) | None, option(name, panel=_ABOUT.get(name, VERDICT) if grouped else None)],
+            _default(name),
+        )
         for name in option_fields(without=without)
         if name in (only or EvaluationRequest.model_fields)
     }
@@ -91,7 +107,7 @@ WindowLength = Annotated[str, option("window")]
 AsOf = Annotated[str | None, option("as_of")]
 JudgeName = Annotated[str | None, option("judge")]
 Grouping = Annotated[int | None, option("grouping")]
-MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
+MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.", rich_help_panel=JUDGE)]
 Samples = Annotated[int, option("samples")]
 MaxUsd = Annotated[float | None, option("max_usd")]
 Fresh = Annotated[bool, option("fresh")]
@@ -101,6 +117,7 @@ Notify = Annotated[
     typer.Option(
         metavar="NAME",
         help="Tell this alert of persona.yaml by webhook where something dropped or cannot be told; repeatable.",
+        rich_help_panel=OUTPUT,
         show_default=False,
     ),
 ]

@@ -51,8 +51,9 @@ def doctor(
     ] = False,
     max_usd: MaxUsd = None,
 ) -> None:
-    """Check world, database, recordings, key, endpoint, model, structured output, whether the judge can judge, caching and Dagster.
+    """Check all that an evaluation needs: world, database, key, model, Dagster.
 
+    Of the model: whether it can judge, its structured output and caching.
     What --reading finds is kept in calibration/reading.json. Without a key it is asked of the recordings.
 
     Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge, or does not read: it decides nothing.

@@ -11,6 +11,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import moment
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
+    OUTPUT,
     Agents,
     HeaderTimeout,
     Host,
@@ -66,7 +67,10 @@ def ingest(
         ),
     ] = False,
 ) -> None:
-    """Add messages to the store. A message that is known is not doubled; a line that is not valid is named and left out."""
+    """Add messages to the store, from files or what other programs export.
+
+    A message that is known is not doubled; a line that is not valid is named and left out.
+    """
     from persona_pipeline.importing.base import ReadOptions
     from persona_pipeline.importing.run import ImportOptions, import_messages
     from persona_pipeline.world.names import alias_problems
@@ -177,9 +181,9 @@ def collect(
     header_timeout: HeaderTimeout = 5.0,
     body_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for its body to arrive.")] = 30.0,
 ) -> None:
-    """Take OpenTelemetry traces and events over OTLP/HTTP, and add the messages in them to the store.
+    """Add messages to the store as they come in OpenTelemetry traces.
 
-    A request is answered with success when what it brought is stored, and not before.
+    Takes traces and events over OTLP/HTTP. A request is answered with success when what it brought is stored, and not before.
     """
     token = token_in(token_env)
     require_token(token, token_env, host)
@@ -221,10 +225,10 @@ def remove(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it, they are only counted.")] = False,
 ) -> None:
-    """Take messages out of the store: those to which all of the options apply. Files are not touched.
+    """Take messages out of the store: those to which all of the options apply.
 
-    A removed message stays out when its file is read again, until the file says something else of it or it is ingested with
-    --restore.
+    Files are not touched. A removed message stays out when its file is read again, until the file says something else of it or
+    it is ingested with --restore.
     """
     from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages
 
@@ -266,14 +270,14 @@ def watch(
     once: Annotated[bool, typer.Option(help="Read what is there and stop: 1 if there was an alarm, else 0.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     relearn: Annotated[bool, typer.Option(help="Learn the voices anew, although there are some.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.", rich_help_panel=OUTPUT)] = False,
     notify: Notify = None,
 ) -> None:
-    """Follow messages and print an alarm when an agent has lost its voice: since which message, and the worst ones.
+    """Follow messages and print an alarm when an agent has lost its voice.
 
-    What an agent says again of a conversation is printed beside the earlier line, and is no alarm. Says first whom it follows,
-    against which voices and since when, and what it cannot see. Asks no model. A voice is learnt once, from what was said before,
-    and again when the agent's persona changes.
+    Says since which message, and the worst ones. What an agent says again of a conversation is printed beside the earlier line,
+    and is no alarm. Says first whom it follows, against which voices and since when, and what it cannot see. Asks no model. A voice
+    is learnt once, from what was said before, and again when the agent's persona changes.
     """
     from datetime import timedelta
 

@@ -66,8 +66,9 @@ def validate(
         typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings."),
     ] = False,
 ) -> None:
-    """Check personas, propositions, messages, recordings, labels, baselines and suites.
+    """Check the files of a world: every problem with its line.
 
+    Personas, propositions, messages, recordings, labels, baselines and suites.
     Baselines are taken again from the recordings they name, without a call, and compared.
 
     Every problem is a line on stderr; exit code 2 if there is one.
@@ -87,10 +88,10 @@ def validate(
 
 
 def migrate() -> None:
-    """Bring the store, and with DAGSTER_HOME set Dagster's own storage too, to the newest schema; does nothing where they are.
+    """Bring the store to this version, and with DAGSTER_HOME Dagster's own.
 
-    Whatever opens the store does the first by itself. In a deployment this command goes before all else, so that a migration which
-    fails stops the upgrade and nothing else.
+    Does nothing where they are. Whatever opens the store does the first by itself. In a deployment this command goes before all
+    else, so that a migration which fails stops the upgrade and nothing else.
     """
     from persona_pipeline.base.database.engine import HEAD, default_url, open_store
     from persona_pipeline.world.personas import find_world
@@ -117,7 +118,7 @@ def schema(
         ),
     ] = Path("schemas"),
 ) -> None:
-    """Write the JSON schemas of persona, proposition and suite files, of a label, and of a world's settings."""
+    """Write JSON schemas of the files of a world, for editors."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in schema_texts().items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -157,7 +158,10 @@ def forget(
         bool, typer.Option("--yes", help="Take the person out of the store; files and git are only named.")
     ] = False,
 ) -> None:
-    """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay. Or find and remove a person."""
+    """Take reasons and quotes out of old runs, or find and remove a person.
+
+    Of old runs scores, findings, histories and trends stay.
+    """
     if person:
         _forget_person(person, yes)
         return
