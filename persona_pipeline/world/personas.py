@@ -1,6 +1,7 @@
 """Persona files, ``personas/<agent_id>.yaml``, and which names of agents and files are allowed."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def check_agent_id(text: str) -> str:
     if not is_agent_id(text):
         raise ConfigError(f"agent id {text!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64")
     return text
+
+
+def id_of_name(name: str) -> str:
+    """Return an agent id made of a name's Latin letters and digits, empty where it has none."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
 
 
 def find_yaml(folder: Path, stem: str) -> Path | None:

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,7 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.running import tell
 
 if TYPE_CHECKING:
-    from persona_pipeline.importing.run import Imported
+    from persona_pipeline.importing.run import Imported, ImportOptions
     from persona_pipeline.world.world import World
 
 _MOST_NAMED = 12
@@ -72,13 +73,26 @@ def ingest(
     A message that is known is not doubled; a line that is not valid is named and left out.
     """
     from persona_pipeline.importing.base import ReadOptions
-    from persona_pipeline.importing.run import ImportOptions, import_messages
-    from persona_pipeline.world.names import alias_problems
-    from persona_pipeline.world.speakers import stored_names
+    from persona_pipeline.importing.run import ImportOptions
 
     speakers, fields = _mapping(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
-    world = open_world()
+    raise typer.Exit(2 if bring_in(open_world(), files, options, marks=marks) else 0)
+
+
+def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, marks: bool = False) -> int:
+    """Add messages of files to the store, say what came of it and whose names do not match; return how many lines are wrong.
+
+    Args:
+        marks: users' marks are kept as labels.
+
+    Raises:
+        ConfigError: a file cannot be read at all.
+    """
+    from persona_pipeline.importing.run import import_messages
+    from persona_pipeline.world.names import alias_problems
+    from persona_pipeline.world.speakers import stored_names
+
     imported = import_messages(world, files, options)
     _tell(imported)
     _tell_marks(world, imported, keep=marks)
@@ -88,7 +102,7 @@ def ingest(
     named = stored_names(world).among(imported.result.speakers)
     for line in (*(str(problem) for problem in wrong), *named.lines()):
         typer.echo(line, err=True)
-    raise typer.Exit(2 if imported.result.problems else 0)
+    return len(imported.result.problems)
 
 
 def _tell(imported: "Imported") -> None:
