@@ -309,7 +309,7 @@ def watch(
 
     world = open_world(sync=True)
     require_named(notify or (), world.written.alerts)
-    chosen = names(agents) or world.agent_ids()
+    chosen = world.chosen(names(agents))
     newest = world.newest_message_time()
     start = moment(since, "--since")
     if start is None and newest is not None:
