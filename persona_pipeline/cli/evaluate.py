@@ -12,9 +12,6 @@ import typer
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.cli.options import (
-    JUDGE,
-    OUTPUT,
-    WHAT,
     Agents,
     MockJudge,
     Notify,
@@ -34,9 +31,7 @@ if TYPE_CHECKING:
 FORMATS = ("json", "markdown", "html", "junit")
 Verbose = Annotated[
     bool,
-    typer.Option(
-        "--verbose", "-v", help="Show every finding, and how small a drop would be seen.", rich_help_panel=OUTPUT
-    ),
+    typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen."),
 ]
 
 
@@ -46,34 +41,26 @@ def evaluate(
     mock_judge: MockJudge = False,
     estimate: Annotated[
         bool,
-        typer.Option(
-            help="Print calls, tokens and US dollars a live run would take; judge nothing.", rich_help_panel=JUDGE
-        ),
+        typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing."),
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write the report to this file; JSON goes to stdout as well.", rich_help_panel=OUTPUT),
+        typer.Option(help="Write the report to this file; JSON goes to stdout as well."),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(
-            help="json, markdown, html or junit; by default json, and nothing on a terminal.", rich_help_panel=OUTPUT
-        ),
+        typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal."),
     ] = None,
     verbose: Verbose = False,
     notify: Notify = None,
     save_snapshot: Annotated[
         Path | None,
-        typer.Option(
-            help="Write all the run was made from and every answer to this file (.json or .json.gz).",
-            rich_help_panel=OUTPUT,
-        ),
+        typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
     ] = None,
     snapshot: Annotated[
         Path | None,
         typer.Option(
-            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own.",
-            rich_help_panel=OUTPUT,
+            help="Make the run of such a file again, without a world, a store or a judge; the other options are its own."
         ),
     ] = None,
     **asked: Any,
@@ -162,7 +149,7 @@ MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
-    windows: Annotated[int, option("baseline_windows", "--windows", panel=WHAT)] = 1,
+    windows: Annotated[int, option("baseline_windows", "--windows")] = 1,
     verbose: Verbose = False,
     **asked: Any,
 ) -> None:
@@ -193,15 +180,9 @@ def report(
     since: Annotated[
         str | None, typer.Option(help="Only windows that end after this: a time, or a length such as 30d.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write to this file instead of stdout.", rich_help_panel=OUTPUT)
-    ] = None,
-    format: Annotated[
-        str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.", rich_help_panel=OUTPUT)
-    ] = "html",
-    by: Annotated[
-        str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.", rich_help_panel=OUTPUT)
-    ] = "dimension",
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
+    format: Annotated[str, typer.Option(help="html, json, markdown, junit, prometheus, csv or parquet.")] = "html",
+    by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
     verbose: Verbose = False,
 ) -> None:
     """Show the newest evaluation of each agent and its history; judges nothing."""

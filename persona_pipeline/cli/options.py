@@ -4,8 +4,9 @@ import inspect
 import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -25,18 +26,17 @@ if TYPE_CHECKING:
     from persona_pipeline.world.world import World
 
 
-# What the options of an evaluation are about, in ``--help``; those that are in none are about the verdict.
-WHAT, JUDGE, VERDICT, OUTPUT = "What is evaluated", "Judge", "Verdict", "Output"
-_ABOUT = dict.fromkeys(("agents", "dimensions", "window", "as_of", "since", "synthetic", "history", "touched"), WHAT)
-_ABOUT |= dict.fromkeys((*OF_JUDGE, "samples", "confirm"), JUDGE)
+# What options are about, in ``--help``; of the others those of an evaluation are about its verdict, a command's own about output.
+_WHAT = ("agents", "dimensions", "window", "windows", "as_of", "since", "synthetic", "history", "touched")
+_ABOUT: dict[str, str] = dict.fromkeys(_WHAT, "What is evaluated")
+_ABOUT |= dict.fromkeys((*OF_JUDGE, "samples", "confirm", "mock_judge", "estimate"), "Judge")
 
 
-def option(name: str, flag: str | None = None, *, panel: str | None = None) -> Any:
+def option(name: str, flag: str | None = None) -> Any:
     """Return an option of an evaluation as the command line has it.
 
     Args:
         flag: where a command calls it otherwise.
-        panel: under which heading of ``--help`` it stands.
     """
     dashed = f"--{name.replace('_', '-')}"
     both = f"{dashed}/--no-{dashed[2:]}" if _kind(name) is bool else dashed
@@ -47,7 +47,6 @@ def option(name: str, flag: str | None = None, *, panel: str | None = None) -> A
         min=least,
         max=most,
         metavar="COMMIT" if name == "against" else None,
-        rich_help_panel=panel,
     )
 
 
@@ -71,14 +70,24 @@ def asks(*only: str, without: Sequence[str] = (), grouped: bool = False) -> Call
         grouped: they stand in ``--help`` by what they are about.
     """
     made = {
-        name: (
-            Annotated[_kind(name) | None, option(name, panel=_ABOUT.get(name, VERDICT) if grouped else None)],
-            _default(name),
-        )
+        name: (Annotated[_kind(name) | None, option(name)], _default(name))
         for name in option_fields(without=without)
         if name in (only or EvaluationRequest.model_fields)
     }
-    return lambda command: taking(command, made)
+    return lambda command: _grouped(taking(command, made)) if grouped else taking(command, made)
+
+
+def _grouped(command: Command) -> Command:
+    signature = inspect.signature(command)
+    found = []
+    for name, item in signature.parameters.items():
+        if get_origin(item.annotation) is Annotated:
+            kind, shown = get_args(item.annotation)[0], copy(item.annotation.__metadata__[0])
+            shown.rich_help_panel = _ABOUT.get(name, "Verdict" if name in EvaluationRequest.model_fields else "Output")
+            item = item.replace(annotation=Annotated[kind, shown])
+        found.append(item)
+    vars(command)["__signature__"] = signature.replace(parameters=found)
+    return command
 
 
 def request_of(context: typer.Context, asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:
@@ -107,7 +116,7 @@ WindowLength = Annotated[str, option("window")]
 AsOf = Annotated[str | None, option("as_of")]
 JudgeName = Annotated[str | None, option("judge")]
 Grouping = Annotated[int | None, option("grouping")]
-MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.", rich_help_panel=JUDGE)]
+MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
 Samples = Annotated[int, option("samples")]
 MaxUsd = Annotated[float | None, option("max_usd")]
 Fresh = Annotated[bool, option("fresh")]
@@ -117,7 +126,6 @@ Notify = Annotated[
     typer.Option(
         metavar="NAME",
         help="Tell this alert of persona.yaml by webhook where something dropped or cannot be told; repeatable.",
-        rich_help_panel=OUTPUT,
         show_default=False,
     ),
 ]

@@ -33,13 +33,7 @@ _TEAMS = ("logic.azure.com", "powerplatform.com", "office.com")
 
 @dataclass(frozen=True)
 class Notice:
-    """What somebody hears.
-
-    Attributes:
-        lines: the reasons, each on one line; the first ten are sent.
-        link: where to read on.
-        facts: the same for a program, as plain JSON.
-    """
+    """What somebody hears: the first ten ``lines``, a ``link`` to read on, and ``facts``, the same for a program as plain JSON."""
 
     title: str
     lines: Sequence[str] = ()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import OUTPUT, JudgeName, Notify, judge_name, world_settings
+from persona_pipeline.cli.options import JudgeName, Notify, judge_name, world_settings
 from persona_pipeline.cli.running import tell
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
@@ -67,11 +67,7 @@ def run(
     ] = None,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
+        typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.", show_default=False),
     ] = None,
     resume: Annotated[bool, typer.Option(help="Go on where the run that wrote the .jsonl of --out stopped.")] = False,
     workers: Annotated[
@@ -94,7 +90,7 @@ def run(
         typer.Option("--cache/--no-cache", help="Take answers that a target gave before.", show_default=False),
     ] = None,
     keep_workspaces: Annotated[bool, typer.Option(help="Keep the workspaces of tests that pass too.")] = False,
-    save: Annotated[bool, typer.Option(help="Write the run to the store too.", rich_help_panel=OUTPUT)] = False,
+    save: Annotated[bool, typer.Option(help="Write the run to the store too.")] = False,
     notify: Notify = None,
 ) -> None:
     """Run suites.

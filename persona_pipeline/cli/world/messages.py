@@ -12,7 +12,6 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import moment
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
-    OUTPUT,
     Agents,
     HeaderTimeout,
     Host,
@@ -284,7 +283,7 @@ def watch(
     once: Annotated[bool, typer.Option(help="Read what is there and stop: 1 if there was an alarm, else 0.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     relearn: Annotated[bool, typer.Option(help="Learn the voices anew, although there are some.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.", rich_help_panel=OUTPUT)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     notify: Notify = None,
 ) -> None:
     """Follow messages and print an alarm when an agent has lost its voice.

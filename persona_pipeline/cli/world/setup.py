@@ -74,36 +74,30 @@ def _asked() -> tuple[str | None, str, str | None]:
     """Ask for the agent's name, its language and its messages; what is not answered is the example's."""
     from persona_pipeline.world.world import template_world
 
-    def called(text: str) -> str:
-        if text.strip():
-            _agent_id(text)
-        return text.strip()
+    def require_there(text: str) -> None:
+        if not Path(text).expanduser().exists():
+            raise ConfigError(f"{text} does not exist")
 
-    def spoken(text: str) -> str:
-        template_world(text.strip())
-        return text.strip()
-
-    def found(text: str) -> str:
-        path = os.path.expanduser(text.strip())  # noqa: PTH111 -- an empty answer stays empty
-        if path and not Path(path).exists():
-            raise ConfigError(f"{path} does not exist")
-        return path
-
+    languages = "ar, de, en, es, fr, it, ja, nl, pt or zh"
     return (
-        _answer("What is your agent called?", "", called, "Enter: an example of two agents") or None,
-        _answer("In which language does it write?", "en", spoken, "ar, de, en, es, fr, it, ja, nl, pt or zh"),
-        _answer("Where do its messages come from?", "", found, "a file or folder; Enter: an example") or None,
+        _answer("What is your agent called? (Enter: an example of two agents)", "", _agent_id) or None,
+        _answer(f"In which language does it write? ({languages})", "en", template_world),
+        _answer("Where do its messages come from? (a file or folder; Enter: an example)", "", require_there) or None,
     )
 
 
-def _answer(question: str, default: str, read: Callable[[str], str], hint: str) -> str:
+def _answer(question: str, default: str, check: Callable[[str], object]) -> str:
+    """Ask until the answer is nothing, or what the check lets pass."""
+
     def value(text: str) -> str:
         try:
-            return read(text)
+            if text.strip():
+                check(text.strip())
         except ConfigError as error:
             raise typer.BadParameter(str(error)) from error
+        return text.strip()
 
-    return typer.prompt(f"{question} ({hint})", default=default, value_proc=value, show_default=bool(default))
+    return typer.prompt(question, default=default, value_proc=value, show_default=bool(default))
 
 
 def _agent_id(name: str) -> str:
@@ -157,7 +151,7 @@ def _bring_in(directory: Path, messages: str) -> bool:
 
     world = open_world(directory)
     try:
-        return bring_in(world, [messages], ImportOptions()) > 0
+        return bring_in(world, [str(Path(messages).expanduser())], ImportOptions()) > 0
     except ConfigError as error:
         typer.echo(f"{error}\nbring them in later: persona-pipeline ingest FILE", err=True)
         return True
