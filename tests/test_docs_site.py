@@ -136,6 +136,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("personas", "propositions", "messages", "recordings", "baselines", "calibration", "labels", "suites"):
         shutil.copytree(PROJECT / name, root / name)
     (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/suites.md")[0].text, encoding="utf-8")
+    (root / "persona.yaml").write_text("alerts: [voice-team]\n", encoding="utf-8")
     (root / "answers.json").write_text(blocks("json", "docs/suites.md")[0].text, encoding="utf-8")
     return root
 

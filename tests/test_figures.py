@@ -73,7 +73,7 @@ SHOWN = {
         "results",
     },
     "reporting": {
-        "pages.evaluation", "pages.experiments", "pages.instruments", "pages.suites", "render", "statistics",
+        "notify", "pages.evaluation", "pages.experiments", "pages.instruments", "pages.suites", "render", "statistics",
         "text", "view",
     },
     "scoring": {

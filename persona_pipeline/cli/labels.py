@@ -43,9 +43,10 @@ def label(
         bool, typer.Option("--voice", help="Say of the agent's messages whether they sound like it, on or off.")
     ] = False,
 ) -> None:
-    """Say how far claims hold in what was judged: what the judge is measured against. Each answer is kept at once.
+    """Say how far claims hold: what the judge is measured against.
 
-    With --voice say which messages sound like the agent: what a check of its voice is learnt from.
+    Shows what was judged; each answer is kept at once. With --voice say which messages sound like the agent: what a check of its
+    voice is learnt from.
     """
     if voice:
         if agent is None or kind != "person" or dimension != "all" or newest:
@@ -285,7 +286,10 @@ def list_labels(
     stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
     voice: OfVoices = False,
 ) -> None:
-    """List labels, stale ones marked with the reason. A stale label is never used. Of voices: what the check says, too."""
+    """List labels, stale ones marked with the reason.
+
+    A stale label is never used. Of voices: what the check says, too.
+    """
     if voice:
         _list_voices(agents, labeller)
         return
@@ -340,8 +344,9 @@ def export_labels(
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
     from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.world.personas import find_world
 
-    root = environment().world_root
+    root = find_world(environment())
     every: Sequence[AnyLabel] = _voice_labels(root) if voice else load_labels(root / LABELS)
     labels = _chosen(every, agents, dimensions, labeller)
     text = exported(VoiceLabel if voice else Label, labels, format)

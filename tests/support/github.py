@@ -33,12 +33,16 @@ def step(path: Path, name: str) -> dict[str, Any]:
 
 @dataclass
 class Runner:
-    """A runner with its folders below ``folder``. ``workspace`` is the checkout; ``contexts`` answer expressions by their name."""
+    """A runner with its folders below ``folder``. ``workspace`` is the checkout; ``contexts`` answer expressions by their name.
+
+    ``environment``: what the job sets for all of its steps.
+    """
 
     folder: Path
     workspace: Path
     contexts: Mapping[str, str] = field(default_factory=dict)
     event: str = "pull_request"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.temp = self.folder / "runner-temp"
@@ -81,7 +85,7 @@ class Runner:
         return subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", found["run"]],
             cwd=self.workspace,
-            env={**own, **environment},
+            env={**own, **self.environment, **environment},
             capture_output=True,
             text=True,
             timeout=300,

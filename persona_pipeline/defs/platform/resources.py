@@ -42,7 +42,7 @@ class WorldResource(dg.ConfigurableResource):
 
     place: ClassVar[Place] = Place()
 
-    root: str = Field(default="", description="The world's folder; empty: PERSONA_ROOT, else the project.")
+    root: str = Field(default="", description="The world's folder; empty: PERSONA_ROOT, else the current folder.")
     database_url: str = Field(
         default="", description="The store; empty: PERSONA_DATABASE_URL, else SQLite in the world."
     )

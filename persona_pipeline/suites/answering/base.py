@@ -26,6 +26,7 @@ from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
 from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
+from persona_pipeline.world.personas import is_world
 
 if TYPE_CHECKING:
     from persona_pipeline.world.models import Persona
@@ -90,11 +91,11 @@ def grants_for(
     # What a link in the repository leads to, be it the file or a folder on the way there, is the repository's.
     named = Path(os.path.abspath(targets))  # noqa: PTH100 -- links on the way stay
     places = [place.resolve() for place in (targets, named, *named.parents)]
-    world = settings.world_root
+    world = settings.world_root if is_world(settings.world_root) else None
     return Grants(
         frozenset([*environment] or settings.suite_environment),
         network or settings.suite_allow_targets,
-        tuple(place.resolve() for place in (top, world, *settings.suite_paths, *folders)),
+        tuple(place.resolve() for place in (top, world or top, *settings.suite_paths, *folders)),
         own=not any(place.is_relative_to(top) for place in places),
         world=world,
         prices=settings.judge_prices,

@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,7 +24,7 @@ from persona_pipeline.world.cards.images import (
 )
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import read_names, same_name
-from persona_pipeline.world.personas import PERSONAS, check_agent_id, find_yaml, is_name, load_persona
+from persona_pipeline.world.personas import PERSONAS, check_agent_id, find_yaml, id_of_name, is_name, load_persona
 
 V2, V3 = "chara_card_v2", "chara_card_v3"
 # What a card of the first version calls a field, and what the tools before it did.
@@ -363,9 +362,7 @@ def _picture(path: Path) -> bytes:
 
 
 def _agent_id(name: str, path: Path) -> str:
-    """Return an id made of a name's Latin letters and digits."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
-    found = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
+    found = id_of_name(name)
     if not found:
         raise ConfigError(
             Problem(f"is of {name[:40]!r}, whose letters make no id; name the agent with --agent", str(path))
