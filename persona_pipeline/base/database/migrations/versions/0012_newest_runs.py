@@ -16,7 +16,9 @@ def upgrade() -> None:
     columns = (sa.Column("agent_id", sa.Text(), nullable=False), sa.Column("run_id", sa.Uuid()))
     kept = op.create_table("newest_runs", *columns, key, schema=_SCHEMA)
     order = ("window_end", "whole", "completed_at", "id")
-    runs = sa.table("evaluation_runs", *map(sa.column, ("agent_id", "status", "synthetic", *order)), schema=_SCHEMA)
+    # Tables that are only named know nothing of the map that takes the schema away on SQLite.
+    schema = None if op.get_bind().dialect.name == "sqlite" else _SCHEMA
+    runs = sa.table("evaluation_runs", *map(sa.column, ("agent_id", "status", "synthetic", *order)), schema=schema)
     newest_first = [runs.c[name].desc() for name in order]
     place = sa.func.row_number().over(partition_by=runs.c.agent_id, order_by=newest_first).label("place")
     finished = (runs.c.status == "completed", runs.c.synthetic.is_(sa.false()))
