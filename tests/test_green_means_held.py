@@ -607,7 +607,7 @@ def test_a_live_run_that_could_not_be_judged_and_its_replay_say_the_same(
     again = replayed(typed, monkeypatch, tmp_path)
     assert (live.returncode, again.returncode) == (3, 3)
     assert told(again) == told(live)
-    assert "3 invalid_output" in json.dumps(told(again))
+    assert "3 invalid output" in json.dumps(told(again))
 
 
 def test_a_stale_recording_fails_as_before_whatever_failed_beside_it(
@@ -622,7 +622,7 @@ def test_a_stale_recording_fails_as_before_whatever_failed_beside_it(
     path.write_text(path.read_text("utf-8").replace("has habit 5", "had habit 5"), "utf-8")
     stale = replayed(typed, monkeypatch, tmp_path)
     assert stale.returncode == 3
-    assert "unrecorded" in json.dumps(told(stale)["findings"] + [told(stale)["agents"]["bob"]["findings"]])
+    assert "2 not recorded" in json.dumps(told(stale)["findings"] + [told(stale)["agents"]["bob"]["findings"]])
 
 
 @pytest.mark.parametrize(("noted", "failing", "code"), [(0.0, 1, 0), (0.0, 3, 3), (None, 1, 3), (0.99, 1, 3)])

@@ -11,6 +11,7 @@ from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, A
 from persona_pipeline.guard.baselines.falls import UNDECIDED_DELTA, check_option, is_covered
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.findings import (
+    MOST_FLAGGED,
     budget_findings,
     drop_sentence,
     fall_sentence,
@@ -34,17 +35,19 @@ from persona_pipeline.guard.report import (
     Finding,
     worst_exit_code,
 )
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.verdict import Unscored, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
 
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 
-# What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too.
+# What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too. An older name means
+# what it meant.
 FAILURES: Mapping[str, Collection[str]] = {
     name: tuple(kind.name for kind in KINDS.values() if name in (kind.name, kind.group))
     for name in dict.fromkeys(kind.group or kind.name for kind in KINDS.values()) | dict.fromkeys(KINDS)
-}
+} | {"voices": ("clone", "voices")}
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,8 @@ def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> list[Finding]:
     agent, missing = evaluation.agent_id, [name for name, item in evaluation.dimensions.items() if item.failed]
     if evaluation.overall is None and missing:
         code = EXIT_COVERAGE
-        text = f"{agent}: no overall score to compare with {rules.threshold:g}: {', '.join(missing)} could not be judged in full"
+        names = ", ".join(dimension_label(name).lower() for name in missing)
+        text = f"{agent}: no overall score to compare with {rules.threshold:g}: {names} could not be judged in full"
     elif evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
         code, text = EXIT_REGRESSION, f"{agent}: overall {evaluation.overall:.2f} is below {rules.threshold:g}"
     else:
@@ -208,21 +212,24 @@ def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> list[Finding]:
 def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
     findings = []
     for name, item in evaluation.dimensions.items():
+        label = dimension_label(name).lower()
         findings += budget_findings(evaluation.agent_id, name, item)
         compared = comparison.dimensions.get(name)
         remedy = command = ""
         if compared and compared.baseline is not None and not item.propositions:
-            message = f"{evaluation.agent_id}: {name} has a baseline and no propositions any more"
+            message = f"{evaluation.agent_id}: {label} has a baseline and no claims any more"
             remedy = f"restore them, or take {name} out of baselines/{evaluation.agent_id}.json"
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
-            message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
+            message = (
+                f"{evaluation.agent_id}: {label} has a baseline and no score now ({unscored_label(item.unscored)})"
+            )
             command = f"persona-pipeline evaluate --agents {shlex.quote(evaluation.agent_id)} --window 30d"
         elif item.failed and (item.score is None or not _is_covered([item], rules)):
-            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item.failed.items()))
             rows = [row for row in item.propositions.values() if row.failed]
+            more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
             message = (
-                f"{evaluation.agent_id}: {name} is scored for {item.n_scored} of {item.n_expected} ({reasons}: "
-                f"{', '.join(row.id for row in rows)}); {rows[0].detail}"
+                f"{evaluation.agent_id}: {label} has {item.n_scored} of {item.n_expected} judgments ({_counted(item.failed)}: "
+                f"{', '.join(row.id for row in rows[:MOST_FLAGGED])}{more}); {rows[0].detail}"
             )
             command = record_command(evaluation)
             remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"
@@ -231,7 +238,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 findings.append(
                     Finding(
                         kind="no_baseline",
-                        message=f"{evaluation.agent_id}: {name} has no baseline",
+                        message=f"{evaluation.agent_id}: {label} has no baseline",
                         remedy=f"take one with `persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}`",
                         command=f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}",
                         agent_id=evaluation.agent_id,
@@ -269,9 +276,12 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
     failed: Counter[str] = Counter()
     for item in items:
         failed.update(item.failed)
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(failed.items()))
-    text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({reasons})"
+    text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({_counted(failed)})"
     return [Finding(kind="coverage", message=text, agent_id=agent_id)]
+
+
+def _counted(failed: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {unscored_label(reason)}" for reason, count in sorted(failed.items()))
 
 
 def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> bool:

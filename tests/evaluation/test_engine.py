@@ -385,7 +385,7 @@ def test_a_dimension_whose_propositions_are_gone_fails_the_gate_and_is_not_read_
     assert {agent.evaluation.dimensions["adherence"].score for agent in report.agents.values()} == {None}
     messages = [finding.message for finding in report.all_findings()]
     assert len(messages) == len(report.agents)
-    assert all("adherence has a baseline and no propositions any more" in message for message in messages)
+    assert all("adherence has a baseline and no claims any more" in message for message in messages)
     assert replay(sample_world, as_of=BEFORE_DRIFT, dimensions=["fluency"]).exit_code == 0
 
 

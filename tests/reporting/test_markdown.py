@@ -30,8 +30,8 @@ def test_regressions_and_drops_stand_by_name(report: RunReport) -> None:
 
 def test_what_is_not_recorded_stands_by_name_with_the_command_that_records_it(report: RunReport) -> None:
     text = render_comment(report)
-    assert "- `Pam Beesly` `pam-self-centred` (Adherence): not recorded" in text
-    assert "`persona-pipeline evaluate --agents pam --judge anthropic --record`" in text
+    assert "- Pam Beesly: pam\\-self\\-centred not recorded" in text and "`adherence/pam-self-centred`" in text
+    assert "- **To do**: record with `persona-pipeline evaluate --agents pam --judge anthropic --record`" in text
     # The finding that only counts them is not said again.
     assert "scored for 2 of 3" not in text
 

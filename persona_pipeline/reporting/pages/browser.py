@@ -10,6 +10,7 @@ from markupsafe import Markup
 from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     TrendMark,
@@ -39,6 +40,7 @@ from persona_pipeline.reporting.page import (
     Span,
     Table,
     verdict_tone,
+    with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
     TONES,
@@ -61,7 +63,6 @@ from persona_pipeline.reporting.text import (
     format_usd,
     one_line,
     plural,
-    unscored_label,
 )
 from persona_pipeline.reporting.view import (
     LOW_SCORE,
@@ -69,11 +70,12 @@ from persona_pipeline.reporting.view import (
     AgentRow,
     ReportView,
     ScoreCell,
-    dimension_label,
     shown_whole,
     verdict_label,
+    warnings_of,
 )
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, GateStatistics
@@ -363,7 +365,7 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     charts = {agent_id: agent.charts for agent_id, agent in shown.items()}
     table = scores_table(view, [agent.row for agent in shown.values()], hrefs=hrefs, charts=charts)
-    judge = [Item(f"Judge: {text}.") for text in view.people_lines]
+    judge = [Item(with_code(f"{text}.")) for text in view.people_lines]
     return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", _SCORES, "Scores")
 
 
@@ -377,11 +379,7 @@ def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
         agent = names.get(finding.agent_id or "", finding.agent_id)
         group = groups.setdefault((finding.agent_id, finding.dimension), FindingGroup(agent, finding.dimension, [], []))
         (group.drops if finding.kind == "proposition_drop" else group.main).append(finding)
-    warnings = [
-        (agent_id, warning)
-        for agent_id, agent in sorted(shown.items())
-        for warning in agent.row.report.comparison.warnings
-    ]
+    warnings = warnings_of(agent.row for _, agent in sorted(shown.items()))
     if not view.findings and not warnings:
         return None
     drawn = Drawn("findings.html.j2", {"groups": list(groups.values()), "warnings": warnings})

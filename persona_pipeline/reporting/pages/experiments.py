@@ -15,8 +15,8 @@ from persona_pipeline.lab.results import (
 )
 from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, PageRow, Section, Span, Table
 from persona_pipeline.reporting.text import cost_line, format_delta, format_score, format_share, one_line, plural
-from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.world.changes import Change, Kind
+from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
     from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins

@@ -31,8 +31,8 @@ _ALONE = (
 )
 _BELIEFS = {
     "believed": "validated: better than chance, as far as people go",
-    "chance": "no better than chance: drops here only warn",
-    "unknown": "cannot be told: too few labels",
+    "chance": "no better than chance: drops here cannot be told",
+    "unknown": "not validated: too few labels",
 }
 
 
@@ -78,7 +78,7 @@ def calibration_page(calibration: "Calibration") -> Page:
     sections = [Section("", [*_dimension(item), Item("")]) for item in calibration.dimensions]
     rest = []
     if not any(item.people for item in calibration.dimensions):
-        rest.append(Item(NOBODY, kind="judge"))
+        rest.append(Item(NOBODY))
     if calibration.stale:
         rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
         rest += [Item([Span(text, limit=200)], 1) for text in calibration.stale[:_MOST_STALE]]

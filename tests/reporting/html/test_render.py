@@ -159,7 +159,7 @@ def test_a_line_says_what_is_wrong_and_stands_before_those_without() -> None:
     report = many_agents(MANY + 30)
     lines = everybody(report)
     assert [agent.id for agent, _ in lines[:2]] == ["agent-012", "agent-040"]
-    assert lines[0][1][0].note.startswith("michael: adherence fell") and lines[0][0].href == "#agent-1"
+    assert lines[0][1][0].note.startswith("michael: adherence 7.9 → 3.2") and lines[0][0].href == "#agent-1"
     assert lines[-1][0].href == "" and len(re.findall("[ML]", str(lines[-1][1][1].chart))) == 24
     assert shown_whole(report)[:2] == ["agent-012", "agent-040"]
 
