@@ -87,7 +87,9 @@ def unbelieved_findings(
             for text in item.doubted
         ]
         scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
-        if required and scored and (item.people is None or item.people.belief != "believed"):
+        # Where people labelled every judgment of the window, nobody needs to believe the judge.
+        known = item.people is not None and (item.people.belief == "believed" or item.people.complete)
+        if required and scored and (not known or chance):
             found.append(_uncalibrated(agent_id, name, item.people))
     return found
 

@@ -147,14 +147,15 @@ def weighed(findings: Collection[Finding], fail_on: Collection[str] | None) -> l
 
 def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     """Return a finding when no dimension of any agent has a score: an empty run is never a pass."""
-    if any(item.score is not None for report in reports for item in report.evaluation.dimensions.values()):
+    items = [item for report in reports for item in report.evaluation.dimensions.values()]
+    if any(item.score is not None for item in items):
         return []
-    return [
-        Finding(
-            kind="nothing_evaluated",
-            message="nothing was evaluated: no dimension has a score",
-        )
-    ]
+    why = "no dimension has a score"
+    if reports and not any(report.evaluation.sample_size for report in reports):
+        why = "there is no message of these agents in the window"
+    elif items and all(item.failed.keys() <= {Unscored.UNRECORDED.value} for item in items):
+        why = "no judgment of this window is recorded"
+    return [Finding(kind="nothing_evaluated", message=f"nothing was evaluated: {why}")]
 
 
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
@@ -220,9 +221,8 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             message = f"{evaluation.agent_id}: {label} has a baseline and no claims any more"
             remedy = f"restore them, or take {name} out of baselines/{evaluation.agent_id}.json"
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
-            message = (
-                f"{evaluation.agent_id}: {label} has a baseline and no score now ({unscored_label(item.unscored)})"
-            )
+            message = f"{evaluation.agent_id}: {label} has a baseline and no score now: {_why_none(evaluation, item)}"
+            remedy = "widen the window (--window 30d), or move its end (--as-of)"
             command = f"persona-pipeline evaluate --agents {shlex.quote(evaluation.agent_id)} --window 30d"
         elif item.failed and (item.score is None or not _is_covered([item], rules)):
             rows = [row for row in item.propositions.values() if row.failed]
@@ -278,6 +278,12 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
         failed.update(item.failed)
     text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({_counted(failed)})"
     return [Finding(kind="coverage", message=text, agent_id=agent_id)]
+
+
+def _why_none(evaluation: AgentEvaluation, item: DimensionEvaluation) -> str:
+    if not evaluation.sample_size:
+        return f"no message of it in the window that ends {evaluation.window_end:%Y-%m-%d %H:%M} UTC"
+    return next((row.detail for row in item.propositions.values() if row.detail), unscored_label(item.unscored))
 
 
 def _counted(failed: Mapping[str, int]) -> str:

@@ -373,6 +373,9 @@ def not_judged(row: AgentRow) -> str:
 
 def untold(row: AgentRow) -> str:
     """Return why an agent cannot be told, in a line."""
+    evaluation = row.report.evaluation
+    if not evaluation.sample_size:
+        return f"no message in the window that ends {evaluation.window_end:%Y-%m-%d %H:%M} UTC"
     lacks = any(finding.kind == "coverage" for finding in row.report.findings)
     return (not_judged(row) if lacks else "") or row.conclusion.reason.removeprefix(f"{row.agent_id}: ")
 
@@ -444,6 +447,8 @@ def estimate_text(people: People | None, *, short: bool = False) -> str:
 def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
     """Return how far the judge can be believed on each dimension that was scored; one line where nobody labelled anything."""
     scored = [item for item in compared if item.current is not None]
+    # Of a dimension whose judgments are all labelled for some agents only, it is said what is missing for the others.
+    scored.sort(key=lambda item: not (item.people and item.people.complete))
     known = {item.dimension: item.people for item in scored if item.people is not None}
     if not known:
         return [NOBODY] if scored else []
@@ -451,6 +456,8 @@ def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
 
 
 def _belief(people: People) -> str:
+    if people.complete and people.belief == "unknown":
+        return f"not needed: people labelled every judgment of this window ({people.labels} labels)"
     if people.missing:
         return f"not validated: {people.missing} of {FEWEST_LABELS} labels missing"
     if people.rank is None or people.rank_interval is None:

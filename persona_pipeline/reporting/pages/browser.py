@@ -32,6 +32,7 @@ from persona_pipeline.reporting.page import (
     Folded,
     Item,
     Items,
+    Line,
     Page,
     PageCard,
     PageRow,
@@ -46,6 +47,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     TONES,
     RowCharts,
     agent_cell,
+    agent_lines,
     cost_tables,
     dimension_column,
     named_values,
@@ -81,6 +83,8 @@ if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, GateStatistics
 
 _MOST_BROKEN_LINES = 12
+# Lines below the heading that say who needs a look.
+_MOST_BEFORE = 3
 # Windows of an agent that is shown in a line, and what is said of it there.
 MOST_DRAWN, _MOST_WORDS = 24, 160
 
@@ -99,6 +103,17 @@ class PropositionItem:
     @property
     def bad(self) -> bool:
         return self.drop is not None or (self.low and self.drifted)
+
+    @property
+    def quotes(self) -> list[QuotedEvidence]:
+        """What the judge quoted, each once: samples quote the same, or a part of it."""
+        found = list({(item.message_id, item.quote): item for item in self.result.evidence}.values())
+        longer = [(item.message_id, item.quote) for item in found]
+        return [
+            item
+            for item in found
+            if not any(where == item.message_id and item.quote in text != item.quote for where, text in longer)
+        ]
 
     @property
     def chart(self) -> Markup:
@@ -188,7 +203,7 @@ class AgentBlock:
         for block in self.dimensions:
             for item in block.propositions:
                 lines = []
-                for evidence in item.result.evidence if item.bad else ():
+                for evidence in item.quotes if item.bad else ():
                     key = (evidence.message_id, evidence.quote)
                     if evidence.verified and key not in seen and len(seen) < _MOST_BROKEN_LINES:
                         seen.add(key)
@@ -220,6 +235,11 @@ class FindingGroup:
     main: list[Finding]
     drops: list[Finding]
 
+    def said(self, finding: Finding) -> Line:
+        """Return a finding without the name of its agent, which stands beside it."""
+        text = finding.text.removeprefix(f"{self.agent}: ")
+        return with_code(text[:1].upper() + text[1:])
+
     @property
     def bad(self) -> bool:
         return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
@@ -236,6 +256,7 @@ def whole_page(report: RunReport) -> Page:
     return Page(
         view.headline,
         sections=_sections(report, view),
+        before=list(agent_lines(view))[:_MOST_BEFORE],
         tone=TONES.get(report.conclusion.verdict, "warn"),
         label="Persona evaluation",
         summary=[

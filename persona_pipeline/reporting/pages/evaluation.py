@@ -91,7 +91,7 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
-    lines = [*_agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
+    lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
     lines += _sight_lines(view) if verbose else _blind_line(view)
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
@@ -116,7 +116,7 @@ def _finding_line(finding: Finding, limit: int = _MOST_TEXT) -> Item:
     return Item([Span(finding.message, limit=limit)], kind=kind_label(finding.kind), tone=tone)
 
 
-def _agent_lines(view: ReportView) -> Iterator[Item]:
+def agent_lines(view: ReportView) -> Iterator[Item]:
     """Yield a line for each agent that dropped or cannot be told, the worst first; one for all of whom the same is said."""
     said: dict[tuple[Tone, str], list[str]] = {}
     for row in sorted(view.rows, key=lambda row: row.severity):
@@ -183,7 +183,7 @@ def comment_page(report: RunReport) -> Page:
     top: list[Block] = []
     if view.rows:
         judge = [Item(with_code(text)) for text in view.people_lines]
-        top = [Items([*_agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
+        top = [Items([*agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
     drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
     claims = [_dropped_claim(*item) for item in drops]
     lists: dict[str, list[Line]] = {
@@ -381,7 +381,7 @@ def _over_time(view: ReportView) -> Iterator[Line]:
         if mark := trend_mark(points.get(agent_id, []), found):
             yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
     for agent_id, seen in sorted(sections.fading(view.report).items()):
-        for item in seen:
+        for item in (one for one in seen if one.fades):
             said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)
             yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), said]
 

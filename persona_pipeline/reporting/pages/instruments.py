@@ -33,6 +33,7 @@ _BELIEFS = {
     "believed": "validated: better than chance, as far as people go",
     "chance": "no better than chance: drops here cannot be told",
     "unknown": "not validated: too few labels",
+    "all": "people labelled everything; whether the judge ranks as they do takes more judgments",
 }
 
 
@@ -106,7 +107,7 @@ def _dimension(item: "DimensionCalibration") -> Iterator[Block]:
     judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
     yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
     if item.people:
-        yield Item(_BELIEFS[item.belief], 1)
+        yield Item(_BELIEFS["all" if item.is_census and item.belief == "unknown" else item.belief], 1)
         yield Facts(list(_peoples(item)), 1)
         yield from _claims(item.claims)
     for name, found in item.models.items():
