@@ -42,7 +42,6 @@ from persona_pipeline.reporting.page import (
 from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import (
     cost_line,
-    format_p,
     format_score,
     format_usd,
     markdown_text,
@@ -92,13 +91,15 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
     lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
-    lines += _sight_lines(view) if verbose else _blind_line(view)
+    lines += [] if verbose else _blind_line(view)
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
         shown = view.rows if len(view.rows) <= MANY else sorted(view.rows, key=lambda row: row.severity)[:MANY]
         left = len(view.rows) - len(shown)
         note = f"and {left} other agents, which need a look less" if left else ""
         top.append(replace(scores_table(view, shown), note=note))
+    if verbose and view.sights:
+        top.insert(1, _limits(view, _MOST_SIGHT_LINES))
     # What a pull request's base says comes before everything.
     said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
     found = [Section("", [Items(said)])] if said else []
@@ -187,7 +188,9 @@ def comment_page(report: RunReport) -> Page:
     drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
     claims = [_dropped_claim(*item) for item in drops]
     lists: dict[str, list[Line]] = {
-        "Dimensions that dropped": [line for row in view.rows for line in _regressions(row)],
+        "Dimensions that dropped": [
+            [Span(one.message, limit=_MOST_TEXT)] for one in view.findings if one.kind == "regression"
+        ],
         "Claims that dropped": claims[:_MOST_CLAIMS],
         "Over time": list(_over_time(view)),
         "Also": list(_other_findings(view)),
@@ -200,8 +203,7 @@ def comment_page(report: RunReport) -> Page:
         count = sum(len(row.failures) for row in view.rows)
         folded.append(Folded(f"{plural(count, 'claim')} not judged", [Items.of(*missing)]))
     if view.sights:
-        table = sight_table(view, view.dullest(_MOST_SIGHTS), each=False)
-        folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [table]))
+        folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [_limits(view)]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [replace(usage_facts(report.usage), pairs=rests)]))
@@ -274,7 +276,7 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
         each: with what each of them needs to see a fall of 1.0; else with what the least sharp one needs.
     """
     labels = [dimension_column(name) for name in view.dimensions]
-    needs = [] if each else [Column("Needed to detect 1.0", number=False)]
+    needs = [] if each else [Column("Needed to see less", number=False)]
     rows = []
     for row, sights in found:
         cells = [_sight(sights.get(name), each) for name in view.dimensions]
@@ -285,33 +287,23 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
     return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "sight")
 
 
+def _limits(view: ReportView, most: int = _MOST_SIGHTS) -> Table:
+    return sight_table(view, view.dullest(most), each=False)
+
+
 def _sight(sight: Sight | None, each: bool) -> Cell:
     if sight is None:
         return Cell("" if each else "–", note="not tested" if each else "", own=True)
     blind = sight.detectable > BLIND
-    note = sight.text.split("; ")[-1] if each and "; " in sight.text else ""
+    note = sight.text.partition("; ")[2] if each else ""
     return Cell(f"{sight.detectable:.1f}", "warn" if blind else "", note, own=True, style="blind" if blind else "")
 
 
 def what_it_needs(sights: Mapping[str, Sight]) -> str:
     """Return what the dimension that can see least needs to see a fall of 1.0; "" where it does already."""
     name, sight = max(sights.items(), key=lambda item: item[1].detectable)
-    return f"{dimension_label(name).lower()}: {sight.text.split('; ')[-1]}" if "; " in sight.text else ""
-
-
-def _sight_lines(view: ReportView) -> Iterator[Item]:
-    """Yield the smallest drop that each agent's window could have shown, and what p-values were corrected for."""
-    shown = view.dullest(_MOST_SIGHT_LINES)
-    for row, sights in shown:
-        drops = ", ".join(f"{dimension_label(name).lower()} {sight.detectable:.1f}" for name, sight in sights.items())
-        needs = what_it_needs(sights)
-        said = f"{one_line(row.agent_id, 40)}: {drops}{f' ({needs})' if needs else ''}"
-        yield Item(said, kind="smallest detectable drop", tone="dim")
-    if len(shown) < len(view.sights):
-        more = f"as small or smaller for {len(view.sights) - len(shown)} other agents"
-        yield Item(more, kind="smallest detectable drop", tone="dim")
-    if view.families:
-        yield Item(view.families, kind="multiple-testing correction", tone="dim")
+    needs = sight.text.partition("; ")[2]
+    return f"{dimension_label(name).lower()}, {needs}" if needs else ""
 
 
 def _own(text: str) -> Span:
@@ -320,19 +312,6 @@ def _own(text: str) -> Span:
 
 def _agent(row: AgentRow) -> Span:
     return Span(row.name, "code", _MOST_ID)
-
-
-def _regressions(row: AgentRow) -> Iterator[Line]:
-    for cell in row.cells:
-        if cell.status != "regressed":
-            continue
-        text = f" {format_score(cell.baseline, 1)} → {format_score(cell.score, 1)}"
-        if cell.comparison and cell.comparison.interval:
-            low, high = cell.comparison.interval
-            text += f" (95 % CI of the drop {max(0.0, -high):.1f}–{-low:.1f})"
-        if cell.comparison and cell.comparison.p_value is not None:
-            text += f", p {format_p(cell.comparison.p_value)}"
-        yield [_agent(row), _own(" "), Span(dimension_label(cell.dimension), "strong"), _own(text)]
 
 
 def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
