@@ -413,6 +413,21 @@ def test_every_kind_of_finding_can_be_named_and_is_documented() -> None:
         assert name in told and f"`{name}`" in row, name
 
 
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("unknown_speaker", {"names"}),
+        ("names", {"names"}),
+        ("clone", {"clone", "voices"}),
+        ("voices", {"clone", "voices"}),
+    ],
+)
+def test_an_older_name_of_fail_on_means_what_it_meant(name: str, kinds: set[str]) -> None:
+    from persona_pipeline.guard.gate import FAILURES
+
+    assert set(FAILURES[name]) == kinds
+
+
 def test_a_finding_has_the_exit_code_of_its_kind() -> None:
     from persona_pipeline.guard.report import Finding
 
