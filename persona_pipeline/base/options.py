@@ -123,7 +123,8 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         default=None,
         description="Only these set the exit code, with commas between them, or `none`: `regression`, `threshold`, `undecided` "
         "(includes `doubted`), `coverage`, `no_baseline`, `budget`, `calibration`, and `trend`, `moved`, `injection`, `reading`, "
-        "`names`, `voices`, `said_again`, `voice_alarm`, `voice_check`, `judge_changed` and `people`, which only warn otherwise.",
+        "`unknown_speaker`, `clone`, `said_again`, `voice_alarm`, `voice_check`, `judge_changed` and `people`, which only warn "
+        "otherwise.",
     )
     require_calibration: bool | None = Field(
         default=None,

@@ -103,6 +103,7 @@ def test(
     """Break a character on purpose and print which claim catches which fault.
 
     Each fault is planted in the messages the agent really sent, and every claim is judged on what is broken beside what is intact.
+    Without --window and --as-of these are the messages that its baseline was taken from.
 
     Exit codes: 0 all was judged, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
@@ -112,12 +113,12 @@ def test(
     from persona_pipeline.reporting.render import write_page
 
     check_format(format)
-    world = open_world()
+    world, given = open_world(), request_of(context, asked)
     request = TrialRequest(
         agent_id=agent,
         dimensions=names(dimension),
         faults=names(faults),
-        window=world.settled(request_of(context, asked)).window,
+        window=given.window if "window" in given.model_fields_set else None,
         as_of=moment(as_of),
         samples=samples,
         others=others,

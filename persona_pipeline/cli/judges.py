@@ -83,6 +83,8 @@ def canary(
     from persona_pipeline.judging.providers.base import ModelOptions
     from persona_pipeline.reporting.pages.instruments import judge_change_page
     from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.reporting.text import cost_line
+    from persona_pipeline.scoring.results import add_usage
 
     world = open_world()
     now = JudgeName(model=world.settings.judge_model, prompt_version=PROMPT_VERSION)
@@ -106,6 +108,7 @@ def canary(
     compared = [run_canary(item, judge) for item in canaries]
     for item in compared:
         print_page(judge_change_page(item.change))
+    typer.echo(cost_line(add_usage(item.usage for item in compared)), err=True)
     if any(item.failed for item in compared):
         typer.echo(
             f"{sum(item.failed for item in compared)} judgments were not made: nothing is written; run it again",

@@ -17,8 +17,8 @@ from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource
 from persona_pipeline.reporting.text import format_delta, format_score
-from persona_pipeline.reporting.view import dimension_label
 from persona_pipeline.world.models import Window, parse_window
+from persona_pipeline.world.propositions.models import dimension_label
 
 ALL_TIME = "all"
 _COUNTED = (

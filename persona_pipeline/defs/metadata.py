@@ -11,8 +11,9 @@ from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.render import table_records
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text, one_line
-from persona_pipeline.reporting.view import ReportView, dimension_label, estimate_text, verdict_label
+from persona_pipeline.reporting.view import ReportView, estimate_text, verdict_label
 from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.world.propositions.models import dimension_label
 
 Metadata = dict[str, Any]
 MOST_ROWS, MOST_FINDINGS, MOST_AGENTS = 20, 50, 50

@@ -41,8 +41,9 @@ from persona_pipeline.guard.calibration.reading import (
 )
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
+from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world.messages.store import read_messages, speaker_counts
 from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, Window, grouped
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, own_claims
@@ -195,10 +196,11 @@ class Canary:
 
 @dataclass(frozen=True)
 class CanaryResult:
-    """What came of it. ``failed``: judgments that were not made."""
+    """What came of it. ``failed``: judgments that were not made; ``usage``: what was paid."""
 
     change: JudgeChange
     failed: int
+    usage: UsageSummary
 
 
 def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, anchors: int = ANCHORS) -> list[Canary]:
@@ -260,7 +262,8 @@ def run_canary(canary: Canary, judge: Judge) -> CanaryResult:
         if item.judge is not None and verdict.score is not None
     ]
     change = judge_change(canary.before, _name(answered), anchors, ran_at=moment)
-    return CanaryResult(change, len(verdicts) - len(answered))
+    paid = UsageSummary(**vars(sum((verdict.usage for verdict in verdicts), Usage())))
+    return CanaryResult(change, len(verdicts) - len(answered), paid)
 
 
 def _canary(judge: JudgeName, rated: Sequence[Rated], population: Sequence[Judgment], anchors: int) -> Canary:

@@ -9,7 +9,7 @@ from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.read import ALL_TIME
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.falls import most_confirmations
-from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
+from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
 from persona_pipeline.judging.money import estimated_tokens, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -52,11 +52,17 @@ class RunEstimate:
         if self.generated:
             lines.append(f"up to {self.generated} calls more to generate conversations and judge them")
         if self.confirming:
-            lines.append(
-                f"if everything dropped, confirming it would add up to {self.confirming} judgments; mostly it adds none"
+            most = (
+                ""
+                if self.worst_usd is None
+                else f", at most {dollars(self.worst_usd - (self.judging.worst_usd or 0.0))}"
             )
-        if (self.generated or self.confirming) and self.usd and self.worst_usd is not None:
-            lines.append(f"all of it {in_dollars(self.usd)}, at most ${self.worst_usd:.4f}")
+            lines.append(
+                f"if everything dropped, confirming it would add up to {self.confirming} judgments{most}; mostly it adds none"
+            )
+        paid_for = self.generated or (self.confirming and self.judging.usage.calls)
+        if paid_for and self.usd and self.worst_usd is not None:
+            lines.append(f"all of it {in_dollars(self.usd)}, at most {dollars(self.worst_usd)}")
         return "\n".join(lines)
 
 

@@ -245,7 +245,7 @@ def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
 def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport:
     """Return a report of runs that were compared when they were saved; judges and compares nothing."""
     if not reports:
-        raise ConfigError("the store holds no evaluation of that time; run persona-pipeline evaluate")
+        raise ConfigError("the store holds no evaluation of that time that has a score; run persona-pipeline evaluate")
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
     report = RunReport(
         agents=dict(reports),

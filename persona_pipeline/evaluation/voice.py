@@ -102,8 +102,8 @@ def _no_everyday(language: str) -> str:
 
 
 def _how_sure(known: VoiceProvenance) -> str:
-    few = f": expect false alarms, {SURE} are needed for {known.false_alarms:.0%}"
-    usual = f": {known.false_alarms:.0%} of stretches of {known.horizon} raise a false alarm"
+    few = f": expect false alarms until it knows {SURE}"
+    usual = f": a false alarm in {known.false_alarms:.0%} of stretches of {known.horizon}"
     talks = f"{known.conversations} conversation{'s' if known.conversations != 1 else ''}"
     return f"learnt from {known.messages} of its messages in {talks}{few if known.messages < SURE else usual}"
 
@@ -120,17 +120,16 @@ def followed_text(state: VoiceState, start: datetime | None = None) -> list[str]
     known = model.provenance
     if not model.tells:
         return [f"{name}: not followed: {_too_little(known)}"]
-    since = max(start or known.until, state.learnt.follows_from or known.until).isoformat()
+    since = f"{max(start or known.until, state.learnt.follows_from or known.until):%Y-%m-%d %H:%M} UTC"
     stock = [side.delay for side in model.sides if side.everyday]
     rivals = [side for side in model.sides if not side.everyday]
     named = [side.other for side in rivals if side.other]
-    against = [f"everyday language ({known.language}), noticed after about {max(stock):.0f} messages,"] if stock else []
+    against = [f"everyday language ({known.language}) after about {max(stock):.0f} messages"] if stock else []
     if named:
         soonest, latest = (pick(side.delay for side in rivals if side.other) for pick in (min, max))
-        against.append(f"{', '.join(named)}, noticed after about {soonest:.0f} to {latest:.0f},")
-    found = [
-        f"{name}: followed since {since} against {' and '.join(against)} {_how_sure(known)} (until {known.until.isoformat()})"
-    ]
+        span = f"{soonest:.0f}" if f"{soonest:.0f}" == f"{latest:.0f}" else f"{soonest:.0f} to {latest:.0f}"
+        against.append(f"{', '.join(named)} after about {span}")
+    found = [f"{name}: followed since {since}; a change is noticed towards {'; '.join(against)}; {_how_sure(known)}"]
     if not named:
         found.append(
             f"{name}: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"

@@ -17,6 +17,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.said_again import said_again_text
+from persona_pipeline.world.propositions.models import dimension_label
 
 MOST_QUOTED = 80
 MOST_FLAGGED = 3
@@ -34,7 +35,7 @@ def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> s
         item: a dimension that regressed.
         allowed: points it may fall.
     """
-    text = f"{agent_id}: {item.dimension} {item.baseline:.1f} → {item.current:.1f} ({_drop(item.interval, allowed)})"
+    text = f"{agent_id}: {_label(item.dimension)} {item.baseline:.1f} → {item.current:.1f} ({_drop(item.interval, allowed)})"
     worst = sorted((test.delta, claim) for claim, test in item.claims.items() if test.delta <= -allowed)[:MOST_CLAIMS]
     if not worst:
         return text
@@ -43,9 +44,15 @@ def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> s
 
 def drop_sentence(agent_id: str, drop: PropositionDrop, allowed: float) -> str:
     """Return which claim dropped, from where to where, and what to do about it where its file says so."""
-    text = f"{agent_id}: {drop.dimension}/{drop.proposition_id} {drop.baseline:.1f} → {drop.current:.1f}"
+    text = (
+        f"{agent_id}: claim {drop.proposition_id} ({_label(drop.dimension)}) {drop.baseline:.1f} → {drop.current:.1f}"
+    )
     text += f" ({_drop(drop.interval, allowed)})"
     return f"{text}. To do: {drop.recommendation}" if drop.recommendation else text
+
+
+def _label(dimension: str) -> str:
+    return dimension_label(dimension).lower()
 
 
 def _drop(interval: tuple[float, float] | None, allowed: float) -> str:
@@ -80,7 +87,9 @@ def unbelieved_findings(
             for text in item.doubted
         ]
         scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
-        if required and scored and (item.people is None or item.people.belief != "believed"):
+        # Where people labelled every judgment of the window, nobody needs to believe the judge.
+        known = item.people is not None and (item.people.belief == "believed" or item.people.complete)
+        if required and scored and (not known or chance):
             found.append(_uncalibrated(agent_id, name, item.people))
     return found
 
@@ -139,7 +148,7 @@ def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, Judge
     if not changed:
         return []
     shift = changed[0][1]
-    points = ", ".join(f"{item.dimension} {shift.points or 0.0:+.1f}" for item, shift in changed)
+    points = ", ".join(f"{_label(item.dimension)} {shift.points or 0.0:+.1f}" for item, shift in changed)
     return [
         Finding(
             kind="judge_changed",
@@ -167,7 +176,7 @@ def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison)
         found += [
             Finding(
                 kind="people",
-                message=f"{evaluation.agent_id}: {name}: {text}",
+                message=f"{evaluation.agent_id}: {_label(name)}: {text}",
                 command=f"persona-pipeline label {shlex.quote(evaluation.agent_id)} --dimensions {name} --newest",
                 agent_id=evaluation.agent_id,
                 dimension=name,
@@ -206,12 +215,12 @@ def _peoples(people: People) -> str:
 def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:
     if people is None or people.belief == "unknown":
         labels = people.labels if people else 0
-        why = f"{labels} of the {FEWEST_LABELS} labels it takes to know how far its judge can be believed"
+        why = f"{labels} of the {FEWEST_LABELS} labels that it takes"
     else:
         why = _chance(people)
     return Finding(
         kind="calibration",
-        message=f"{agent_id}: {name} is not calibrated: {why}",
+        message=f"{agent_id}: the judge of {_label(name)} is not validated: {why}",
         remedy="label judgments with `persona-pipeline label`, or leave out --require-calibration",
         command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}",
         agent_id=agent_id,
@@ -229,7 +238,7 @@ def _chance(people: People) -> str:
 
 
 def _named(blocked: list[tuple[DimensionComparison, JudgeShift]]) -> str:
-    names = [item.dimension for item, _ in blocked]
+    names = [_label(item.dimension) for item, _ in blocked]
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
 
 
@@ -299,7 +308,7 @@ def undecided_findings(evaluation: AgentEvaluation, comparison: BaselineComparis
     return [
         Finding(
             kind="undecided",
-            message=f"{agent}: {item.dimension} dropped by {-(item.delta or 0.0):.2f} from {item.baseline:.2f} to "
+            message=f"{agent}: {_label(item.dimension)} dropped by {-(item.delta or 0.0):.2f} from {item.baseline:.2f} to "
             f"{item.current:.2f}, which judge noise and weekly variation may explain: whether it dropped cannot be told",
             remedy="judge more often, or take the baseline from more windows (`persona-pipeline baseline --windows 4`)",
             command=f"{evaluate_command(evaluation, samples=DECIDING_SAMPLES)} --judge anthropic --record",
@@ -324,8 +333,8 @@ def judge_health(evaluation: AgentEvaluation) -> list[Finding]:
     return [
         Finding(
             kind="judge_health",
-            message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge do not stand in the messages; "
-            "its scores cannot be believed",
+            message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge are not found in "
+            "the messages; its scores cannot be believed",
             remedy="ask a judge that can quote; `persona-pipeline doctor` looks at this one",
             command="persona-pipeline doctor",
             agent_id=evaluation.agent_id,
@@ -354,8 +363,9 @@ def budget_findings(agent_id: str, dimension: str, item: DimensionEvaluation) ->
     stopped = item.failed.get(Unscored.BUDGET.value, 0)
     if not stopped:
         return []
-    message = f"{agent_id}: {stopped} judgments of {dimension} were not made: the budget was used up"
-    return [Finding(kind="budget", message=message, agent_id=agent_id, dimension=dimension)]
+    message = f"{agent_id}: {stopped} judgments of {_label(dimension)} were not made: the limit of dollars was reached"
+    remedy = "raise --max-usd (PERSONA_JUDGE_MAX_USD); what was judged is kept and costs nothing again"
+    return [Finding(kind="budget", message=message, remedy=remedy, agent_id=agent_id, dimension=dimension)]
 
 
 def evaluate_command(evaluation: AgentEvaluation, samples: int = 1) -> str:

@@ -11,6 +11,7 @@ from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, A
 from persona_pipeline.guard.baselines.falls import UNDECIDED_DELTA, check_option, is_covered
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.findings import (
+    MOST_FLAGGED,
     budget_findings,
     drop_sentence,
     fall_sentence,
@@ -34,17 +35,19 @@ from persona_pipeline.guard.report import (
     Finding,
     worst_exit_code,
 )
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.verdict import Unscored, unscored_label
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
 
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 
-# What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too.
+# What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too. An older name means
+# what it meant.
 FAILURES: Mapping[str, Collection[str]] = {
     name: tuple(kind.name for kind in KINDS.values() if name in (kind.name, kind.group))
     for name in dict.fromkeys(kind.group or kind.name for kind in KINDS.values()) | dict.fromkeys(KINDS)
-}
+} | {"voices": ("clone", "voices")}
 
 
 @dataclass(frozen=True)
@@ -144,9 +147,15 @@ def weighed(findings: Collection[Finding], fail_on: Collection[str] | None) -> l
 
 def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     """Return a finding when no dimension of any agent has a score: an empty run is never a pass."""
-    if any(item.score is not None for report in reports for item in report.evaluation.dimensions.values()):
+    items = [item for report in reports for item in report.evaluation.dimensions.values()]
+    if any(item.score is not None for item in items):
         return []
-    return [Finding(kind="nothing_evaluated", message="nothing was evaluated: no dimension has a score")]
+    why = "no dimension has a score"
+    if reports and not any(report.evaluation.sample_size for report in reports):
+        why = "there is no message of these agents in the window"
+    elif items and all(item.failed.keys() <= {Unscored.UNRECORDED.value} for item in items):
+        why = "no judgment of this window is recorded"
+    return [Finding(kind="nothing_evaluated", message=f"nothing was evaluated: {why}")]
 
 
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
@@ -192,7 +201,8 @@ def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> list[Finding]:
     agent, missing = evaluation.agent_id, [name for name, item in evaluation.dimensions.items() if item.failed]
     if evaluation.overall is None and missing:
         code = EXIT_COVERAGE
-        text = f"{agent}: no overall score to compare with {rules.threshold:g}: {', '.join(missing)} could not be judged in full"
+        names = ", ".join(dimension_label(name).lower() for name in missing)
+        text = f"{agent}: no overall score to compare with {rules.threshold:g}: {names} could not be judged in full"
     elif evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
         code, text = EXIT_REGRESSION, f"{agent}: overall {evaluation.overall:.2f} is below {rules.threshold:g}"
     else:
@@ -203,21 +213,23 @@ def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> list[Finding]:
 def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
     findings = []
     for name, item in evaluation.dimensions.items():
+        label = dimension_label(name).lower()
         findings += budget_findings(evaluation.agent_id, name, item)
         compared = comparison.dimensions.get(name)
         remedy = command = ""
         if compared and compared.baseline is not None and not item.propositions:
-            message = f"{evaluation.agent_id}: {name} has a baseline and no propositions any more"
+            message = f"{evaluation.agent_id}: {label} has a baseline and no claims any more"
             remedy = f"restore them, or take {name} out of baselines/{evaluation.agent_id}.json"
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
-            message = f"{evaluation.agent_id}: {name} has a baseline and no score now ({item.unscored})"
+            message = f"{evaluation.agent_id}: {label} has a baseline and no score now: {_why_none(evaluation, item)}"
+            remedy = "widen the window (--window 30d), or move its end (--as-of)"
             command = f"persona-pipeline evaluate --agents {shlex.quote(evaluation.agent_id)} --window 30d"
         elif item.failed and (item.score is None or not _is_covered([item], rules)):
-            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(item.failed.items()))
             rows = [row for row in item.propositions.values() if row.failed]
+            more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
             message = (
-                f"{evaluation.agent_id}: {name} is scored for {item.n_scored} of {item.n_expected} ({reasons}: "
-                f"{', '.join(row.id for row in rows)}); {rows[0].detail}"
+                f"{evaluation.agent_id}: {label} has {item.n_scored} of {item.n_expected} judgments ({_counted(item.failed)}: "
+                f"{', '.join(row.id for row in rows[:MOST_FLAGGED])}{more}); {rows[0].detail}"
             )
             command = record_command(evaluation)
             remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"
@@ -226,7 +238,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
                 findings.append(
                     Finding(
                         kind="no_baseline",
-                        message=f"{evaluation.agent_id}: {name} has no baseline",
+                        message=f"{evaluation.agent_id}: {label} has no baseline",
                         remedy=f"take one with `persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}`",
                         command=f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}",
                         agent_id=evaluation.agent_id,
@@ -262,9 +274,18 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
     if _is_covered(items, rules):
         return []
     failed = sum((Counter(item.failed) for item in items), Counter())
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(failed.items()))
-    text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({reasons})"
+    text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({_counted(failed)})"
     return [Finding(kind="coverage", message=text, agent_id=agent_id)]
+
+
+def _why_none(evaluation: AgentEvaluation, item: DimensionEvaluation) -> str:
+    if not evaluation.sample_size:
+        return f"no message of it in the window that ends {evaluation.window_end:%Y-%m-%d %H:%M} UTC"
+    return next((row.detail for row in item.propositions.values() if row.detail), unscored_label(item.unscored))
+
+
+def _counted(failed: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {unscored_label(reason)}" for reason, count in sorted(failed.items()))
 
 
 def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> bool:

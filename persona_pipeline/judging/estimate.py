@@ -71,10 +71,9 @@ class Estimate:
 
     def __str__(self) -> str:
         usage = self.usage
-        if not usage.calls and self.known:
-            return f"0 calls to {self.model}: all {self.known} judgments are in the store"
         if not usage.calls:
-            return f"0 calls to {self.model}"
+            known = f" (all {self.known} judgments are in the store)" if self.known else ""
+            return f"nothing to judge: $0{known}"
         total = usage.input_tokens + usage.cache_creation_tokens + usage.cache_read_tokens
         why = f": {self.uncounted}" if self.uncounted else ""
         how = "counted by the API" if self.counted else f"guessed from the length of the text{why}"
@@ -89,7 +88,7 @@ class Estimate:
             lines.append(f"no price is known for {self.model}")
         else:
             lines.append(
-                f"{in_dollars(self.usd)}, at most ${self.worst_usd:.4f}; as message batches {in_dollars(self.batch_usd)}"
+                f"{in_dollars(self.usd)}, at most {dollars(self.worst_usd)}; as message batches {in_dollars(self.batch_usd)}"
             )
         return "\n".join(lines)
 
@@ -244,7 +243,12 @@ class _Sums:
 
 def in_dollars(usd: Range) -> str:
     """Return a range in words."""
-    return f"about ${usd.expected:.4f} (${usd.low:.4f} to ${usd.high:.4f})"
+    return f"about {dollars(usd.expected)} ({dollars(usd.low)} to {dollars(usd.high)})"
+
+
+def dollars(usd: float) -> str:
+    """Return US dollars, to a hundredth of a cent below one dollar."""
+    return "$0" if usd == 0 else f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
 
 
 def _unanswered(questions: Sequence[Question], options: ModelOptions, store: Store) -> list[Question]:

@@ -37,6 +37,26 @@ class Unscored(StrEnum):
         return not self.is_answer and self is not Unscored.UNRECORDED
 
 
+_LABELS = {
+    "no_evidence": "no evidence",
+    "not_applicable": "not applicable",
+    "refusal": "judge refused",
+    "truncated": "answer cut off",
+    "invalid_output": "invalid output",
+    "timeout": "timed out",
+    "api_error": "API error",
+    "budget": "budget spent",
+    "unrecorded": "not recorded",
+    "unsupported": "quotes not found",
+    "compromised": "judge took orders from the text",
+}
+
+
+def unscored_label(reason: str | None) -> str:
+    """Return a reason for a missing score in plain words."""
+    return _LABELS.get(reason or "", (reason or "not evaluated").replace("_", " "))
+
+
 @dataclass(frozen=True)
 class Evidence:
     """A quote the judge rests on. ``verified``: the quote stands in that message, letter for letter after folding white space."""

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 import persona_pipeline as pp
 from persona_pipeline.base.database import tables
-from persona_pipeline.reporting.text import one_line, unscored_label
+from persona_pipeline.judging.verdict import unscored_label
+from persona_pipeline.reporting.text import one_line
 from persona_pipeline.suites.grading.results import TestResult
 from persona_pipeline.world.world import World
 

@@ -23,7 +23,6 @@ from persona_pipeline.reporting.render import MAX_BYTES, read_json
 from persona_pipeline.world.changes import Change, changed_things
 
 CONCLUSIONS = ("success", "failure")
-_MOST_REMEDIES, _REMEDY_LIMIT = 3, 300
 
 
 def comment_text(
@@ -53,19 +52,8 @@ def comment_text(
     listed = []
     if touched and changes and len(changes) > 1:
         listed = [Section("", [Folded("All that this change touches", touched.sections[0].blocks)])]
-    top, sections = [*told, *_to_do(report), *page.top], [*page.sections, *listed, *after]
+    top, sections = [*told, *page.top], [*page.sections, *listed, *after]
     return comment_of(replace(page, before=[*before, *page.before], top=top, sections=sections))
-
-
-def _to_do(report: RunReport) -> list[Block]:
-    remedies = list(dict.fromkeys(finding.remedy for finding in report.all_findings() if finding.remedy))
-    if not remedies:
-        return []
-    line = [Span("To do: ", "own")]
-    for place, text in enumerate(remedies[:_MOST_REMEDIES]):
-        line += [Span("; " if place else "", "own"), Span(text, "code", _REMEDY_LIMIT)]
-    more = f" {len(remedies) - _MOST_REMEDIES} more are below." if len(remedies) > _MOST_REMEDIES else ""
-    return [Item([*line, Span(f".{more}", "own")])]
 
 
 def main(arguments: list[str]) -> int:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from persona_pipeline.guard.report import RunReport
+from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.page import (
     Agent,
     AnyCell,
@@ -41,10 +42,10 @@ from persona_pipeline.reporting.text import (
     html_text,
     one_line,
     plural,
-    unscored_label,
 )
-from persona_pipeline.reporting.view import VERDICTS, dimension_label, dropped
+from persona_pipeline.reporting.view import VERDICTS, dropped
 from persona_pipeline.scoring.results import QuotedEvidence
+from persona_pipeline.world.propositions.models import dimension_label
 
 _PACKAGE = "persona_pipeline.reporting"
 _STATES = {**{result.value: label for result, label in VERDICTS.items()}, "nothing": "nothing to judge"}

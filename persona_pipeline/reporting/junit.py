@@ -11,7 +11,8 @@ from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped,
 
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
-from persona_pipeline.reporting.text import format_delta, format_score, unscored_label, xml_text
+from persona_pipeline.judging.verdict import unscored_label
+from persona_pipeline.reporting.text import format_delta, format_score, xml_text
 from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, verdict_label
 from persona_pipeline.scoring.results import ANSWERS
 

@@ -38,6 +38,11 @@ class Span:
 Line = str | Sequence[str | Span]
 
 
+def with_code(text: str) -> list[str | Span]:
+    """Return a line in which what stands between backticks is code."""
+    return [Span(part, "code") if place % 2 else part for place, part in enumerate(text.split("`"))]
+
+
 def spans(line: Line) -> list[Span]:
     parts = [line] if isinstance(line, str) else line
     return [Span(part) if isinstance(part, str) else part for part in parts]

@@ -30,7 +30,7 @@ from persona_pipeline.reporting.text import format_delta, format_score, one_line
 if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
 
-_MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "nothing": "-"}
+_MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "nothing": "-", "": " "}
 _CHANGED = {"fell": "*", "untold": "?"}
 _STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good": "", "": ""}
 _ROWS: dict[Tone, str] = {**_STYLES, "bad": "bold red"}

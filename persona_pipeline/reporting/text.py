@@ -25,18 +25,6 @@ _AUTOLINKS = re.compile(
     re.IGNORECASE,
 )
 
-UNSCORED_LABELS = {
-    "no_evidence": "no evidence",
-    "not_applicable": "not applicable",
-    "refusal": "judge refused",
-    "truncated": "answer cut off",
-    "invalid_output": "invalid answer",
-    "timeout": "timed out",
-    "api_error": "API error",
-    "budget": "budget spent",
-    "unrecorded": "not recorded",
-}
-
 
 def one_line(text: str, limit: int | None = None) -> str:
     """Return printable text on one line, runs of white space folded; beyond ``limit`` characters it ends in an ellipsis."""
@@ -80,11 +68,6 @@ def xml_text(text: str) -> str:
 def html_text(text: str) -> str:
     """Return text as an HTML document in UTF-8 can hold and show it: without control and bidi characters, NUL as U+FFFD."""
     return without_controls(text.replace("\x00", REPLACEMENT))
-
-
-def unscored_label(reason: str | None) -> str:
-    """Return a reason for a missing score in plain words."""
-    return UNSCORED_LABELS.get(reason or "", (reason or "not evaluated").replace("_", " "))
 
 
 def format_score(value: float | None, digits: int = 2) -> str:

@@ -1,5 +1,6 @@
 """A run as rows (agents) and cells (dimensions beside their baselines), read once for every report."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ from persona_pipeline.guard.baselines.models import (
     Sight,
 )
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
-from persona_pipeline.reporting.text import format_score, plural, unscored_label
+from persona_pipeline.judging.verdict import unscored_label
+from persona_pipeline.reporting.text import format_score, plural
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
-NOBODY = "not validated: 0 human labels. Run `persona-pipeline label`"
+NOBODY = "Judge not validated: 0 human labels. Run `persona-pipeline label`"
 # What is concluded, as a person reads it.
 VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
 NOTHING_TO_JUDGE = "nothing to judge"
@@ -32,17 +34,28 @@ SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.va
 LOW_SCORE = 5.0
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
-# Claims that are named of an agent that dropped.
-MOST_WORST = 2
+# Claims that are named of an agent that dropped, and reasons why some were not judged.
+MOST_WORST, _MOST_REASONS = 2, 3
+# Kinds of findings, as a person reads them, where that is not their name.
+_KINDS = {
+    "regression": "drop",
+    "proposition_drop": "claim drop",
+    "undecided": "cannot be told",
+    "doubted": "cannot be told",
+    "coverage": "not judged",
+    "nothing_evaluated": "not judged",
+    "names": "unknown speaker",
+    "voices": "clone",
+}
+_AGENT_OPTION = re.compile(r"(?<=--agents )[^\s`]+")
+
+
+def kind_label(kind: str) -> str:
+    return _KINDS.get(kind, kind.replace("_", " "))
 
 
 def verdict_label(conclusion: Conclusion) -> str:
     return VERDICTS[conclusion.verdict] if conclusion.verdict else NOTHING_TO_JUDGE
-
-
-def dimension_label(name: str) -> str:
-    """Return the heading of a dimension."""
-    return DIMENSIONS[name].heading if name in DIMENSIONS else name.replace("_", " ").capitalize()
 
 
 def in_order(names: Collection[str]) -> list[str]:
@@ -201,6 +214,12 @@ class AgentRow:
         return {name: item.sight for name, item in compared.items() if item and item.sight}
 
     @property
+    def n_claims(self) -> int:
+        """Claims that a judge was to answer."""
+        rows = (row for cell in self.cells if cell.evaluation for row in cell.evaluation.propositions.values())
+        return sum(not row.algorithmic for row in rows)
+
+    @property
     def failures(self) -> list[tuple[str, PropositionResult]]:
         """Propositions that should have a score and have none."""
         judged = [(cell.dimension, cell.evaluation) for cell in self.cells if cell.evaluation]
@@ -337,6 +356,51 @@ def dropped(row: AgentRow) -> str:
     return f"{said}; worst: {worst}" if worst else said
 
 
+def not_judged(row: AgentRow) -> str:
+    """Return in a line what of an agent was not judged, and why; "" where all was."""
+    why: dict[str, list[str]] = {}
+    for _, result in row.failures:
+        detail = f" ({result.detail})" if result.detail else ""
+        why.setdefault(f"{unscored_label(result.unscored)}{detail}", []).append(result.id)
+    if len(why) == 1 and len(row.failures) == row.n_claims:
+        return f"nothing is judged: {next(iter(why))}"
+    counted = sorted(why.items(), key=lambda item: -len(item[1]))
+    said = [
+        f"{', '.join(ids) if len(ids) <= MOST_WORST else plural(len(ids), 'claim')} {reason}"
+        for reason, ids in counted[:_MOST_REASONS]
+    ]
+    left = sum(len(ids) for _, ids in counted[_MOST_REASONS:])
+    return "; ".join([*said, *([f"{plural(left, 'claim')} for other reasons"] if left else [])])
+
+
+def untold(row: AgentRow) -> str:
+    """Return why an agent cannot be told, in a line."""
+    evaluation = row.report.evaluation
+    if not evaluation.sample_size:
+        return f"no message in the window that ends {evaluation.window_end:%Y-%m-%d %H:%M} UTC"
+    lacks = any(finding.kind == "coverage" for finding in row.report.findings)
+    return (not_judged(row) if lacks else "") or row.conclusion.reason.removeprefix(f"{row.agent_id}: ")
+
+
+def remedies(findings: Iterable[Finding]) -> list[str]:
+    """Return what to do, each thing once: commands that differ by their agent alone are one."""
+    found: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.remedy:
+            agents = found.setdefault(_AGENT_OPTION.sub("*", finding.remedy), [])
+            agents += [name for name in _AGENT_OPTION.findall(finding.remedy) if name not in agents]
+    return [text.replace("--agents *", f"--agents {','.join(agents)}") for text, agents in found.items()]
+
+
+def warnings_of(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
+    """Return what the comparison of each agent warns of, with the agent's name; dimensions are called by their labels."""
+    found = ((row.name, warning.partition(":")) for row in rows for warning in row.report.comparison.warnings)
+    return [
+        (name, f"{dimension_label(first).lower() if first in DIMENSIONS else first}{colon}{rest}")
+        for name, (first, colon, rest) in found
+    ]
+
+
 def _change(before: float | None, now: float | None) -> str:
     """Return two scores as ``8.7 → 0.3``."""
     return f"{format_score(before, 1)} → {format_score(now, 1)}"
@@ -385,24 +449,28 @@ def estimate_text(people: People | None, *, short: bool = False) -> str:
 def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:
     """Return how far the judge can be believed on each dimension that was scored; one line where nobody labelled anything."""
     scored = [item for item in compared if item.current is not None]
+    # Of a dimension whose judgments are all labelled for some agents only, it is said what is missing for the others.
+    scored.sort(key=lambda item: not (item.people and item.people.complete))
     known = {item.dimension: item.people for item in scored if item.people is not None}
     if not known:
         return [NOBODY] if scored else []
-    return [f"{dimension}: {_belief(people)}" for dimension, people in known.items()]
+    return [f"Judge of {dimension_label(dimension).lower()} {_belief(people)}" for dimension, people in known.items()]
 
 
 def _belief(people: People) -> str:
+    if people.complete and people.belief == "unknown":
+        return f"not needed: people labelled every judgment of this window ({people.labels} labels)"
     if people.missing:
         return f"not validated: {people.missing} of {FEWEST_LABELS} labels missing"
     if people.rank is None or people.rank_interval is None:
-        return f"no better than chance ({people.labels} labels): it gives everything alike, and its drops only warn"
+        return f"no better than chance ({people.labels} labels): it gives everything alike, and drops cannot be told"
     low, high = people.rank_interval
     rank = f"rank correlation with people {people.rank:.2f}, {low:.2f} to {high:.2f}, {people.labels} labels"
     if people.belief == "unknown":
-        return f"cannot be told: too few labels are of the same claim ({rank})"
+        return f"not validated: too few labels are of the same claim ({rank})"
     if people.belief == "chance":
         within = " within a claim, whatever it gives each claim" if low > 0 else ""
-        return f"no better than chance{within} ({rank}): its drops only warn"
+        return f"no better than chance{within} ({rank}): drops cannot be told"
     return f"validated ({rank})"
 
 

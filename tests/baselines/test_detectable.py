@@ -84,8 +84,8 @@ def test_an_interval_is_as_wide_as_its_error() -> None:
         (
             1.8,
             {"windows_needed": 6, "judgments": 4, "limit": 1.3},
-            "smallest detectable drop 1.8; to detect 1.5: 4 judgments a claim or 6 windows in the baseline; more messages or "
-            "judgments do not help below 1.3",
+            "smallest detectable drop 1.8; to detect 1.5: 4 judgments a claim or 6 windows in the baseline "
+            "(judgments alone: not below 1.3)",
         ),
         (1.7, {"judgments": 6}, "smallest detectable drop 1.7; to detect 1.5: 6 judgments a claim"),
         (1.2, {}, "smallest detectable drop 1.2"),

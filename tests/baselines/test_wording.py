@@ -20,7 +20,7 @@ def test_a_fall_names_the_claims_to_read_first() -> None:
 
 def test_without_a_test_the_numbers_stand_alone() -> None:
     item = DimensionComparison(dimension="fluency", status="regressed", current=6.0, baseline=8.0, delta=-2.0)
-    assert fall_sentence("pam", item, 1.0) == "pam: fluency 8.0 → 6.0 (allowed drop 1)"
+    assert fall_sentence("pam", item, 1.0) == "pam: variety 8.0 → 6.0 (allowed drop 1)"
 
 
 def test_a_claim_ends_with_its_remedy() -> None:
@@ -29,5 +29,5 @@ def test_a_claim_ends_with_its_remedy() -> None:
         recommendation="Keep it short.", interval=(-7.0, -5.0),
     )  # fmt: skip
     assert drop_sentence("pam", drop, 3.0) == (
-        "pam: adherence/dry 8.0 → 2.0 (95 % CI of the drop 5.0–7.0). To do: Keep it short."
+        "pam: claim dry (adherence) 8.0 → 2.0 (95 % CI of the drop 5.0–7.0). To do: Keep it short."
     )

@@ -104,3 +104,16 @@ def test_everything_labelled_is_a_census_and_enough() -> None:
     assert "nothing was labelled by two people, so how far they agree is not known" in text
     sample = calibrate_dimension(("judge", "1"), "adherence", [*items, Rated("x", "ann", "adherence", "kind", 4.0)])
     assert (sample.is_census, sample.missing, sample.belief) == (False, 26, "unknown")
+
+
+@pytest.mark.parametrize("count", [1, 6, 24])
+def test_a_census_is_enough_whatever_its_size_and_with_claims_that_do_not_apply(count: int) -> None:
+    items = [Rated(str(n), "ann", "adherence", "kind", float(n % 10), people=(float(n % 10),)) for n in range(count)]
+    items.append(Rated("n/a", "ann", "adherence", "kind", 5.0, people=(None,)))
+    found = calibrate_dimension(("judge", "1"), "adherence", items, people=["eva"])
+    assert (found.is_census, found.missing, found.labelled, found.judged) == (True, 0, count, count + 1)
+    assert found.people_mean.value == pytest.approx(sum(n % 10 for n in range(count)) / count)
+    text = page_text(calibration_page(Calibration(dimensions=[found])))
+    assert "too few labels" not in text and "labels are missing" not in text
+    one_more = calibrate_dimension(("judge", "1"), "adherence", [*items, Rated("x", "ann", "adherence", "kind", 4.0)])
+    assert not one_more.is_census and one_more.missing == 50 - count

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
@@ -200,6 +201,7 @@ def test_another_judge_is_not_compared_until_it_was_measured(world: World, serve
     assert not (world.root / CHANGES).exists()
     code, text = call("canary", "--anchors", "100")
     assert (code, "the judge changed, not the agents" in text) == (1, True), text
+    assert re.search(r"\n\d+ judge calls, \$\d", text), "it says what it paid"
     (change,) = load_judge_changes(world.root / CHANGES)
     points = change.shift("adherence")
     assert points is not None and points.value is not None and -3 < points.value < -1
@@ -280,7 +282,7 @@ def test_a_window_that_people_labelled_whole_needs_no_fifty(world: World) -> Non
     assert len(labels) < 50
     write_labels(world.root / LABELS, labels)
     people = evaluated(world, agents=["pam"]).agents["pam"].comparison.dimensions["adherence"].people
-    assert people is not None and people.complete and people.score is not None and people.missing > 0
+    assert people is not None and people.complete and people.score is not None and people.missing == 0
     assert people.interval is not None and people.interval[1] > people.score, "one person may err"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -355,3 +356,20 @@ def test_what_is_not_judged_is_said_and_catches_nothing(
     matrix = run_trial(trial, open_judge("anthropic", sample_world, JudgeOptions(**options)))
     assert (matrix.exit_code, sum(matrix.failed.values())) == (code, matrix.judgments)
     assert (matrix.blind_spots, matrix.dead, matrix.low) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "end", "hours"),
+    [
+        ({}, "2026-06-14T23:59:59+00:00", 168),
+        ({"window": "24h"}, "2026-06-19T17:12:00+00:00", 24),
+        ({"as_of": BEFORE_DRIFT}, BEFORE_DRIFT.isoformat(), 168),
+    ],
+)
+def test_what_is_broken_is_what_the_baseline_was_taken_from(
+    asked: dict[str, Any], end: str, hours: int, sample_world: World
+) -> None:
+    trial = plan_trial(sample_world, TrialRequest("michael", faults=["boilerplate"], others=0, **asked))
+    window = trial.windows[INTACT].scope.window
+    assert window.start is not None and window.end.isoformat() == end
+    assert window.end - window.start == timedelta(hours=hours)

@@ -182,7 +182,7 @@ def test_bisect_names_the_line_and_says_what_more_would_cost(
     assert code == 0
     assert planted.commit[:10] in out and f"cause: persona: {planted.names[0]}" in out
     assert "+ Ann FORGETS who she is." in out
-    assert out.endswith("scored: 2 commits; 0 calls, $0.0000\n")
+    assert out.endswith("scored: 2 commits; 0 calls, $0.00\n")
     code, out, _ = run(capsys, monkeypatch, "bisect", AGENT, "--window", "all", "--good", "HEAD", "--json")
     assert (code, json.loads(out)["falls"]) == (0, [])
 

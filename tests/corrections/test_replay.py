@@ -308,7 +308,7 @@ def test_a_live_judge_is_asked_once_within_its_budget_and_recorded(
     replayed = json.loads(run(world, monkeypatch, *arguments[:3], "--judge", "recorded", "--format", "json").stdout)
     assert (again["calls"], replayed["calls"], server.paid) == (0, 0, 5)
     assert again["results"][0]["touched"] == replayed["results"][0]["touched"] == live["touched"]
-    assert "0 calls" in run(world, monkeypatch, "ann", "--estimate").stdout
+    assert "nothing to judge: $0" in run(world, monkeypatch, "ann", "--estimate").stdout
 
 
 def test_what_is_not_recorded_is_said_and_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -385,7 +385,7 @@ def test_a_dimension_whose_propositions_are_gone_fails_the_gate_and_is_not_read_
     assert {agent.evaluation.dimensions["adherence"].score for agent in report.agents.values()} == {None}
     messages = [finding.message for finding in report.all_findings()]
     assert len(messages) == len(report.agents)
-    assert all("adherence has a baseline and no propositions any more" in message for message in messages)
+    assert all("adherence has a baseline and no claims any more" in message for message in messages)
     assert replay(sample_world, as_of=BEFORE_DRIFT, dimensions=["fluency"]).exit_code == 0
 
 
@@ -411,6 +411,21 @@ def test_every_kind_of_finding_can_be_named_and_is_documented() -> None:
     row = next(line for line in reference.splitlines() if line.startswith("| `--fail-on` |"))
     for name in groups:
         assert name in told and f"`{name}`" in row, name
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("unknown_speaker", {"names"}),
+        ("names", {"names"}),
+        ("clone", {"clone", "voices"}),
+        ("voices", {"clone", "voices"}),
+    ],
+)
+def test_an_older_name_of_fail_on_means_what_it_meant(name: str, kinds: set[str]) -> None:
+    from persona_pipeline.guard.gate import FAILURES
+
+    assert set(FAILURES[name]) == kinds
 
 
 def test_a_finding_has_the_exit_code_of_its_kind() -> None:

@@ -91,7 +91,7 @@ def test_what_the_store_holds_costs_nothing_and_teaches_how_long_answers_are(
     asyncio.run(live_judge(ModelBackend(options, cache=JudgmentCache(store))).judge(asked))
     known = estimate(asked, options=options, store=store)
     assert (known.usage.calls, known.known, known.worst_usd) == (0, 25, 0.0)
-    assert str(known) == "0 calls to claude-haiku-5-5: all 25 judgments are in the store"
+    assert str(known) == "nothing to judge: $0 (all 25 judgments are in the store)"
     other = requests(25, trajectory=trajectory(length=90))
     guessed, learnt = estimate(other, options=options), estimate(other, options=options, store=store)
     judge = live_judge(ModelBackend(options))
@@ -123,4 +123,4 @@ def test_a_model_without_a_price_has_none() -> None:
 def test_what_needs_no_call_takes_none() -> None:
     empty = estimate([request(trajectory=replace(LONG, items=()))], options=NO_KEY)
     assert (empty.usage.calls, empty.usage.usd) == (0, 0.0)
-    assert "0 calls" in str(empty)
+    assert str(empty) == "nothing to judge: $0"

@@ -127,25 +127,28 @@ def test_a_question_that_failed_replays_as_failed(tmp_path: Path) -> None:
 def test_a_miss_is_unrecorded_and_says_what_is_missing(tmp_path: Path) -> None:
     (verdict,) = replay(tmp_path, request())
     assert verdict.unscored is Unscored.UNRECORDED
-    assert verdict.detail == "adherence/cheerful of michael: never recorded"
+    assert verdict.detail == "this claim was never judged"
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        (request("Michael is merry"), "its claim has changed"),
-        (request(persona="Another man."), "its messages or persona differ"),
-        (request(trajectory=trajectory("Good morning, everybody?")), "its messages or persona differ"),
-        (request(sample=1), "sample 2"),
+        (request("Michael is merry"), "claim changed since it was judged"),
+        (request(persona="Another man."), "persona changed since it was judged"),
+        (request("Michael is merry", persona="Another man."), "claim and persona changed since it was judged"),
+        (request(trajectory=trajectory("Good morning, everybody?")), "these messages were never judged"),
+        # A claim that names its channel has other words in another one: it was not edited.
+        (request("Merry in #new", trajectory=trajectory("Hello")), "these messages were never judged"),
+        (request(sample=1), "only 1 of its 2 samples are recorded"),
     ],
-    ids=["claim", "persona", "one word of a message", "another sample"],
+    ids=["claim", "persona", "both", "one word of a message", "another channel", "another sample"],
 )
 def test_what_has_changed_since_is_unrecorded(changed: JudgeRequest, why: str, tmp_path: Path) -> None:
     RecordingWriter(tmp_path).record([request()], [Verdict("cheerful", score=7)])
     kept, missed = replay(tmp_path, request(), changed)
     assert kept.score == 7
     assert missed.unscored is Unscored.UNRECORDED
-    assert why in missed.detail
+    assert missed.detail == why
 
 
 def test_outside_message_ids_are_not_part_of_what_was_judged(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from persona_pipeline.scoring.results import (
     QuotedEvidence,
     UsageSummary,
 )
+from persona_pipeline.world.propositions.models import dimension_label
 
 WINDOW_END = datetime(2026, 6, 19, 17, 0, tzinfo=UTC)
 NAMES = {"dwight": "Dwight Schrute", "jim": "Jim Halpert", "michael": "Michael Scott", "pam": "Pam Beesly"}
@@ -317,7 +318,7 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
         Finding(
             kind="regression",
             exit_code=EXIT_REGRESSION,
-            message=f"{agent_id}: {item.dimension} fell from {item.baseline:.2f} to {item.current:.2f}",
+            message=f"{agent_id}: {dimension_label(item.dimension).lower()} {item.baseline:.1f} → {item.current:.1f}",
             agent_id=agent_id,
             dimension=item.dimension,
         )
@@ -327,7 +328,7 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
         Finding(
             kind="proposition_drop",
             exit_code=EXIT_REGRESSION,
-            message=f"{agent_id}: {item.proposition_id} fell from {item.baseline:.2f} to {item.current:.2f}",
+            message=f"{agent_id}: claim {item.proposition_id} {item.baseline:.1f} → {item.current:.1f}",
             agent_id=agent_id,
             dimension=item.dimension,
             proposition_id=item.proposition_id,
@@ -338,8 +339,8 @@ def _findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> li
         Finding(
             kind="coverage",
             exit_code=EXIT_COVERAGE,
-            message=f"{agent_id}: {name} is scored for {dimension.n_scored} of {dimension.n_expected} "
-            f"(1 unrecorded: {', '.join(dimension.failures)}); no recording for this claim, persona and window",
+            message=f"{agent_id}: {name} has {dimension.n_scored} of {dimension.n_expected} judgments "
+            f"(1 not recorded: {', '.join(dimension.failures)}); no recording for this claim, persona and window",
             remedy=f"record with `persona-pipeline evaluate --agents {agent_id} --judge anthropic --record`",
             agent_id=agent_id,
             dimension=name,

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.reporting.comment import comment_text, main
-from persona_pipeline.reporting.markdown import MARKER, page_markdown
+from persona_pipeline.reporting.markdown import COMMENT_LIMIT, MARKER, page_markdown
 from persona_pipeline.reporting.pages.experiments import changes_page
 from persona_pipeline.reporting.render import json_text
+from persona_pipeline.scoring.results import PropositionResult
 from persona_pipeline.world.changes import Change, Kind
 from tests.reporting.sample import sample_report
 
@@ -89,3 +90,45 @@ def test_what_changed_is_named_whatever_is_gone_first_and_no_name_is_markup() ->
     many = [Change("claim", f"r{n}", Kind.ADDED, "x") for n in range(5000)]
     short = page_markdown(changes_page(many), 20_000)
     assert len(short) < 21_000 and " more\n" in short
+
+
+def test_ten_thousand_stale_recordings_are_a_line_and_a_fold() -> None:
+    report = sample_report()
+    claims = report.agents["pam"].evaluation.dimensions["adherence"].propositions
+    for number in range(10_000):
+        claims[f"gone-{number}"] = PropositionResult(
+            id=f"gone-{number}", claim="c", unscored="unrecorded", detail="persona changed since it was judged"
+        )
+    changes = [Change("recordings", f"pam/part-{n}", Kind.EDITED, "r", rows=(0, 10, 0)) for n in range(1_000)]
+    text = comment_text(report, changes=changes)
+    assert len(text) <= COMMENT_LIMIT
+    shown = text.split("<details>", 1)[0]
+    lines = shown.replace("\\", "").splitlines()
+    assert "10,000 claims not recorded (persona changed since it was judged)" in shown.replace("\\", "")
+    assert len([line for line in lines if "gone-" in line]) == 0
+    assert len([line for line in lines if "**recordings** 10,000 edited: " in line]) == 1
+    assert "**To do**" in shown and len(lines) < 60
+
+
+def test_verdict_then_what_made_it_then_what_to_do() -> None:
+    text = comment_text(sample_report(), changes=[Change("persona", "ann", Kind.EDITED, "p")])
+    places = [
+        text.index(said)
+        for said in ("## ", "What this change touches", "dimensions dropped", "**To do**", "| Agent", "### Claims")
+    ]
+    assert places == sorted(places)
+
+
+def test_of_many_claims_the_worst_are_shown_with_a_line_that_broke_them_and_the_rest_is_folded() -> None:
+    report = sample_report()
+    comparison = report.agents["michael"].comparison.dimensions["adherence"]
+    first = comparison.drops[0]
+    comparison.drops = [
+        first.model_copy(update={"proposition_id": f"drop-{n}", "delta": -4.0 - n / 10}) for n in range(9)
+    ]
+    comparison.drops.append(first.model_copy(update={"delta": -9.0}))
+    shown, folded = comment_text(report).split("<details>", 1)
+    claims = [line for line in shown.splitlines() if line.startswith("- `Michael Scott` `")]
+    assert len([line for line in claims if "**To do:**" in line]) == 5 and "Such as: *Please find" in claims[0]
+    assert f"`{first.proposition_id}`" in claims[0] and "drop-8" in claims[1]
+    assert folded.count("- `Michael Scott` `drop-") == 5 and " more claims that dropped" in folded

@@ -24,14 +24,14 @@ def test_it_starts_with_the_marker_it_is_found_by(report: RunReport) -> None:
 
 def test_regressions_and_drops_stand_by_name(report: RunReport) -> None:
     text = render_comment(report)
-    assert "- `Michael Scott` **Adherence** 7.9 → 3.2 (95 % CI of the drop 3.9–5.5), p = 0.004" in text
+    assert "- Michael Scott: adherence 7\\.9 → 3\\.2" in text
     assert "- `Michael Scott` `michael-self-centred` (Adherence) 7.0 → 2.6" in text
 
 
 def test_what_is_not_recorded_stands_by_name_with_the_command_that_records_it(report: RunReport) -> None:
     text = render_comment(report)
-    assert "- `Pam Beesly` `pam-self-centred` (Adherence): not recorded" in text
-    assert "`persona-pipeline evaluate --agents pam --judge anthropic --record`" in text
+    assert "- Pam Beesly: pam\\-self\\-centred not recorded" in text and "`adherence/pam-self-centred`" in text
+    assert "- **To do**: record with `persona-pipeline evaluate --agents pam --judge anthropic --record`" in text
     # The finding that only counts them is not said again.
     assert "scored for 2 of 3" not in text
 

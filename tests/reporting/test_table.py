@@ -35,7 +35,7 @@ def test_nothing_but_plain_text_goes_to_a_file(report: RunReport) -> None:
 def test_a_run_without_agents_says_so() -> None:
     finding = Finding(kind="nothing_evaluated", exit_code=3, message="no agent matched")
     text = report_text(RunReport(findings=[finding], exit_code=3))
-    assert text.startswith("nothing_evaluated: no agent matched\nNo agent was evaluated.")
+    assert text.startswith("not judged: no agent matched\nNo agent was evaluated.")
 
 
 def test_a_dimension_without_a_baseline_is_new(report: RunReport) -> None:
@@ -59,7 +59,7 @@ def test_escape_sequences_in_names_and_messages_do_not_reach_the_terminal(report
     report.agents["a\x1b[2J\u202eb"] = report.agents.pop("jim")
     report.findings.append(Finding(kind="coverage", exit_code=3, message="two\nlines \x1b]8;;http://x\x07link"))
     text = report_text(report)
-    assert "ab " in text and "coverage: two lines link\n" in text
+    assert "ab " in text and "not judged: two lines link\n" in text
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
 
 

@@ -22,7 +22,7 @@ from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldRe
 from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.reporting.view import dimension_label
+from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.runs import newest_run_row
 from persona_pipeline.world.world import World
 

@@ -11,14 +11,16 @@ from persona_pipeline.defs.platform.assets import AssetOutcome
 from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
+from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import VoiceSeen, voice_section
-from persona_pipeline.reporting.text import format_score, one_line, unscored_label
-from persona_pipeline.reporting.view import dimension_label, people_lines
+from persona_pipeline.reporting.text import format_score, one_line
+from persona_pipeline.reporting.view import people_lines
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.messages.store import messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch
 
 

@@ -87,7 +87,7 @@ def sees(sight: Sight) -> str:
     text += f"; to detect {target:.1f}: {' or '.join(ways) or 'more judgments and windows together'}"
     if sight.limit is None:
         return text
-    return f"{text}; more messages or judgments do not help below {sight.limit:.1f}"
+    return f"{text} (judgments alone: not below {sight.limit:.1f})"
 
 
 def _quantiles(drops: Drops, levels: Numbers, power: float) -> tuple[Numbers, Numbers]:

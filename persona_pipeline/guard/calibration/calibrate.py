@@ -235,7 +235,8 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     """One judge on one dimension.
 
     Attributes:
-        judged, labelled: judgments it scored, and how many of them people labelled with a score.
+        judged, labelled: judgments it scored, and how many of them people labelled with a score; unlabelled: how many nobody
+            labelled at all.
         people: names of those who labelled.
         ceiling_rank, ceiling_kappa: inter-annotator agreement.
         judge_mean, people_mean: mean of the judge's scores, and what people would give the same judgments; claims turned so that
@@ -249,6 +250,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     prompt_version: str
     judged: int
     labelled: int
+    unlabelled: int = 0
     people: list[str] = Field(default_factory=list)
     agreement: Agreement
     ceiling_rank: Measure = Field(default_factory=Measure)
@@ -267,7 +269,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     @property
     def is_census(self) -> bool:
         """Whether people labelled everything that was judged."""
-        return self.labelled == self.judged > 0
+        return self.labelled > 0 and not self.unlabelled
 
     @property
     def belief(self) -> Belief:
@@ -328,15 +330,18 @@ def calibrate_dimension(
     both = [item for item in labelled if item.judge is not None and item.peoples is not None]
     scored = [item for item in rated if item.judge is not None]
     ceiling_rank, ceiling_kappa = between_people([item.scores for item in labelled])
-    oriented = [item.oriented(item.judge) for item in scored if item.judge is not None]
-    wanted = [None if item.peoples is None else item.oriented(item.peoples) for item in scored]
-    enough = len(both) >= FEWEST_LABELS or len(both) == len(scored)
+    unlabelled = sum(not item.people for item in scored)
+    # What people hold not applicable has no score that they would give.
+    applicable = [item for item in scored if not item.people or item.peoples is not None]
+    oriented = [item.oriented(item.judge) for item in applicable if item.judge is not None]
+    wanted = [None if item.peoples is None else item.oriented(item.peoples) for item in applicable]
     return DimensionCalibration(
         dimension=dimension,
         judge_model=judge[0],
         prompt_version=judge[1],
         judged=len(scored),
         labelled=len(both),
+        unlabelled=unlabelled,
         people=sorted(people),
         agreement=agreement((item.judge, item.peoples) for item in labelled),
         ceiling_rank=ceiling_rank,
@@ -344,7 +349,9 @@ def calibrate_dimension(
         claims=_claims(labelled),
         within=within_claims(labelled),
         judge_mean=fmean(oriented) if oriented else None,
-        people_mean=peoples_mean(oriented, wanted) if enough else Measure(n=len(both)),
+        people_mean=peoples_mean(oriented, wanted)
+        if len(both) >= FEWEST_LABELS or not unlabelled
+        else Measure(n=len(both)),
         models={
             name: agreement((item.judge, item.models[name]) for item in rated if name in item.models)
             for name in sorted({name for item in rated for name in item.models})

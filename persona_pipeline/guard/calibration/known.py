@@ -43,12 +43,12 @@ from persona_pipeline.world.models import Trajectory, grouped
 
 @dataclass(frozen=True)
 class _Learnt:
-    """What a dimension's labels say of one judge, with people's scores by judgment."""
+    """What a dimension's labels say of one judge, with people's scores by judgment; None: they hold it not applicable."""
 
     people: People
     scores: PeoplesScores | None
     error: PersonsError
-    said: Mapping[str, tuple[float, int]]
+    said: Mapping[str, tuple[float | None, int]]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ def _learnt(rated: Sequence[Rated]) -> _Learnt:
         bias=bias(judged, peoples),
         slope=scores.slope if scores else Measure(),
     )
-    said = {item.key: (people, len(item.scores)) for (item, *_), people in zip(scored, peoples, strict=True)}
+    said: dict[str, tuple[float | None, int]] = {item.key: (None, 0) for item in rated if item.people}
+    said |= {item.key: (people, len(item.scores)) for (item, *_), people in zip(scored, peoples, strict=True)}
     return _Learnt(told, scores, error, said)
 
 
@@ -135,13 +136,15 @@ _OPEN = 8.0
 
 def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) -> dict[str, object]:
     """Return ``score``, ``interval``, ``complete`` and ``as_far``: the judged part as people would have it."""
-    rows = [row for row in item.propositions.values() if not row.algorithmic and row.score is not None]
+    judged_rows = [row for row in item.propositions.values() if not row.algorithmic and row.score is not None]
+    # A judgment of one context that people labelled is known.
+    known = [(row, learnt.said.get(row.keys[0]) if row.keys and not row.parts else None) for row in judged_rows]
+    known = [(row, own) for row, own in known if own is None or own[0] is not None]
+    rows = [row for row, _ in known]
     weights = [row.weight for row in rows]
     oriented = [_oriented(row) for row in rows]
-    # A judgment of one context that people labelled is known.
-    said = [learnt.said.get(row.keys[0]) if row.keys and not row.parts else None for row in rows]
-    labels, raters = [own and own[0] for own in said], [own[1] if own else 1 for own in said]
-    complete = all(own is not None for own in said)
+    labels, raters = [own and own[0] for _, own in known], [own[1] if own else 1 for _, own in known]
+    complete = all(own is not None for _, own in known)
     if item.score is None or not sum(weights) or not (complete or learnt.scores):
         return {}
     if learnt.scores:
@@ -161,7 +164,8 @@ def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) ->
         for value in (told.value, told.low, told.high)
     )
     as_far = learnt.scores.as_far(told.value) if learnt.scores and not complete else None
-    return {"score": score, "interval": (low, high), "complete": complete, "as_far": as_far}
+    found = {"score": score, "interval": (low, high), "complete": complete, "as_far": as_far}
+    return {**found, "missing": 0} if complete else found
 
 
 def _oriented(row: PropositionResult) -> float:

@@ -140,23 +140,26 @@ class RecordedBackend:
         return Answer.of(verdict)
 
     def _why_not(self, request: JudgeRequest) -> str:
-        who = f" of {request.agent_id}" if request.agent_id else ""
-        sample = f", sample {request.sample + 1}" if request.sample else ""
-        claims = self._recorded_claims.get((request.agent_id, request.dimension, request.proposition_id), set())
-        if not claims:
-            reason = "never recorded"
-        elif request.claim not in claims:
-            reason = "its claim has changed since it was recorded"
-        else:
-            reason = "its messages or persona differ from what was recorded"
-        return f"{request.dimension}/{request.proposition_id}{who}{sample}: {reason}"
+        """Return what of a judgment is other than in the recordings of its claim."""
+        subject = request.subject
+        known = self._recorded_claims.get((request.agent_id, request.dimension, request.proposition_id))
+        if not known:
+            return "this claim was never judged"
+        same = [item for item in known if item.trajectory == subject["trajectory"]]
+        if not same:
+            return "these messages were never judged"
+        samples = [item.sample for item in same if (item.claim, item.persona) == (request.claim, subject["persona"])]
+        if samples:
+            return f"only {len(samples)} of its {request.sample + 1} samples are recorded"
+        edited = [name for name in ("claim", "persona") if subject[name] not in {getattr(i, name) for i in same}]
+        return f"{' and '.join(edited) or 'claim or persona'} changed since it was judged"
 
     @cached_property
-    def _recorded_claims(self) -> dict[tuple[str, str, str], set[str]]:
-        claims: dict[tuple[str, str, str], set[str]] = {}
+    def _recorded_claims(self) -> dict[tuple[str, str, str], list[Recording]]:
+        claims: dict[tuple[str, str, str], list[Recording]] = {}
         for item in self.recordings.values():
             if item.kind == PROPOSITION:
-                claims.setdefault((item.agent_id, item.dimension, item.proposition_id), set()).add(item.claim)
+                claims.setdefault((item.agent_id, item.dimension, item.proposition_id), []).append(item)
         return claims
 
 

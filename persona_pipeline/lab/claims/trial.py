@@ -9,14 +9,15 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
-from persona_pipeline.evaluation.read import WorldReader
+from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope
+from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
@@ -57,6 +58,8 @@ class TrialRequest:
     Attributes:
         dimensions: None for all that the agent has claims of.
         faults: None for all.
+        window, as_of: which messages are broken; None of both: those of the newest window of the baseline, where there is one, in
+            which the agent was itself.
         samples: judgments of each claim on each window: from 3 on their spread is known well enough to tell noise from a kill.
         others: of how many other agents the words are held against the claims, those who spoke most first.
         seed: of the operators.
@@ -65,7 +68,7 @@ class TrialRequest:
     agent_id: str
     dimensions: Sequence[str] | None = None
     faults: Sequence[str] | None = None
-    window: str = "7d"
+    window: str | None = None
     as_of: datetime | None = None
     samples: int = 3
     others: int = 2
@@ -127,9 +130,8 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
     asked = EvaluationRequest(
         agents=[request.agent_id],
         dimensions=request.dimensions,
-        window=request.window,
-        as_of=request.as_of,
         samples=request.samples,
+        **_broken_window(world, request),
     )
     reader = WorldReader(world)
     snapshot = reader.questions(asked)
@@ -153,6 +155,18 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
         others[f"as {scope.agent_id}"] = _again(intact, under_name_of(case, agent.agent_id))
     before = world.messages(Window(agent.window.start)) if agent.window.start else []
     return Trial(request, windows | others, broken, list(others), _own_claims(world, intact), before)
+
+
+def _broken_window(world: World, request: TrialRequest) -> dict[str, Any]:
+    if request.window is None and request.as_of is None:
+        known = find_baseline(world.root / BASELINES, request.agent_id)
+        dimensions = known.provenance.get("dimensions", {}).values() if known else ()
+        spans = [item for own in dimensions for item in own.get("recordings", ())]
+        if spans:
+            newest = max(spans, key=lambda item: datetime.fromisoformat(item["end"]))
+            start, end = newest["start"], datetime.fromisoformat(newest["end"])
+            return {"window": ALL_TIME, "as_of": end} if start is None else {"since": start, "as_of": end}
+    return {"window": request.window or world.settled(EvaluationRequest()).window, "as_of": request.as_of}
 
 
 def _again(plan: AgentPlan, case: AgentCase) -> AgentPlan:

@@ -20,10 +20,10 @@ from persona_pipeline.reporting.statistics import (
     VoiceSeen,
 )
 from persona_pipeline.reporting.text import format_delta, format_score
-from persona_pipeline.reporting.view import AgentRow, dimension_label
+from persona_pipeline.reporting.view import AgentRow
 from persona_pipeline.scoring.text.likeness import MERGED_QUANTILE
 from persona_pipeline.world.models import CorrectionSettings
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension_label
 
 # The defaults above which the runtime corrections step in.
 REPETITION_LIMIT, AGREEMENT_LIMIT = (

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
+from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     TrendMark,
@@ -31,6 +32,7 @@ from persona_pipeline.reporting.page import (
     Folded,
     Item,
     Items,
+    Line,
     Page,
     PageCard,
     PageRow,
@@ -39,11 +41,13 @@ from persona_pipeline.reporting.page import (
     Span,
     Table,
     verdict_tone,
+    with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
     TONES,
     RowCharts,
     agent_cell,
+    agent_lines,
     cost_tables,
     dimension_column,
     named_values,
@@ -61,7 +65,6 @@ from persona_pipeline.reporting.text import (
     format_usd,
     one_line,
     plural,
-    unscored_label,
 )
 from persona_pipeline.reporting.view import (
     LOW_SCORE,
@@ -69,16 +72,19 @@ from persona_pipeline.reporting.view import (
     AgentRow,
     ReportView,
     ScoreCell,
-    dimension_label,
     shown_whole,
     verdict_label,
+    warnings_of,
 )
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, GateStatistics
 
 _MOST_BROKEN_LINES = 12
+# Lines below the heading that say who needs a look.
+_MOST_BEFORE = 3
 # Windows of an agent that is shown in a line, and what is said of it there.
 MOST_DRAWN, _MOST_WORDS = 24, 160
 
@@ -97,6 +103,17 @@ class PropositionItem:
     @property
     def bad(self) -> bool:
         return self.drop is not None or (self.low and self.drifted)
+
+    @property
+    def quotes(self) -> list[QuotedEvidence]:
+        """What the judge quoted, each once: samples quote the same, or a part of it."""
+        found = list({(item.message_id, item.quote): item for item in self.result.evidence}.values())
+        longer = [(item.message_id, item.quote) for item in found]
+        return [
+            item
+            for item in found
+            if not any(where == item.message_id and item.quote in text != item.quote for where, text in longer)
+        ]
 
     @property
     def chart(self) -> Markup:
@@ -186,7 +203,7 @@ class AgentBlock:
         for block in self.dimensions:
             for item in block.propositions:
                 lines = []
-                for evidence in item.result.evidence if item.bad else ():
+                for evidence in item.quotes if item.bad else ():
                     key = (evidence.message_id, evidence.quote)
                     if evidence.verified and key not in seen and len(seen) < _MOST_BROKEN_LINES:
                         seen.add(key)
@@ -218,6 +235,11 @@ class FindingGroup:
     main: list[Finding]
     drops: list[Finding]
 
+    def said(self, finding: Finding) -> Line:
+        """Return a finding without the name of its agent, which stands beside it."""
+        text = finding.text.removeprefix(f"{self.agent}: ")
+        return with_code(text[:1].upper() + text[1:])
+
     @property
     def bad(self) -> bool:
         return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
@@ -234,6 +256,7 @@ def whole_page(report: RunReport) -> Page:
     return Page(
         view.headline,
         sections=_sections(report, view),
+        before=list(agent_lines(view))[:_MOST_BEFORE],
         tone=TONES.get(report.conclusion.verdict, "warn"),
         label="Persona evaluation",
         summary=[
@@ -363,7 +386,7 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     charts = {agent_id: agent.charts for agent_id, agent in shown.items()}
     table = scores_table(view, [agent.row for agent in shown.values()], hrefs=hrefs, charts=charts)
-    judge = [Item(f"Judge: {text}.") for text in view.people_lines]
+    judge = [Item(with_code(f"{text}.")) for text in view.people_lines]
     return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", _SCORES, "Scores")
 
 
@@ -377,11 +400,7 @@ def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
         agent = names.get(finding.agent_id or "", finding.agent_id)
         group = groups.setdefault((finding.agent_id, finding.dimension), FindingGroup(agent, finding.dimension, [], []))
         (group.drops if finding.kind == "proposition_drop" else group.main).append(finding)
-    warnings = [
-        (agent_id, warning)
-        for agent_id, agent in sorted(shown.items())
-        for warning in agent.row.report.comparison.warnings
-    ]
+    warnings = warnings_of(agent.row for _, agent in sorted(shown.items()))
     if not view.findings and not warnings:
         return None
     drawn = Drawn("findings.html.j2", {"groups": list(groups.values()), "warnings": warnings})

@@ -1,13 +1,13 @@
 """A run's report in short, as a pull request's comment, and in Dagster: scores, cost and provenance as every report has them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from persona_pipeline.evaluation.history import HistoryValue
-from persona_pipeline.guard.baselines.models import BLIND, Sight
+from persona_pipeline.guard.baselines.models import BLIND, PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
@@ -37,16 +37,16 @@ from persona_pipeline.reporting.page import (
     Span,
     Table,
     Tone,
+    with_code,
 )
 from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import (
     cost_line,
-    format_p,
     format_score,
     format_usd,
     markdown_text,
     one_line,
-    unscored_label,
+    plural,
 )
 from persona_pipeline.reporting.view import (
     MANY,
@@ -55,11 +55,16 @@ from persona_pipeline.reporting.view import (
     AgentStatus,
     ReportView,
     ScoreCell,
-    dimension_label,
     dropped,
     estimate_text,
+    kind_label,
+    not_judged,
+    remedies,
+    untold,
+    warnings_of,
 )
 from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.world.propositions.models import dimension_label
 
 TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
 _ROW_TONES: dict[AgentStatus, Tone] = {
@@ -71,7 +76,9 @@ _ROW_TONES: dict[AgentStatus, Tone] = {
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
 # Of what a terminal shows without -v.
-_MOST_LINES, _MOST_SLIGHT, _MOST_REMEDIES = 10, 3, 2
+_MOST_LINES, _MOST_SLIGHT, _MOST_REMEDIES, _MOST_NAMES, _MOST_SLIGHT_TEXT = 10, 3, 2, 5, 240
+# Of what a comment shows outside its folds, and claims of an agent that it names as not judged.
+_MOST_CLAIMS, _MOST_TO_DO, _MOST_QUOTE, _MOST_UNSCORED = 5, 3, 160, 20
 
 
 def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
@@ -83,14 +90,16 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
-    lines = [*_agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
-    lines += _sight_lines(view) if verbose else _blind_line(view)
+    lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
+    lines += [] if verbose else _blind_line(view)
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
         shown = view.rows if len(view.rows) <= MANY else sorted(view.rows, key=lambda row: row.severity)[:MANY]
         left = len(view.rows) - len(shown)
         note = f"and {left} other agents, which need a look less" if left else ""
         top.append(replace(scores_table(view, shown), note=note))
+    if verbose and view.sights:
+        top.insert(1, _limits(view, _MOST_SIGHT_LINES))
     # What a pull request's base says comes before everything.
     said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
     found = [Section("", [Items(said)])] if said else []
@@ -99,54 +108,54 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
 
 def _finding_lines(view: ReportView) -> list[Item]:
     found = [_finding_line(finding) for finding in view.findings]
-    # One command mends many findings.
-    remedies = dict.fromkeys(finding.remedy for finding in view.findings if finding.remedy)
-    found += [Item(remedy, kind="to do", tone="warn") for remedy in remedies]
-    return found + [Item(text, kind=f"warning: {agent}", tone="warn") for agent, text in _warnings(view.rows)]
+    found += [Item(remedy, kind="to do", tone="warn") for remedy in remedies(view.findings)]
+    return found + [Item(f"{agent}: {text}", kind="warning", tone="warn") for agent, text in warnings_of(view.rows)]
 
 
-def _finding_line(finding: Finding) -> Item:
+def _finding_line(finding: Finding, limit: int = _MOST_TEXT) -> Item:
     tone: Tone = "bad" if finding.exit_code == EXIT_REGRESSION else "warn"
-    return Item([Span(finding.message, limit=_MOST_TEXT)], kind=finding.kind, tone=tone)
+    return Item([Span(finding.message, limit=limit)], kind=kind_label(finding.kind), tone=tone)
 
 
-def _agent_lines(view: ReportView) -> Iterator[Item]:
-    """Yield a line for each agent that dropped or cannot be told, the worst first."""
-    rows = [row for row in sorted(view.rows, key=lambda row: row.severity) if row.needs_a_look]
-    for row in rows[:_MOST_LINES]:
-        tone: Tone = "bad" if row.status is AgentStatus.FELL else "warn"
-        yield Item(
-            [one_line(row.name, 40), _own(": "), Span(dropped(row) or _untold(row), limit=_MOST_TEXT)], tone=tone
-        )
-    if len(rows) > _MOST_LINES:
-        yield Item(f"and {len(rows) - _MOST_LINES} other agents (-v)", tone="warn")
-
-
-def _untold(row: AgentRow) -> str:
-    return row.conclusion.reason.removeprefix(f"{row.agent_id}: ")
+def agent_lines(view: ReportView) -> Iterator[Item]:
+    """Yield a line for each agent that dropped or cannot be told, the worst first; one for all of whom the same is said."""
+    said: dict[tuple[Tone, str], list[str]] = {}
+    for row in sorted(view.rows, key=lambda row: row.severity):
+        if row.needs_a_look:
+            tone: Tone = "bad" if row.status is AgentStatus.FELL else "warn"
+            said.setdefault((tone, dropped(row) or untold(row)), []).append(one_line(row.name, 40))
+    lines = list(said.items())
+    for (tone, text), names in lines[:_MOST_LINES]:
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        yield Item([", ".join(names[:_MOST_NAMES]), _own(f"{more}: "), Span(text, limit=_MOST_TEXT)], tone=tone)
+    if left := sum(len(names) for _, names in lines[_MOST_LINES:]):
+        yield Item(f"and {left} other agents (-v)", tone="warn")
 
 
 def _run_lines(view: ReportView) -> Iterator[Item]:
     """Yield what is said of the run as a whole, a few warnings, what to do, and how much more there is to read."""
     findings = [finding for finding in view.findings if finding.kind != "base"]
     serious = [finding for finding in findings if finding.exit_code != EXIT_OK]
+    told = {row.agent_id for row in view.rows if row.needs_a_look}
     slight = [finding for finding in findings if finding.exit_code == EXIT_OK]
+    # Who dropped has a line already; since which message is said there, too.
+    shown = [item for item in slight if item.agent_id not in told or item.kind == "voice_alarm"][:_MOST_SLIGHT]
     of_run = [finding for finding in serious if not finding.agent_id]
-    for finding in (*of_run[:_MOST_LINES], *slight[:_MOST_SLIGHT]):
-        yield _finding_line(finding)
-    for remedy in list(dict.fromkeys(finding.remedy for finding in serious if finding.remedy))[:_MOST_REMEDIES]:
+    for finding in (*of_run[:_MOST_LINES], *shown):
+        yield _finding_line(finding, _MOST_SLIGHT_TEXT)
+    for remedy in remedies(serious)[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
     if any(row.status is AgentStatus.FELL for row in view.rows):
         yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")
-    more = len(serious) - len(of_run[:_MOST_LINES]) + len(slight[_MOST_SLIGHT:]) + len(_warnings(view.rows))
+    more = len(findings) - len(of_run[:_MOST_LINES]) - len(shown) + len(warnings_of(view.rows))
     if more:
         yield Item(f"{more} more {'finding' if more == 1 else 'findings'} with -v", tone="dim")
 
 
 def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
     """Return how far the judge can be believed; in short only where it cannot, or nobody knows."""
-    shown = [text for text in view.people_lines if verbose or ": validated" not in text]
-    return [Item(text, kind="judge", tone="dim") for text in shown]
+    shown = [text for text in view.people_lines if verbose or " validated (" not in text]
+    return [Item(text, tone="dim") for text in shown]
 
 
 def _blind_line(view: ReportView) -> Iterator[Item]:
@@ -161,7 +170,7 @@ def _blind_line(view: ReportView) -> Iterator[Item]:
     named = [text for _, text in sorted(blind, reverse=True)[:_MOST_SIGHT_LINES]]
     if named:
         more = f" and {len(blind) - len(named)} more" if len(blind) > len(named) else ""
-        yield Item(f"smaller drops would be missed of {', '.join(named)}{more}", kind="low power", tone="dim")
+        yield Item(f"drops below these would be missed: {', '.join(named)}{more}", kind="low power", tone="dim")
 
 
 def comment_page(report: RunReport) -> Page:
@@ -174,21 +183,27 @@ def comment_page(report: RunReport) -> Page:
     ]
     top: list[Block] = []
     if view.rows:
-        judge = [Item(f"Judge: {text}") for text in view.people_lines]
-        fell = [item for item in _agent_lines(view) if item.tone == "bad"]
-        top = [Items(fell), scores_table(view), Items(judge)]
+        judge = [Item(with_code(text)) for text in view.people_lines]
+        top = [Items([*agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
+    drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
+    claims = [_dropped_claim(*item) for item in drops]
     lists: dict[str, list[Line]] = {
-        "Dimensions that dropped": [line for row in view.rows for line in _regressions(row)],
-        "Claims that dropped": [line for row in view.rows for line in _drops(row)],
-        "Not judged": [line for row in view.rows for line in _unscored(row)],
+        "Dimensions that dropped": [
+            [Span(one.message, limit=_MOST_TEXT)] for one in view.findings if one.kind == "regression"
+        ],
+        "Claims that dropped": claims[:_MOST_CLAIMS],
         "Over time": list(_over_time(view)),
         "Also": list(_other_findings(view)),
     }
     found = [Section(title, [Items.of(*lines)]) for title, lines in lists.items() if lines]
     folded: list[Block] = []
+    if rest := claims[_MOST_CLAIMS:]:
+        folded.append(Folded(f"{plural(len(rest), 'more claim')} that dropped", [Items.of(*rest)]))
+    if missing := [_unscored(row) for row in view.rows if row.failures]:
+        count = sum(len(row.failures) for row in view.rows)
+        folded.append(Folded(f"{plural(count, 'claim')} not judged", [Items.of(*missing)]))
     if view.sights:
-        table = sight_table(view, view.dullest(_MOST_SIGHTS), each=False)
-        folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [table]))
+        folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [_limits(view)]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [replace(usage_facts(report.usage), pairs=rests)]))
@@ -261,7 +276,7 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
         each: with what each of them needs to see a fall of 1.0; else with what the least sharp one needs.
     """
     labels = [dimension_column(name) for name in view.dimensions]
-    needs = [] if each else [Column("Needed to detect 1.0", number=False)]
+    needs = [] if each else [Column("Needed to see less", number=False)]
     rows = []
     for row, sights in found:
         cells = [_sight(sights.get(name), each) for name in view.dimensions]
@@ -272,37 +287,23 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
     return Table(label, [Column("Agent", number=False), *labels, *needs], rows, note, "sight")
 
 
+def _limits(view: ReportView, most: int = _MOST_SIGHTS) -> Table:
+    return sight_table(view, view.dullest(most), each=False)
+
+
 def _sight(sight: Sight | None, each: bool) -> Cell:
     if sight is None:
         return Cell("" if each else "–", note="not tested" if each else "", own=True)
     blind = sight.detectable > BLIND
-    note = sight.text.split("; ")[-1] if each and "; " in sight.text else ""
+    note = sight.text.partition("; ")[2] if each else ""
     return Cell(f"{sight.detectable:.1f}", "warn" if blind else "", note, own=True, style="blind" if blind else "")
 
 
 def what_it_needs(sights: Mapping[str, Sight]) -> str:
     """Return what the dimension that can see least needs to see a fall of 1.0; "" where it does already."""
     name, sight = max(sights.items(), key=lambda item: item[1].detectable)
-    return f"{dimension_label(name).lower()}: {sight.text.split('; ')[-1]}" if "; " in sight.text else ""
-
-
-def _sight_lines(view: ReportView) -> Iterator[Item]:
-    """Yield the smallest drop that each agent's window could have shown, and what p-values were corrected for."""
-    shown = view.dullest(_MOST_SIGHT_LINES)
-    for row, sights in shown:
-        drops = ", ".join(f"{dimension_label(name).lower()} {sight.detectable:.1f}" for name, sight in sights.items())
-        needs = what_it_needs(sights)
-        said = f"{one_line(row.agent_id, 40)}: {drops}{f' ({needs})' if needs else ''}"
-        yield Item(said, kind="smallest detectable drop", tone="dim")
-    if len(shown) < len(view.sights):
-        more = f"as small or smaller for {len(view.sights) - len(shown)} other agents"
-        yield Item(more, kind="smallest detectable drop", tone="dim")
-    if view.families:
-        yield Item(view.families, kind="multiple-testing correction", tone="dim")
-
-
-def _warnings(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
-    return [(row.name, warning) for row in rows for warning in row.report.comparison.warnings]
+    needs = sight.text.partition("; ")[2]
+    return f"{dimension_label(name).lower()}, {needs}" if needs else ""
 
 
 def _own(text: str) -> Span:
@@ -313,46 +314,42 @@ def _agent(row: AgentRow) -> Span:
     return Span(row.name, "code", _MOST_ID)
 
 
-def _regressions(row: AgentRow) -> Iterator[Line]:
-    for cell in row.cells:
-        if cell.status != "regressed":
-            continue
-        text = f" {format_score(cell.baseline, 1)} → {format_score(cell.score, 1)}"
-        if cell.comparison and cell.comparison.interval:
-            low, high = cell.comparison.interval
-            text += f" (95 % CI of the drop {max(0.0, -high):.1f}–{-low:.1f})"
-        if cell.comparison and cell.comparison.p_value is not None:
-            text += f", p {format_p(cell.comparison.p_value)}"
-        yield [_agent(row), _own(" "), Span(dimension_label(cell.dimension), "strong"), _own(text)]
+def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
+    fell = f"{format_score(drop.baseline, 1)} → {format_score(drop.current, 1)}"
+    label = dimension_label(drop.dimension)
+    line = [_agent(row), _own(" "), Span(drop.proposition_id, "code", _MOST_CLAIM_ID), _own(" ("), label]
+    line += [_own(f") {fell}")]
+    if drop.claim:
+        line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
+    judged = row.report.evaluation.dimensions[drop.dimension].propositions.get(drop.proposition_id)
+    if quote := next((item for item in judged.evidence if item.verified), None) if judged else None:
+        line += [_own(". Such as: "), Span(quote.quote, "em", _MOST_QUOTE)]
+    if drop.recommendation:
+        line += [_own(" "), Span("To do:", "strong"), _own(" "), Span(drop.recommendation, limit=_MOST_TEXT)]
+    return line
 
 
-def _drops(row: AgentRow) -> Iterator[Line]:
-    for drop in row.report.comparison.drops:
-        fell = f"{format_score(drop.baseline, 1)} → {format_score(drop.current, 1)}"
-        line = [*_claim(row, drop.proposition_id, drop.dimension), _own(f" {fell}")]
-        if drop.claim:
-            line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
-        if drop.recommendation:
-            line += [_own(" "), Span("To do:", "em"), _own(" "), Span(drop.recommendation, limit=_MOST_TEXT)]
-        yield line
+def _unscored(row: AgentRow) -> Line:
+    names: list[str | Span] = []
+    for dimension, result in row.failures[:_MOST_UNSCORED]:
+        names += [_own(", " if names else ""), Span(f"{dimension}/{result.id}", "code", _MOST_CLAIM_ID)]
+    left = len(row.failures) - _MOST_UNSCORED
+    more = f" and {left} more" if left > 0 else ""
+    return [_agent(row), _own(": "), Span(not_judged(row), limit=_MOST_TEXT), _own(": "), *names, _own(more)]
 
 
-def _claim(row: AgentRow, claim: str, dimension: str) -> list[str | Span]:
-    label = dimension_label(dimension)
-    return [_agent(row), _own(" "), Span(claim, "code", _MOST_CLAIM_ID), _own(" ("), label, _own(")")]
-
-
-def _unscored(row: AgentRow) -> Iterator[Line]:
-    for dimension, result in row.failures:
-        line = [*_claim(row, result.id, dimension), _own(f": {unscored_label(result.unscored)}")]
-        if result.detail:
-            line += [_own(", "), Span(result.detail, limit=_MOST_TEXT)]
-        elif result.unscored == "unrecorded":
-            line.append(_own(", for the persona, the claim or the messages changed since they were recorded"))
-        yield line
-    for remedy in dict.fromkeys(finding.remedy for finding in row.report.findings if finding.kind == "coverage"):
-        if remedy:
-            yield [_own("To do for "), _agent(row), _own(": "), Span(remedy, "code", _MOST_TEXT)]
+def _to_do(view: ReportView) -> list[Item]:
+    """Return what to do first: what the claim says that dropped most of each agent, and the commands that decide the rest."""
+    lines: list[Line] = []
+    for row in view.rows:
+        advised = [drop for drop in row.report.comparison.drops if drop.recommendation]
+        if row.status is AgentStatus.FELL and advised:
+            worst = min(advised, key=lambda drop: drop.delta)
+            lines.append([_agent(row), _own(": "), Span(worst.recommendation or "", limit=_MOST_TEXT)])
+    lines += [with_code(text) for text in remedies(item for item in view.findings if item.exit_code != EXIT_OK)]
+    items = [Item(line, kind="To do") for line in lines[:_MOST_TO_DO]]
+    left = len(lines) - len(items)
+    return [*items, *([Item(f"{left} more are below", kind="To do")] if left > 0 else [])]
 
 
 def _over_time(view: ReportView) -> Iterator[Line]:
@@ -363,7 +360,7 @@ def _over_time(view: ReportView) -> Iterator[Line]:
         if mark := trend_mark(points.get(agent_id, []), found):
             yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
     for agent_id, seen in sorted(sections.fading(view.report).items()):
-        for item in seen:
+        for item in (one for one in seen if one.fades):
             said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)
             yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), said]
 
@@ -375,9 +372,10 @@ def _other_findings(view: ReportView) -> Iterator[Line]:
     for finding in view.findings:
         counted = finding.kind == "coverage" and (finding.agent_id, finding.dimension) in listed
         if finding.kind not in ("regression", "proposition_drop", "base") and not counted:
-            yield [Span(finding.text, limit=_MOST_TEXT)]
-    for agent_id, warning in _warnings(view.rows):
-        yield [Span(agent_id, "code", _MOST_ID), _own(" "), Span(warning, limit=_MOST_TEXT)]
+            text = one_line(finding.text, _MOST_TEXT if finding.exit_code else _MOST_SLIGHT_TEXT)
+            yield with_code(text) if text.count("`") % 2 == 0 else text
+    for name, warning in warnings_of(view.rows):
+        yield [Span(name, "code", _MOST_ID), _own(" "), Span(warning, limit=_MOST_TEXT)]
 
 
 _COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")

@@ -14,9 +14,18 @@ from persona_pipeline.lab.results import (
     VersionComparison,
 )
 from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, PageRow, Section, Span, Table
-from persona_pipeline.reporting.text import cost_line, format_delta, format_score, format_share, one_line, plural
-from persona_pipeline.reporting.view import dimension_label
+from persona_pipeline.reporting.text import (
+    cost_line,
+    format_delta,
+    format_p,
+    format_score,
+    format_share,
+    format_usd,
+    one_line,
+    plural,
+)
 from persona_pipeline.world.changes import Change, Kind
+from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
     from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
@@ -317,7 +326,7 @@ def _numbers(item: ScoreDifference) -> str:
         return f"{why} in {item.unjudged or item.silent} scenes"
     text = f"{format_score(item.before)} -> {format_score(item.after)} ({format_delta(item.change)}"
     if item.low is not None:
-        text += f", {format_delta(item.low)} to {format_delta(item.high)}, p = {item.p_value:.2g}"
+        text += f", {format_delta(item.low)} to {format_delta(item.high)}, p {format_p(item.p_value)}"
     missing = f", {item.unjudged} not judged" if item.unjudged else ""
     return f"{text}) over {plural(item.scenes, 'scene')}{missing}"
 
@@ -343,14 +352,10 @@ def _remarks(found: VersionComparison) -> Iterator[str]:
     yield f"multiple-testing correction: {found.rule}"
     judges = found.judges[0] if found.judges[0] == found.judges[1] else " and ".join(found.judges)
     answers = f", {found.answers} answers" if found.scenes_are == "answers" else ""
-    yield f"{found.usage.calls} calls to {judges}{answers}, {_price(found.usd)}; ended since {found.stopped}"
+    yield f"{found.usage.calls} calls to {judges}{answers}, {format_usd(found.usd)}; ended since {found.stopped}"
     for reason, count in found.unanswered.items():
         yield f"{count} answers did not come: {reason}"
     yield f"exit code {found.exit_code}"
-
-
-def _price(usd: float | None) -> str:
-    return "unknown dollars" if usd is None else f"${usd:.4f}"
 
 
 def bisection_page(found: Bisection) -> Page:
@@ -367,7 +372,7 @@ def bisection_page(found: Bisection) -> Page:
         items.append(Item(f"{who}: nothing dropped between {found.good} and {found.bad}"))
     items += [item for fall in found.falls for item in _fall(fall)]
     items += [Item([Span(line, limit=_MOST_LINE)], kind="voice") for line in found.voice]
-    items.append(Item(f"scored: {found.looked_at} {found.source}; {found.calls} calls, {_price(found.usd)}"))
+    items.append(Item(f"scored: {found.looked_at} {found.source}; {found.calls} calls, {format_usd(found.usd)}"))
     return Page(f"Bisection of {found.agent_id}", sections=[Section("", [Items(items)])])
 
 

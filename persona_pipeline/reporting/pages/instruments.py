@@ -31,8 +31,9 @@ _ALONE = (
 )
 _BELIEFS = {
     "believed": "validated: better than chance, as far as people go",
-    "chance": "no better than chance: drops here only warn",
-    "unknown": "cannot be told: too few labels",
+    "chance": "no better than chance: drops here cannot be told",
+    "unknown": "not validated: too few labels",
+    "all": "people labelled everything; whether the judge ranks as they do takes more judgments",
 }
 
 
@@ -78,7 +79,7 @@ def calibration_page(calibration: "Calibration") -> Page:
     sections = [Section("", [*_dimension(item), Item("")]) for item in calibration.dimensions]
     rest = []
     if not any(item.people for item in calibration.dimensions):
-        rest.append(Item(NOBODY, kind="judge"))
+        rest.append(Item(NOBODY))
     if calibration.stale:
         rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
         rest += [Item([Span(text, limit=200)], 1) for text in calibration.stale[:_MOST_STALE]]
@@ -106,7 +107,7 @@ def _dimension(item: "DimensionCalibration") -> Iterator[Block]:
     judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
     yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
     if item.people:
-        yield Item(_BELIEFS[item.belief], 1)
+        yield Item(_BELIEFS["all" if item.is_census and item.belief == "unknown" else item.belief], 1)
         yield Facts(list(_peoples(item)), 1)
         yield from _claims(item.claims)
     for name, found in item.models.items():

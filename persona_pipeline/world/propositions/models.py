@@ -130,6 +130,11 @@ DIMENSIONS: Mapping[str, Dimension] = {item.name: item for item in (*BUILT_IN, *
 ALL_DIMENSIONS: tuple[str, ...] = tuple(DIMENSIONS)
 
 
+def dimension_label(name: str) -> str:
+    """Return the heading of a dimension, by which every report calls it."""
+    return DIMENSIONS[name].heading if name in DIMENSIONS else name.replace("_", " ").capitalize()
+
+
 def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
     """Return the dimensions asked for, in their fixed order; None: all. ConfigError: one is unknown."""
     if dimensions is None:

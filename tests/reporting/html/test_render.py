@@ -12,6 +12,7 @@ from persona_pipeline.reporting.html import render_html
 from persona_pipeline.reporting.page import Agent, AnyCell, Block, Cell, Drawn, Table
 from persona_pipeline.reporting.pages.browser import whole_page
 from persona_pipeline.reporting.view import MANY, MOST_WHOLE
+from persona_pipeline.scoring.results import QuotedEvidence
 from tests.reporting.sample import many_agents, sample_corrections, sample_report, sample_suite
 
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
@@ -77,7 +78,7 @@ def test_every_block_of_a_page_is_written() -> None:
 def test_a_run_without_agents_is_a_page_that_says_why() -> None:
     finding = Finding(kind="nothing_evaluated", exit_code=3, message="nothing was evaluated")
     html = render_html(RunReport(findings=[finding], exit_code=3))
-    assert "No agent was evaluated" in html and "nothing was evaluated" in html
+    assert "No agent was evaluated" in html and "Nothing was evaluated" in html
 
 
 def test_only_lines_that_stand_in_a_message_are_said_to_break_character() -> None:
@@ -159,7 +160,7 @@ def test_a_line_says_what_is_wrong_and_stands_before_those_without() -> None:
     report = many_agents(MANY + 30)
     lines = everybody(report)
     assert [agent.id for agent, _ in lines[:2]] == ["agent-012", "agent-040"]
-    assert lines[0][1][0].note.startswith("michael: adherence fell") and lines[0][0].href == "#agent-1"
+    assert lines[0][1][0].note.startswith("michael: adherence 7.9 → 3.2") and lines[0][0].href == "#agent-1"
     assert lines[-1][0].href == "" and len(re.findall("[ML]", str(lines[-1][1][1].chart))) == 24
     assert shown_whole(report)[:2] == ["agent-012", "agent-040"]
 
@@ -212,3 +213,20 @@ def test_a_foreign_text_in_a_voice_alarm_does_nothing(report: RunReport) -> None
         "<script>alert(1)</script>"
     )
     assert "<script>alert" not in render_html(report)
+
+
+def test_samples_that_quote_the_same_are_shown_once() -> None:
+    report = sample_report()
+    row = next(iter(report.agents["michael"].evaluation.dimensions["adherence"].propositions.values()))
+    said = "I am happy to help, and please let me know"
+    row.evidence = [
+        QuotedEvidence(message_id="m1", quote=text, verified=True) for text in (said, said, "happy to help", "I am")
+    ] + [QuotedEvidence(message_id="m2", quote=said, verified=True)]
+    whole = render_html(report).split('id="agents-title"')[1]
+    assert whole.count(said) == 2 and whole.count(">happy to help<") == 0
+
+
+def test_the_first_lines_say_who_dropped() -> None:
+    top = render_html(sample_report()).split("<nav")[0]
+    assert "Michael Scott: 4 of 5 dimensions dropped; worst: michael-self-centred 7.0" in top
+    assert "4 of 5 dimensions" not in render_html(sample_report(drifted=False)).split("<nav")[0]
