@@ -3,11 +3,13 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from persona_pipeline.judging.providers.base import Hooks, ModelOptions, Provider
+from persona_pipeline.judging.providers.base import CallError, Hooks, ModelOptions, Provider, refused
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE
 
 # Some servers take nothing but nine letters and digits.
 _CALL_ID = "read00001"
@@ -20,7 +22,7 @@ _STOP_REASONS = {
 }
 
 
-def as_chat(body: Mapping[str, Any], *, limit: str) -> dict[str, Any]:
+def as_chat(body: Mapping[str, Any], *, limit: str, tools: bool = True) -> dict[str, Any]:
     """Return the body of ``POST /chat/completions``.
 
     With a schema the transcript is a tool's result, as in the Messages API. Without, for servers that took no schema, nothing is
@@ -28,6 +30,7 @@ def as_chat(body: Mapping[str, Any], *, limit: str) -> dict[str, Any]:
 
     Args:
         limit: the field for the most tokens of the answer.
+        tools: whether the server takes tools beside a schema, whatever its model.
     """
     output = body.get("output_config")
     chat: dict[str, Any] = {
@@ -35,14 +38,15 @@ def as_chat(body: Mapping[str, Any], *, limit: str) -> dict[str, Any]:
         limit: body["max_tokens"],
         "messages": [
             {"role": "system", "content": _joined(body["system"])},
-            *(_turns(body["messages"]) if output else _plain_turns(body["messages"])),
+            *(_turns(body["messages"]) if output and tools else _plain_turns(body["messages"])),
         ],
     }
     if output:
         schema = {"name": "answer", "strict": True, "schema": output["format"]["schema"]}
         chat["response_format"] = {"type": "json_schema", "json_schema": schema}
-        chat["tools"] = [_tool(tool) for tool in body["tools"]]
-        chat["tool_choice"] = "none"
+        if tools:
+            chat["tools"] = [_tool(tool) for tool in body["tools"]]
+            chat["tool_choice"] = "none"
         if "effort" in output:
             chat["reasoning_effort"] = output["effort"]
     return chat
@@ -109,38 +113,53 @@ def _text(content: Any) -> str:
 
 
 def read_chat_usage(usage: Any) -> Any:
-    """Return usage in which cached tokens are no part of the input; None where it does not say."""
+    """Return usage in which cached tokens are no part of the input, and thinking is output; None where it does not say."""
     if not isinstance(usage, Mapping) or not isinstance(usage.get("prompt_tokens"), int):
         return None
+    output, total = usage.get("completion_tokens"), usage.get("total_tokens")
+    if isinstance(output, int) and isinstance(total, int):
+        # Gemini counts what it thought in the total alone.
+        output = max(output, total - usage["prompt_tokens"])
     details = usage.get("prompt_tokens_details")
     cached = (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0
     if not isinstance(cached, int):
         return None
     return {
         "input_tokens": usage["prompt_tokens"] - cached,
-        "output_tokens": usage.get("completion_tokens"),
+        "output_tokens": output,
         "cache_read_input_tokens": cached,
+        "cost": usage.get("cost"),
     }
 
 
-_KEY = "OPENAI_API_KEY"
 # They reject ``max_tokens``, which all others know.
 _COUNTS_COMPLETION_TOKENS = ("openai.com", "azure.com")
 
 
 class OpenAIProvider(Provider):
-    """The chat completions API; its translation has a version of its own, since cached answers depend on it."""
+    """The chat completions API; its translation has a version of its own, since cached answers depend on it.
+
+    Attributes:
+        key_variable: the environment variable with the key.
+        server: where it is when nothing else is said.
+        domain: whose servers answer nobody without a key.
+        takes_tools: beside a schema, whatever the model: then the transcript is a tool's result.
+    """
 
     name: ClassVar[str] = "openai"
     extra: ClassVar[str] = "openai"
     modules: ClassVar[tuple[str, ...]] = ("openai",)
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"
-    key_help: ClassVar[str] = f"set {_KEY}"
+    key_variable: ClassVar[str] = "OPENAI_API_KEY"
+    key_help: ClassVar[str] = "set OPENAI_API_KEY"
+    server: ClassVar[str] = "https://api.openai.com/v1"
+    domain: ClassVar[str] = "openai.com"
+    takes_tools: ClassVar[bool] = True
     describes_models: ClassVar[bool] = True
 
     @property
     def default_url(self) -> str:
-        return "https://api.openai.com/v1"
+        return self.server
 
     @property
     def api_version(self) -> str:
@@ -152,23 +171,29 @@ class OpenAIProvider(Provider):
         return openai
 
     def has_credentials(self, options: ModelOptions) -> bool:
-        return bool(options.api_key or os.environ.get(_KEY)) or not _is_at(options.endpoint, "openai.com")
+        return bool(options.api_key or os.environ.get(self.key_variable)) or not _is_at(options.endpoint, self.domain)
 
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         self.require_usable(options)
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+        from openai import DefaultAsyncHttpxClient, Timeout
 
-        key = options.api_key.get_secret_value() if options.api_key else os.environ.get(_KEY)
-        return AsyncOpenAI(
-            api_key=key or "none",
-            base_url=options.endpoint,
+        key = os.environ.get(self.key_variable) if options.ambient_key else None
+        return self.client(
+            options.endpoint,
+            api_key=(options.api_key.get_secret_value() if options.api_key else key) or "none",
             timeout=Timeout(options.deadline, connect=min(5.0, options.deadline)),
             max_retries=options.max_retries,
             http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
         )
 
+    def client(self, url: str, **how: Any) -> Any:
+        """Return the SDK's client for a server."""
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI(base_url=url, **how)
+
     async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        chat = as_chat(body, limit=self.limit_of(str(client.base_url)))
+        chat = as_chat(body, limit=self.limit_of(str(client.base_url)), tools=self.takes_tools)
         response = await client.chat.completions.with_raw_response.create(**chat)
         return response.content
 
@@ -178,6 +203,8 @@ class OpenAIProvider(Provider):
         return "max_completion_tokens" if is_new else "max_tokens"
 
     def read(self, response: Any) -> Any:
+        if error := _error_in(response):
+            raise error
         return as_message(response)
 
     def usage_in(self, response: Any) -> Any:
@@ -195,6 +222,19 @@ class _Conversing(OpenAIProvider):
 
     def read(self, response: Any) -> Any:
         return response
+
+
+def _error_in(response: Any) -> CallError | None:
+    """Return the failure in an answer with status 200: a router's whose provider failed at work; None: there is none."""
+    choices = response.get("choices") if isinstance(response, Mapping) else None
+    for place in (response, *(choices if isinstance(choices, list) else ())):
+        error = place.get("error") if isinstance(place, Mapping) else None
+        if isinstance(error, Mapping):
+            code = error.get("code")
+            found = refused(code if isinstance(code, int) else 200, error)
+            # A limit that no header tells cannot be waited for.
+            return replace(found, usage=UNKNOWN_USAGE, status=None if code == 429 else found.status)
+    return None
 
 
 def _is_at(url: str, domain: str) -> bool:
