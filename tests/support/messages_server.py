@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+from tests.support.dialects import DIALECTS
 from tests.support.messages_api import Batches, Meter, model_info, prompt_tokens
 from tests.support.messages_replies import (
     ANSWER,
@@ -72,7 +73,7 @@ class MessagesServer:
     """See the module.
 
     Args:
-        protocol: whose it speaks, see ``protocols``; its URL, calls and handlers are the same for all.
+        protocol: whose it speaks, see ``protocols`` and ``dialects``; its URL, calls and handlers are the same for all.
 
     Attributes:
         calls: every request to ``/v1/messages``, in the order of arrival.
@@ -98,7 +99,7 @@ class MessagesServer:
         port: int = 0,
         protocol: str = "anthropic",
     ) -> None:
-        self.protocol: Protocol = PROTOCOLS[protocol]
+        self.protocol: Protocol = (PROTOCOLS | DIALECTS)[protocol]
         self.handler: Handler = handler or (lambda call: ANSWER)
         self.latency = latency
         self.latencies: Callable[[], float] | None = None
@@ -316,9 +317,10 @@ class MessagesServer:
 
 def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     first, *lines = head.decode("latin-1").strip().split("\r\n")
-    method, path, _ = first.split(" ")
+    method, target, _ = first.split(" ")
+    path, _, query = target.partition("?")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return method, path.partition("?")[0], headers
+    return method, path, {**headers, ":query": query}
 
 
 def main() -> None:

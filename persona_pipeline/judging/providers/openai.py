@@ -171,7 +171,7 @@ class OpenAIProvider(Provider):
         return openai
 
     def has_credentials(self, options: ModelOptions) -> bool:
-        return bool(options.api_key or os.environ.get(self.key_variable)) or not _is_at(options.endpoint, self.domain)
+        return not _is_at(options.endpoint, self.domain) or bool(options.api_key or os.environ.get(self.key_variable))
 
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         self.require_usable(options)
