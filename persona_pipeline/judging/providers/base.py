@@ -157,11 +157,11 @@ PROVIDERS = Registry(
         "bedrock": f"{_HERE}.anthropic:BedrockProvider",
         "vertex": f"{_HERE}.anthropic:VertexProvider",
         "openai": f"{_HERE}.openai:OpenAIProvider",
-        "azure": f"{_HERE}.compatible:AzureProvider",
-        "gemini": f"{_HERE}.compatible:GeminiProvider",
-        "ollama": f"{_HERE}.compatible:OllamaProvider",
-        "vllm": f"{_HERE}.compatible:VllmProvider",
-        "openrouter": f"{_HERE}.compatible:OpenRouterProvider",
+        "azure": f"{_HERE}.openai:AzureProvider",
+        "gemini": f"{_HERE}.openai:GeminiProvider",
+        "ollama": f"{_HERE}.openai:OllamaProvider",
+        "vllm": f"{_HERE}.openai:VllmProvider",
+        "openrouter": f"{_HERE}.openai:OpenRouterProvider",
     },
     what="judge",
 )
@@ -462,12 +462,8 @@ def refused(status: int, body: Any, kind: str = "") -> CallError:
     kinds, code, message = _what_it_says(body)
     words = [part for part in (*kinds, _line(kind.partition(":")[0]), code) if part]
     said = _line(message) or ("" if words else "no JSON in the response")
-    meant = status
-    if code == "API_KEY_INVALID":
-        meant = 401
-    elif message.startswith("No endpoints found that"):
-        # OpenRouter has the model; nobody who serves it takes what was asked, such as a schema.
-        meant = 400
+    # Google says 400 of a wrong key; OpenRouter says 404 of a model that is there, whose servers do not take what was asked.
+    meant = 401 if code == "API_KEY_INVALID" else 400 if message.startswith("No endpoints found that") else status
     return CallError(
         f"HTTP {status}" + (f" {' '.join(words)}" if words else "") + (f": {said}" if said else ""),
         f"{status} {code}",
