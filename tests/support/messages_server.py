@@ -79,6 +79,7 @@ class MessagesServer:
         calls: every request to ``/v1/messages``, in the order of arrival.
         paid: answers to ``/v1/messages`` that were sent in full with status 200.
         problems: what was wrong with requests; such a request gets 400.
+        seen: headers and body of every request, those that were refused among them.
         connections: how many were opened.
         busiest: the most requests that were under way at once.
         batches: the message batches, see ``messages_api.Batches``.
@@ -106,6 +107,7 @@ class MessagesServer:
         self.structured_output = structured_output
         self.calls: list[Call] = []
         self.requests: list[tuple[str, str]] = []
+        self.seen: list[str] = []
         self.problems: list[str] = []
         self.paid: int = 0
         self.busiest: int = 0
@@ -233,6 +235,7 @@ class MessagesServer:
         self, writer: asyncio.StreamWriter, method: str, path: str, headers: dict[str, str], raw: bytes
     ) -> None:
         self.requests.append((method, path))
+        self.seen.append(f"{headers} {raw!r}")
         try:
             body = json.loads(raw) if raw else None
         except ValueError as error:

@@ -179,13 +179,17 @@ class OpenAIProvider(Provider):
         from openai import DefaultAsyncHttpxClient, Timeout
 
         key = os.environ.get(self.key_variable) if options.ambient_key else None
-        return self.client(
+        client = self.client(
             options.endpoint,
             api_key=(options.api_key.get_secret_value() if options.api_key else key) or "none",
             timeout=Timeout(options.deadline, connect=min(5.0, options.deadline)),
             max_retries=options.max_retries,
             http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
         )
+        if not options.ambient_key:
+            # What OPENAI_CUSTOM_HEADERS holds may be a key too.
+            client._custom_headers, client.organization, client.project = {}, None, None
+        return client
 
     def client(self, url: str, **how: Any) -> Any:
         """Return the SDK's client for a server."""
