@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -261,3 +262,14 @@ def test_a_server_that_a_stranger_names_gets_no_key_of_the_environment(
         provider=find_provider(judge), model="m", base_url="http://127.0.0.1:9/v1", ambient_key=False
     )
     assert find_provider(judge).connect(options, {}).api_key == "none"
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_its_section_says_what_to_set(case: Case) -> None:
+    (page,) = (Path(__file__).parents[2] / "docs").rglob("providers.md")
+    sections = page.read_text(encoding="utf-8").split("\n## ")
+    (section,) = [
+        text for text in sections[1:] if f"export PERSONA_JUDGE={case.judge} PERSONA_JUDGE_MODEL={case.model}" in text
+    ]
+    assert [word for word in (f"--judge {case.judge}", *case.more) if word not in section] == []
+    assert case.address in sections[0] and case.key in sections[0]
