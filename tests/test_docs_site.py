@@ -15,6 +15,7 @@ from docs.site.generated import cli_commands, described_fields, generated_pages
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
+from persona_pipeline.judging.providers.base import PROVIDERS
 from tests.test_docs import COMMANDS, PROJECT, blocks
 
 CONFIGURATION = tomllib.loads((PROJECT / "docs" / "site" / "zensical.toml").read_text(encoding="utf-8"))
@@ -105,7 +106,7 @@ NOT_RUN = {
     "compare worlds/a": "names worlds of the reader's own; tests/versions compare others",
     "bisect": "searches commits of the reader's own; tests/cli search others",
 }
-LIVE = ("--judge anthropic", "--judge bedrock", "--judge vertex", "--judge openai")
+LIVE = tuple(f"--judge {name}" for name in PROVIDERS.built_in)
 # What the sample world, which drifts and is recorded once, makes of them; every other command ends with 0.
 ENDS = {
     "evaluate": {1},

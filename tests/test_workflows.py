@@ -1,6 +1,7 @@
 """The GitHub workflows: what they may do, that linters pass them, and that the comment script does what it says."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -34,8 +35,8 @@ def steps(name: str) -> list[dict[str, Any]]:
     return github.steps(FOLDER / name)
 
 
-def test_there_are_four() -> None:
-    names = ["ci.yml", "persona-comment.yml", "persona-evaluation.yml", "persona-rejudge.yml"]
+def test_there_are_five() -> None:
+    names = ["ci.yml", "persona-comment.yml", "persona-evaluation.yml", "persona-rejudge.yml", "release.yml"]
     assert [path.name for path in WORKFLOWS] == names
 
 
@@ -49,6 +50,41 @@ def test_the_nightly_job_alone_has_a_key_and_no_pull_request_starts_it() -> None
         assert ("secrets." in path.read_text(encoding="utf-8")) is (path.name == "persona-rejudge.yml")
 
 
+def test_a_release_is_started_by_a_person_and_published_without_a_token() -> None:
+    workflow = load("release.yml")
+    assert set(workflow["on"]) == {"workflow_dispatch"} and workflow["permissions"] == {}
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    assert build["permissions"] == {"contents": "read"}
+    # What runs the project's code may not publish, and what may publish runs none of it.
+    assert (publish["needs"], publish["environment"]) == ("build", "pypi")
+    assert publish["permissions"] == {"id-token": "write", "attestations": "write"}
+    assert not any("run" in step for step in publish["steps"])
+    uses = [step["uses"].partition("@")[0] for step in publish["steps"]]
+    assert uses == ["actions/download-artifact", "actions/attest-build-provenance", "pypa/gh-action-pypi-publish"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "version", "package", "changelog", "said"),
+    [
+        ("refs/tags/v0.2.0", "0.2.0", "0.2.0", "0.2.0", ""),
+        ("refs/heads/main", "0.2.0", "0.2.0", "0.2.0", "run this on the tag v0.2.0, not on refs/heads/main"),
+        ("refs/tags/v0.3.0", "0.3.0", "0.2.0", "0.3.0", "version.py has another version"),
+        ("refs/tags/v0.2.0", "0.2.0", "0.2.0", "Unreleased", "CHANGELOG.md does not begin with 0.2.0"),
+    ],
+)
+def test_a_release_has_one_version(
+    ref: str, version: str, package: str, changelog: str, said: str, tmp_path: Path
+) -> None:
+    check = github.step(FOLDER / "release.yml", "The tag, the package and the changelog say the same version")
+    (tmp_path / "persona_pipeline").mkdir()
+    (tmp_path / "persona_pipeline" / "version.py").write_text(f'"""Which."""\n\n__version__ = "{package}"\n', "utf-8")
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {changelog}\n\n## 0.1.0\n", "utf-8")
+    environment = {"PATH": os.environ["PATH"], "GITHUB_REF": ref, "VERSION": version}
+    command = ["bash", "-e", "-c", check["run"]]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stdout) == (1 if said else 0, True)
+
+
 def test_the_comment_says_how_the_workflow_ended_and_what_git_says_has_changed() -> None:
     render = next(step for step in steps("persona-comment.yml") if step.get("name") == "Render the comment")
     assert {"CONCLUSION", "HEAD_SHA"} <= set(render["env"]) and "if" not in render
@@ -60,7 +96,7 @@ def test_actions_are_pinned_by_full_commit_with_their_version(path: Path) -> Non
     uses = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
     assert uses
     for use in uses:
-        assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use), use
+        assert re.fullmatch(r"(actions/[\w-]+|pypa/gh-action-pypi-publish)@[0-9a-f]{40} # v\d+\.\d+\.\d+", use), use
 
 
 def test_one_version_of_each_action() -> None:

@@ -62,7 +62,7 @@ def open_judge(
     """Open a judge for several evaluations.
 
     Args:
-        judge: ``recorded``, or who serves a live judge's model (``anthropic``, ``bedrock``, ``vertex``, ``openai``); None: as the
+        judge: ``recorded``, or who serves a live judge's model (``anthropic``, ``openai``, ``ollama`` and others); None: as the
             settings say, which is ``recorded`` unless set.
         max_usd, record, fresh, grouping: see ``Asking``.
 

@@ -72,7 +72,7 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     since: datetime | None = Field(default=None, description="Where the window begins instead, that moment left out.")
     judge: str | None = Field(
         default=None,
-        description="Who judges: `recorded` replays recordings; `anthropic`, `bedrock`, `vertex` and `openai` ask a model "
+        description="Who judges: `recorded` replays recordings; `anthropic`, `openai`, `gemini`, `ollama` and others ask a model "
         "([providers.md](providers.md)). By default `PERSONA_JUDGE`, else `recorded`.",
     )
     samples: int = Field(default=1, ge=1, le=50, description="How often each claim is judged.")

@@ -63,7 +63,7 @@ def serve(
     judge: Annotated[
         str | None,
         typer.Option(
-            help="'anthropic', 'bedrock', 'vertex' and 'openai' ask a model; 'recorded' replays recordings; default: the live "
+            help="'anthropic', 'openai', 'ollama' and others ask a model; 'recorded' replays recordings; default: the live "
             "judge of PERSONA_JUDGE.",
             show_default="anthropic",
         ),

@@ -54,7 +54,11 @@ _BYTES_PER_TOKEN_BOUND = 2.0
 BATCH_FACTOR = 0.5
 _REGIONAL_FACTOR = 1.1
 # Whose list prices are whose; what anybody may serve has none.
-_VENDORS = {"anthropic": re.compile(r"claude-"), "openai": re.compile(r"gpt-(?!oss)|chatgpt-|o\d")}
+_VENDORS = {
+    "anthropic": re.compile(r"claude-"),
+    "openai": re.compile(r"gpt-(?!oss)|chatgpt-|o\d"),
+    "google": re.compile(r"gemini-"),
+}
 
 
 def estimated_tokens(text: str, *, upper_bound: bool = False) -> int:
@@ -142,7 +146,10 @@ def _list_price(usage: Usage, name: str, hour_cache_tokens: int) -> float:
 def read_usage(
     usage: Any, model: str, requested_model: str | None = None, *, prices: str = "", batch: bool = False
 ) -> Usage:
-    """Return tokens and price of one call; a response that does not say costs an unknown sum, not nothing."""
+    """Return tokens and price of one call; a response that does not say costs an unknown sum, not nothing.
+
+    What the server says it billed (``cost``) comes before the list's price, and a price that is set before both.
+    """
     if not isinstance(usage, Mapping):
         return UNKNOWN_USAGE
     counts = [
@@ -153,6 +160,10 @@ def read_usage(
         type(count) is int and count >= 0 for count in counts
     ):
         return UNKNOWN_USAGE
+    billed = usage.get("cost")
+    is_set = any(name and model_name(name) in _prices_by_name(prices) for name in (model, requested_model))
+    if isinstance(billed, float | int) and 0 <= billed < math.inf and not is_set:
+        return Usage(*counts, calls=1, usd=float(billed))
     creation = usage.get("cache_creation")
     hour = creation.get("ephemeral_1h_input_tokens") if isinstance(creation, Mapping) else 0
     usd = price(

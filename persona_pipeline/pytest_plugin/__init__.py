@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--persona-judge",
         metavar="JUDGE",
-        help="Who judges: recorded (the default, asks nobody), or who serves a model: anthropic, bedrock, vertex, openai.",
+        help="Who judges: recorded (the default, asks nobody), or who serves a model: anthropic, openai, ollama and others.",
     )
     group.addoption(
         "--persona-record", action="store_true", help="Write the verdicts of a live judge to the world's recordings."

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_type_hints
 
 import dagster as dg
 import pytest
@@ -24,6 +25,8 @@ def test_resources_come_by_the_names_of_the_place_and_under_the_names_of_the_fun
     assert list(one(None, one__world="a", one__evaluation="b")) == [("a", "b")]
     assert list(two(None, two__world="c", two__evaluation="d")) == [("c", "d")]
     assert one.__name__ == "models"
+    # Where Dagster before 1.13.24 looks for resources.
+    assert get_type_hints(one) == {"context": object, "one__world": str, "one__evaluation": str}
 
 
 def test_two_worlds_in_one_process_have_each_their_own_settings(small_root: Path, sample_root: Path) -> None:

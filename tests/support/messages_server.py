@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+from tests.support.dialects import DIALECTS
 from tests.support.messages_api import Batches, Meter, model_info, prompt_tokens
 from tests.support.messages_replies import (
     ANSWER,
@@ -72,12 +73,13 @@ class MessagesServer:
     """See the module.
 
     Args:
-        protocol: whose it speaks, see ``protocols``; its URL, calls and handlers are the same for all.
+        protocol: whose it speaks, see ``protocols`` and ``dialects``; its URL, calls and handlers are the same for all.
 
     Attributes:
         calls: every request to ``/v1/messages``, in the order of arrival.
         paid: answers to ``/v1/messages`` that were sent in full with status 200.
         problems: what was wrong with requests; such a request gets 400.
+        seen: headers and body of every request, those that were refused among them.
         connections: how many were opened.
         busiest: the most requests that were under way at once.
         batches: the message batches, see ``messages_api.Batches``.
@@ -98,13 +100,14 @@ class MessagesServer:
         port: int = 0,
         protocol: str = "anthropic",
     ) -> None:
-        self.protocol: Protocol = PROTOCOLS[protocol]
+        self.protocol: Protocol = (PROTOCOLS | DIALECTS)[protocol]
         self.handler: Handler = handler or (lambda call: ANSWER)
         self.latency = latency
         self.latencies: Callable[[], float] | None = None
         self.structured_output = structured_output
         self.calls: list[Call] = []
         self.requests: list[tuple[str, str]] = []
+        self.seen: list[str] = []
         self.problems: list[str] = []
         self.paid: int = 0
         self.busiest: int = 0
@@ -232,6 +235,7 @@ class MessagesServer:
         self, writer: asyncio.StreamWriter, method: str, path: str, headers: dict[str, str], raw: bytes
     ) -> None:
         self.requests.append((method, path))
+        self.seen.append(f"{headers} {raw!r}")
         try:
             body = json.loads(raw) if raw else None
         except ValueError as error:
@@ -316,9 +320,10 @@ class MessagesServer:
 
 def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     first, *lines = head.decode("latin-1").strip().split("\r\n")
-    method, path, _ = first.split(" ")
+    method, target, _ = first.split(" ")
+    path, _, query = target.partition("?")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return method, path.partition("?")[0], headers
+    return method, path, {**headers, ":query": query}
 
 
 def main() -> None:

@@ -116,8 +116,11 @@ class ChatCompletions(Protocol):
         "tool_use": "tool_calls",
     }
 
+    def has_key(self, headers: Mapping[str, str]) -> bool:
+        return headers.get("authorization") == f"Bearer {BEARER}"
+
     def request(self, method: str, path: str, headers: Mapping[str, str], body: Any, raw: bytes) -> Incoming:
-        problems = [] if headers.get("authorization") == f"Bearer {BEARER}" else ["the key is wrong"]
+        problems = [] if self.has_key(headers) else ["the key is wrong"]
         if (method, path) != ("POST", "/v1/chat/completions"):
             return Incoming(path, body, problems)
         problems += [f"unknown field {name}" for name in body.keys() - self._FIELDS]

@@ -129,6 +129,8 @@ class Place:
         if inspect.isgeneratorfunction(function):
             # Of what is no generator function itself Dagster would take it for the type of one output.
             signature = signature.replace(return_annotation=inspect.Signature.empty)
+        # Dagster before 1.13.24 reads types here, whatever the signature says.
+        call.__annotations__ = {item.name: item.annotation for item in parameters if item.annotation is not item.empty}
         call.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
         return call
 

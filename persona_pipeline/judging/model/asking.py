@@ -324,6 +324,9 @@ class ModelBackend:
             except CallError as error:
                 if error.throttled and self._is_worth_waiting(leave, started):
                     continue
+                if error.status in (401, 404):
+                    remedy = f"set PERSONA_JUDGE_MODEL to a model of {self.options.endpoint}, not {self.options.model}"
+                    error.detail += f"; {self.options.provider.key_help if error.status == 401 else remedy}"
                 if error.blame is Blame.REQUEST and not error.fatal:
                     self.breaker.succeeded()
                     self.refused.failed(call.question.agent_id, error.detail)

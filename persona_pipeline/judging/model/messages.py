@@ -47,6 +47,7 @@ _TRAITS = {
     "gpt-5": ModelTraits(1024, True),
     "o3": ModelTraits(1024, True),
     "o4-mini": ModelTraits(1024, True),
+    "gemini": ModelTraits(4096, True),
 }
 # A model we know nothing of gets the plainest request.
 UNKNOWN_MODEL = ModelTraits(4096, False)

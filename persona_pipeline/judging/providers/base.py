@@ -157,6 +157,11 @@ PROVIDERS = Registry(
         "bedrock": f"{_HERE}.anthropic:BedrockProvider",
         "vertex": f"{_HERE}.anthropic:VertexProvider",
         "openai": f"{_HERE}.openai:OpenAIProvider",
+        "azure": f"{_HERE}.openai:AzureProvider",
+        "gemini": f"{_HERE}.openai:GeminiProvider",
+        "ollama": f"{_HERE}.openai:OllamaProvider",
+        "vllm": f"{_HERE}.openai:VllmProvider",
+        "openrouter": f"{_HERE}.openai:OpenRouterProvider",
     },
     what="judge",
 )
@@ -423,7 +428,7 @@ async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: 
     except sdk.APIConnectionError as error:
         raise _connection_error(error) from error
     except sdk.APIStatusError as error:
-        raise _status_error(error) from error
+        raise refused(error.status_code, error.body, error.response.headers.get("x-amzn-errortype", "")) from error
     except Exception as error:
         detail = f"{type(error).__name__}: {_line(str(error))}"
         if call.sent:
@@ -446,38 +451,44 @@ def _connection_error(error: Exception) -> CallError:
     return CallError(f"connection failed: {name}: {_line(str(cause)) or 'no reason given'}", name, usage=usage)
 
 
-def _status_error(error: Any) -> CallError:
-    kinds, code, message = _what_it_says(error)
-    words = [part for part in (*kinds, code) if part]
+def refused(status: int, body: Any, kind: str = "") -> CallError:
+    """Return the failure that a server's error is.
+
+    Args:
+        status: the response's, or the error's own where the response's is 200.
+        body: the error, wherever its server puts kind, code and words.
+        kind: what Amazon names in a header, with more behind a colon.
+    """
+    kinds, code, message = _what_it_says(body)
+    words = [part for part in (*kinds, _line(kind.partition(":")[0]), code) if part]
     said = _line(message) or ("" if words else "no JSON in the response")
-    detail = f"HTTP {error.status_code}" + (f" {' '.join(words)}" if words else "") + (f": {said}" if said else "")
+    # Google says 400 of a wrong key; OpenRouter says 404 of a model that is there, whose servers do not take what was asked.
+    meant = 401 if code == "API_KEY_INVALID" else 400 if message.startswith("No endpoints found that") else status
     return CallError(
-        detail,
-        f"{error.status_code} {code}",
+        f"HTTP {status}" + (f" {' '.join(words)}" if words else "") + (f": {said}" if said else ""),
+        f"{status} {code}",
         # What the prompt's filter of a cloud will not let through.
         Unscored.REFUSAL if code == "content_filter" else Unscored.API_ERROR,
-        status=error.status_code,
-        fatal=error.status_code in _FATAL_STATUS or bool(_FATAL_CODES.search(code)),
+        status=meant,
+        fatal=meant in _FATAL_STATUS or bool(_FATAL_CODES.search(code)),
     )
 
 
-def _what_it_says(error: Any) -> tuple[list[str], str, str]:
-    """Return the kind, the code and the words of an error, wherever its server puts them."""
-    body = error.body[0] if isinstance(error.body, list) and error.body else error.body
+def _what_it_says(body: Any) -> tuple[list[str], str, str]:
+    """Return the kind, the code and the words of an error."""
+    body = body[0] if isinstance(body, list) and body else body
+    if isinstance(body, str) and not body.lstrip().startswith("<"):
+        return [], "", body
     outer = body if isinstance(body, Mapping) else {}
     inner = outer.get("error")
     inner = inner if isinstance(inner, Mapping) else outer
     details = inner.get("details")
-    codes = (details.get("error_code") if isinstance(details, Mapping) else None, inner.get("code"))
-    # Amazon names the kind in a header, with more behind a colon.
-    kinds = (
-        inner.get("type"),
-        inner.get("status"),
-        error.response.headers.get("x-amzn-errortype", "").partition(":")[0],
-    )
+    # Google lists them, Anthropic has one.
+    found = [each for each in (details if isinstance(details, list) else [details]) if isinstance(each, Mapping)]
+    codes = [each.get(name) for each in found for name in ("error_code", "reason")]
     return (
-        [_line(kind) for kind in kinds if isinstance(kind, str) and kind],
-        next((_line(code) for code in codes if isinstance(code, str)), ""),
+        [_line(kind) for kind in (inner.get("type"), inner.get("status")) if isinstance(kind, str) and kind],
+        next((_line(code) for code in (*codes, inner.get("code")) if isinstance(code, str)), ""),
         str(inner.get("message") or inner.get("Message") or ""),
     )
 

@@ -1,13 +1,16 @@
-"""Requests and answers of the Messages API, said in the words of the chat completions API."""
+"""Chat completions: requests and answers of the Messages API said in their words, and the providers that speak them."""
 
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from persona_pipeline.judging.providers.base import Hooks, ModelOptions, Provider
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.judging.providers.base import CallError, Hooks, ModelOptions, Provider, refused
+from persona_pipeline.judging.verdict import UNKNOWN_USAGE
 
 # Some servers take nothing but nine letters and digits.
 _CALL_ID = "read00001"
@@ -20,7 +23,7 @@ _STOP_REASONS = {
 }
 
 
-def as_chat(body: Mapping[str, Any], *, limit: str) -> dict[str, Any]:
+def as_chat(body: Mapping[str, Any], *, limit: str, tools: bool = True) -> dict[str, Any]:
     """Return the body of ``POST /chat/completions``.
 
     With a schema the transcript is a tool's result, as in the Messages API. Without, for servers that took no schema, nothing is
@@ -28,6 +31,7 @@ def as_chat(body: Mapping[str, Any], *, limit: str) -> dict[str, Any]:
 
     Args:
         limit: the field for the most tokens of the answer.
+        tools: whether the server takes tools beside a schema, whatever its model.
     """
     output = body.get("output_config")
     chat: dict[str, Any] = {
@@ -35,14 +39,15 @@ def as_chat(body: Mapping[str, Any], *, limit: str) -> dict[str, Any]:
         limit: body["max_tokens"],
         "messages": [
             {"role": "system", "content": _joined(body["system"])},
-            *(_turns(body["messages"]) if output else _plain_turns(body["messages"])),
+            *(_turns(body["messages"]) if output and tools else _plain_turns(body["messages"])),
         ],
     }
     if output:
         schema = {"name": "answer", "strict": True, "schema": output["format"]["schema"]}
         chat["response_format"] = {"type": "json_schema", "json_schema": schema}
-        chat["tools"] = [_tool(tool) for tool in body["tools"]]
-        chat["tool_choice"] = "none"
+        if tools:
+            chat["tools"] = [_tool(tool) for tool in body["tools"]]
+            chat["tool_choice"] = "none"
         if "effort" in output:
             chat["reasoning_effort"] = output["effort"]
     return chat
@@ -109,38 +114,53 @@ def _text(content: Any) -> str:
 
 
 def read_chat_usage(usage: Any) -> Any:
-    """Return usage in which cached tokens are no part of the input; None where it does not say."""
+    """Return usage in which cached tokens are no part of the input, and thinking is output; None where it does not say."""
     if not isinstance(usage, Mapping) or not isinstance(usage.get("prompt_tokens"), int):
         return None
+    output, total = usage.get("completion_tokens"), usage.get("total_tokens")
+    if isinstance(output, int) and isinstance(total, int):
+        # Gemini counts what it thought in the total alone.
+        output = max(output, total - usage["prompt_tokens"])
     details = usage.get("prompt_tokens_details")
     cached = (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0
     if not isinstance(cached, int):
         return None
     return {
         "input_tokens": usage["prompt_tokens"] - cached,
-        "output_tokens": usage.get("completion_tokens"),
+        "output_tokens": output,
         "cache_read_input_tokens": cached,
+        "cost": usage.get("cost"),
     }
 
 
-_KEY = "OPENAI_API_KEY"
 # They reject ``max_tokens``, which all others know.
 _COUNTS_COMPLETION_TOKENS = ("openai.com", "azure.com")
 
 
 class OpenAIProvider(Provider):
-    """The chat completions API; its translation has a version of its own, since cached answers depend on it."""
+    """The chat completions API; its translation has a version of its own, since cached answers depend on it.
+
+    Attributes:
+        key_variable: the environment variable with the key.
+        server: where it is when nothing else is said.
+        domain: whose servers answer nobody without a key.
+        takes_tools: beside a schema, whatever the model: then the transcript is a tool's result.
+    """
 
     name: ClassVar[str] = "openai"
     extra: ClassVar[str] = "openai"
     modules: ClassVar[tuple[str, ...]] = ("openai",)
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"
-    key_help: ClassVar[str] = f"set {_KEY}"
+    key_variable: ClassVar[str] = "OPENAI_API_KEY"
+    key_help: ClassVar[str] = "set OPENAI_API_KEY"
+    server: ClassVar[str] = "https://api.openai.com/v1"
+    domain: ClassVar[str] = "openai.com"
+    takes_tools: ClassVar[bool] = True
     describes_models: ClassVar[bool] = True
 
     @property
     def default_url(self) -> str:
-        return "https://api.openai.com/v1"
+        return self.server
 
     @property
     def api_version(self) -> str:
@@ -152,23 +172,33 @@ class OpenAIProvider(Provider):
         return openai
 
     def has_credentials(self, options: ModelOptions) -> bool:
-        return bool(options.api_key or os.environ.get(_KEY)) or not _is_at(options.endpoint, "openai.com")
+        return not _is_at(options.endpoint, self.domain) or bool(options.api_key or os.environ.get(self.key_variable))
 
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
         self.require_usable(options)
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+        from openai import DefaultAsyncHttpxClient, Timeout
 
-        key = options.api_key.get_secret_value() if options.api_key else os.environ.get(_KEY)
-        return AsyncOpenAI(
-            api_key=key or "none",
-            base_url=options.endpoint,
+        key = os.environ.get(self.key_variable) if options.ambient_key else None
+        client = self.client(
+            options.endpoint,
+            api_key=(options.api_key.get_secret_value() if options.api_key else key) or "none",
             timeout=Timeout(options.deadline, connect=min(5.0, options.deadline)),
             max_retries=options.max_retries,
             http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
         )
+        if not options.ambient_key:
+            # What OPENAI_CUSTOM_HEADERS holds may be a key too.
+            client._custom_headers, client.organization, client.project = {}, None, None
+        return client
+
+    def client(self, url: str, **how: Any) -> Any:
+        """Return the SDK's client for a server."""
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI(base_url=url, **how)
 
     async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        chat = as_chat(body, limit=self.limit_of(str(client.base_url)))
+        chat = as_chat(body, limit=self.limit_of(str(client.base_url)), tools=self.takes_tools)
         response = await client.chat.completions.with_raw_response.create(**chat)
         return response.content
 
@@ -178,6 +208,8 @@ class OpenAIProvider(Provider):
         return "max_completion_tokens" if is_new else "max_tokens"
 
     def read(self, response: Any) -> Any:
+        if error := _error_in(response):
+            raise error
         return as_message(response)
 
     def usage_in(self, response: Any) -> Any:
@@ -197,6 +229,103 @@ class _Conversing(OpenAIProvider):
         return response
 
 
+def _error_in(response: Any) -> CallError | None:
+    """Return the failure in an answer with status 200: a router's whose provider failed at work; None: there is none."""
+    choices = response.get("choices") if isinstance(response, Mapping) else None
+    for place in (response, *(choices if isinstance(choices, list) else ())):
+        error = place.get("error") if isinstance(place, Mapping) else None
+        if isinstance(error, Mapping):
+            code = error.get("code")
+            found = refused(code if isinstance(code, int) else 200, error)
+            # A limit that no header tells cannot be waited for.
+            return replace(found, usage=UNKNOWN_USAGE, status=None if code == 429 else found.status)
+    return None
+
+
 def _is_at(url: str, domain: str) -> bool:
     host = urlsplit(url).hostname or ""
     return host == domain or host.endswith(f".{domain}")
+
+
+class AzureProvider(OpenAIProvider):
+    """Azure OpenAI: the model is a deployment's name. The v1 API, or a dated one where OPENAI_API_VERSION names its version."""
+
+    name: ClassVar[str] = "azure"
+    url_variable: ClassVar[str] = "AZURE_OPENAI_ENDPOINT"
+    key_variable: ClassVar[str] = "AZURE_OPENAI_API_KEY"
+    key_help: ClassVar[str] = "set AZURE_OPENAI_API_KEY"
+    domain: ClassVar[str] = "azure.com"
+    # It lists models and not their deployments.
+    describes_models: ClassVar[bool] = False
+
+    @property
+    def default_url(self) -> str:
+        raise ConfigError(
+            f"the judge azure has no server; set {self.url_variable} to the resource's address, https://NAME.openai.azure.com"
+        )
+
+    def endpoint(self, base_url: str | None) -> str:
+        url = super().endpoint(base_url)
+        return url if _version_for(url) or urlsplit(url).path else f"{url}/openai/v1"
+
+    def client(self, url: str, **how: Any) -> Any:
+        from openai import AsyncAzureOpenAI
+
+        version = _version_for(url)
+        return (
+            AsyncAzureOpenAI(azure_endpoint=url, api_version=version, **how) if version else super().client(url, **how)
+        )
+
+    def limit_of(self, url: str) -> str:
+        return "max_completion_tokens"
+
+
+def _version_for(url: str) -> str | None:
+    """Return the version of the API that an address without a path is asked in; None: the v1 API, which has none."""
+    return None if urlsplit(url).path else os.environ.get("OPENAI_API_VERSION")
+
+
+class _Server(OpenAIProvider):
+    """A server whose variables are called by its name, and whose models do not all take tools, or calls they have not made."""
+
+    takes_tools: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls.url_variable, cls.key_variable = f"{cls.name.upper()}_BASE_URL", f"{cls.name.upper()}_API_KEY"
+        cls.key_help = f"set {cls.key_variable}"
+
+    def endpoint(self, base_url: str | None) -> str:
+        url = super().endpoint(base_url)
+        return url if urlsplit(url).path else url + urlsplit(self.server).path
+
+
+class GeminiProvider(_Server):
+    """Gemini, by Google's own chat completions: of the Gemini API, or of Vertex AI with an access token as the key."""
+
+    name: ClassVar[str] = "gemini"
+    server: ClassVar[str] = "https://generativelanguage.googleapis.com/v1beta/openai"
+    domain: ClassVar[str] = "googleapis.com"
+
+
+class OllamaProvider(_Server):
+    """Ollama on this machine, or wherever OLLAMA_BASE_URL says."""
+
+    name: ClassVar[str] = "ollama"
+    server: ClassVar[str] = "http://localhost:11434/v1"
+    domain: ClassVar[str] = "ollama.com"
+
+
+class VllmProvider(_Server):
+    """vLLM on this machine, or wherever VLLM_BASE_URL says."""
+
+    name: ClassVar[str] = "vllm"
+    server: ClassVar[str] = "http://localhost:8000/v1"
+    domain: ClassVar[str] = ""
+
+
+class OpenRouterProvider(_Server):
+    """OpenRouter, which asks others and says what that cost."""
+
+    name: ClassVar[str] = "openrouter"
+    server: ClassVar[str] = "https://openrouter.ai/api/v1"
+    domain: ClassVar[str] = "openrouter.ai"

@@ -151,3 +151,16 @@ def test_explain_says_what_a_suite_would_read_and_call(repository: Path, server:
     assert "needs a server (target thief; --allow-targets)" in done.stdout
     assert "needs the environment variable GITHUB_TOKEN (target thief; --allow-env GITHUB_TOKEN)" in done.stdout
     assert server.calls == []
+
+
+def test_a_server_of_chat_completions_gets_no_ambient_key_either(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, f"secret-{name}")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-secret: header-secret")
+    with MessagesServer(protocol="openai") as chat:
+        write_targets(repository, chat, provider="openai", model="m", system="Be kind.")
+        run(repository, "--allow-targets")
+        # The server refuses what comes without its key; what matters is what came.
+        assert chat.requests and "secret" not in "".join(chat.seen)
