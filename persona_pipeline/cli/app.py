@@ -13,6 +13,7 @@ from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.suites.commands import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare
 from persona_pipeline.cli.world.doctor import doctor
+from persona_pipeline.cli.world.first import first
 from persona_pipeline.cli.world.messages import app as messages
 from persona_pipeline.cli.world.messages import collect, ingest, watch
 from persona_pipeline.cli.world.setup import forget, init, migrate, schema, validate
@@ -29,6 +30,7 @@ for command in (
     *(doctor, watch, calibrate, canary, label),
 ):
     app.command()(command)
+app.command("try")(first)
 app.add_typer(messages, name="messages")
 app.add_typer(propositions, name="propositions")
 app.add_typer(personas, name="personas")

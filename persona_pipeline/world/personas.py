@@ -1,6 +1,7 @@
 """Persona files, ``personas/<agent_id>.yaml``, and which names of agents and files are allowed."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,12 @@ def is_agent_id(text: str) -> bool:
 def is_name(text: str) -> bool:
     """Return whether a text can name a speaker, a channel or a message: 1 to 256 printable characters, not all white space."""
     return bool(text.strip()) and len(text) <= 256 and text.isprintable()
+
+
+def agent_id_of(name: str) -> str:
+    """Return an id made of a name's Latin letters and digits; "" where it has none."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
 
 
 def check_agent_id(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,7 +24,7 @@ from persona_pipeline.world.cards.images import (
 )
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import read_names, same_name
-from persona_pipeline.world.personas import PERSONAS, check_agent_id, find_yaml, is_name, load_persona
+from persona_pipeline.world.personas import PERSONAS, agent_id_of, check_agent_id, find_yaml, is_name, load_persona
 
 V2, V3 = "chara_card_v2", "chara_card_v3"
 # What a card of the first version calls a field, and what the tools before it did.
@@ -279,7 +278,10 @@ def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[st
     """
     file = read_card(path)
     card = file.card
-    agent_id = check_agent_id(agent_id) if agent_id else _agent_id(card.name, path)
+    agent_id = check_agent_id(agent_id) if agent_id else agent_id_of(card.name)
+    if not agent_id:
+        said = f"is of {card.name[:40]!r}, whose letters make no id; name the agent with --agent"
+        raise ConfigError(Problem(said, str(path)))
     if not card.persona:
         raise ConfigError(
             Problem("says nothing of the character: description, personality and scenario are empty", str(path))
@@ -380,17 +382,6 @@ def _picture(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(path))) from error
-
-
-def _agent_id(name: str, path: Path) -> str:
-    """Return an id made of a name's Latin letters and digits."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
-    found = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
-    if not found:
-        raise ConfigError(
-            Problem(f"is of {name[:40]!r}, whose letters make no id; name the agent with --agent", str(path))
-        )
-    return found
 
 
 def card_notes(root: Path, agent_id: str) -> Iterator[str]:
