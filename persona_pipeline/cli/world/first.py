@@ -17,7 +17,7 @@ from persona_pipeline.cli.world.messages import ExportFormat, Mapped, Starting, 
 if TYPE_CHECKING:
     from persona_pipeline.importing.run import Imported
     from persona_pipeline.lab.first.cast import Cast
-    from persona_pipeline.lab.first.look import FirstLook
+    from persona_pipeline.lab.first.look import AgentLook
     from persona_pipeline.world.models import Message
 
 _EXITS = {Result.FELL: EXIT_REGRESSION, Result.HELD: EXIT_OK, Result.CANNOT_TELL: EXIT_COVERAGE}
@@ -59,7 +59,7 @@ def first(
     from persona_pipeline.evaluation.estimate import estimate_run
     from persona_pipeline.judging.estimate import in_dollars
     from persona_pipeline.lab.first.cast import cast_of, world_files
-    from persona_pipeline.lab.first.look import first_look
+    from persona_pipeline.lab.first.look import first_look, overall
     from persona_pipeline.reporting.pages.evaluation import voice_map_file
     from persona_pipeline.reporting.statistics import voices_alike
     from persona_pipeline.reporting.text import plural
@@ -79,14 +79,14 @@ def first(
         raise ConfigError(f"{said}; say what it is with --format, or which keys are a message's with --map KEY=FIELD")
     cast = cast_of(messages, agent or (), people or ())
     look = first_look(cast, dated=dated)
-    newest = {name: texts[-_MAPPED:] for name, texts in look.later.items() if texts}
-    voices = voices_alike(newest, [{name: look.earlier[name][-_MAPPED:] for name in newest}], cast.names)
+    before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
+    voices = voices_alike({name: texts for name, texts in now.items() if texts}, [before], cast.names)
     picture, closest = voice_map_file(voices) if voices else ("", "")
     write_new(folder, {**world_files(cast), **({"voices.svg": picture} if picture else {})})
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
     # The API is not even asked how many tokens it is: it would be shown the messages.
     cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
-    result = look.result
+    result = overall(look)
     if result is Result.HELD and unread > (1 - _LEAST_READ) * (len(messages) + unread):
         result = Result.CANNOT_TELL
     if as_json:
@@ -95,7 +95,7 @@ def first(
         agents = [
             {"name": cast.names[item.agent_id], "language": cast.languages[item.agent_id], "result": item.result}
             | asdict(item)
-            for item in look.agents
+            for item in look
         ]
         judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
         further = {"agents": agents, "voice_map": voices, "judging": judging, "world": str(folder)}
@@ -136,43 +136,41 @@ def _read(
     return *read_export(files, ImportOptions(format_name, speakers, made_up)), False
 
 
-def _told(cast: "Cast", look: "FirstLook", result: Result, verbose: bool) -> Iterator[str]:
+def _told(cast: "Cast", look: "Sequence[AgentLook]", result: Result, verbose: bool) -> Iterator[str]:
     """Yield what was found, both lines of each finding, who speaks, and what cannot be told."""
-    from persona_pipeline.lab.first.look import NEEDED
     from persona_pipeline.reporting.text import format_share, one_line, plural
 
-    for found in look.findings[: None if verbose else _FINDINGS]:
+    findings = sorted((one for item in look for one in item.findings), key=lambda one: -one.counted[1])
+    for found in findings[: None if verbose else _FINDINGS]:
         yield one_line(found.text[:1].upper() + found.text[1:])
         for earlier, now in found.lines[: None if verbose else _PAIRS]:
             yield f"  before  {one_line(earlier, _LINE)}"
             yield f"  now     {one_line(now, _LINE)}"
-    if len(look.findings) > _FINDINGS and not verbose:
-        yield f"and {plural(len(look.findings) - _FINDINGS, 'finding')} more; -v shows them"
-    if not look.findings:
-        told = sum(item.result is Result.HELD for item in look.agents)
-        of_all = f"{told} of {plural(len(look.agents), 'agent')}"
+    if len(findings) > _FINDINGS and not verbose:
+        yield f"and {plural(len(findings) - _FINDINGS, 'finding')} more; -v shows them"
+    if not findings:
+        told = sum(item.result is Result.HELD for item in look)
+        of_all = f"{told} of {plural(len(look), 'agent')}"
         yield (
             f"Nothing found: {of_all} could be told, and changed neither voice nor habits."
             if result is Result.HELD
             else f"Cannot be told: nothing was found, {of_all} could be told."
         )
     yield f"\nAgents, {cast.why} (--agent NAME and --people NAME say otherwise):"
-    for item in look.agents[: None if verbose else _NAMED]:
+    for item in look[: None if verbose else _NAMED]:
         again, (before, now) = item.said_again, item.repeated
         said = f"said again {again['said_again']} of {again['messages']}"
         yield (
             f"  {one_line(cast.names[item.agent_id], 40)} ({cast.languages[item.agent_id]}): {_WORDS[item.result]}"
-            f"{f' ({item.reason})' if item.reason else ''}; {plural(item.learnt + item.followed, 'message')}, {said}, phrases "
+            f"{f' ({item.untold})' if item.untold else ''}; {plural(item.learnt + item.followed, 'message')}, {said}, phrases "
             f"that come back {format_share(now)} (before {format_share(before)})"
         )
         yield from (f"    {line}" for line in item.rests_on if verbose)
-    if len(look.agents) > _NAMED and not verbose:
-        yield f"  and {len(look.agents) - _NAMED} more; -v shows them"
+    if len(look) > _NAMED and not verbose:
+        yield f"  and {len(look) - _NAMED} more; -v shows them"
     if cast.left_out:
         yield f"Not looked at: {one_line(', '.join(cast.left_out), _LINE)}; name them with --agent NAME."
     if cast.people:
         named = sorted(cast.people.items(), key=lambda item: -item[1])
         yield f"People: {one_line(', '.join(f'{name} ({count})' for name, count in named), _LINE)}"
-    if any(item.reason for item in look.agents):
-        yield f"What cannot be told yet: {NEEDED}."
     yield "Not seen: a change before half of an agent's messages, which are taken for its own voice (of many, a third)."

@@ -11,7 +11,7 @@ from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.scoring.text.language import ENGLISH, language_of
 from persona_pipeline.scoring.text.voices import VOICE, text_vectors
-from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_CONVERSATIONS, FEWEST_OWN, SURE, known_conversations
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, same_name
 from persona_pipeline.world.personas import agent_id_of
@@ -33,6 +33,8 @@ class Cast:
         people: names of everybody else, with how many messages each.
         why: by what agents were told from people, in words; ``left_out``: agents beyond the first 50.
         messages: of everybody, oldest first; agents' under their ids.
+        parts: by agent, the messages its voice is learnt from and those held against it: halves, up to two thirds where only so
+            many make ten conversations; of more than 1,600 the first 800, or a third.
     """
 
     names: Mapping[str, str]
@@ -41,10 +43,7 @@ class Cast:
     why: str
     left_out: Sequence[str]
     messages: Sequence[Message]
-
-    def own(self, agent_id: str) -> list[Message]:
-        """Return an agent's messages, oldest first."""
-        return [message for message in self.messages if message.agent_id == agent_id and message.text.strip()]
+    parts: Mapping[str, tuple[Sequence[Message], Sequence[Message]]]
 
 
 def cast_of(messages: Sequence[Message], agents: Sequence[str] = (), people: Sequence[str] = ()) -> Cast:
@@ -70,14 +69,27 @@ def cast_of(messages: Sequence[Message], agents: Sequence[str] = (), people: Seq
     ordered = sorted(chosen, key=lambda key: (-len(said[key]), key))
     ids = _ids({key: names[key] for key in ordered[:MOST_AGENTS]}, said.keys())
     aliases = Aliases(frozenset(ids.values()), ids)
+    everything = [aliases.owned(message) for message in messages]
+    own: dict[str, list[Message]] = {agent_id: [] for agent_id in ids.values()}
+    for message in everything:
+        if message.agent_id in own and message.text.strip():
+            own[message.agent_id].append(message)
     return Cast(
         names={agent_id: names[key] for key, agent_id in ids.items()},
-        languages={agent_id: language_of([item.text for item in said[key]]) for key, agent_id in ids.items()},
+        languages={agent_id: language_of([item.text for item in listed]) for agent_id, listed in own.items()},
         people={names[key]: len(own) for key, own in said.items() if key not in chosen},
         why=why,
         left_out=[names[key] for key in ordered[MOST_AGENTS:]],
-        messages=[aliases.owned(message) for message in messages],
+        messages=everything,
+        parts={agent_id: _parted(listed) for agent_id, listed in own.items()},
     )
+
+
+def _parted(said: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
+    half = min(len(said) // 2, max(len(said) // 3, SURE))
+    places = (half, *(len(said) * share // 12 for share in (7, 8)))
+    learnt = next((n for n in places if known_conversations(said[:n]) >= FEWEST_CONVERSATIONS), half)
+    return said[:learnt], said[learnt:]
 
 
 def _chosen(
@@ -153,20 +165,20 @@ def world_files(cast: Cast) -> dict[str, str]:
 
 
 def _persona(cast: Cast, agent_id: str, name: str) -> str:
-    own = cast.own(agent_id)
-    aliases = dict.fromkeys(item.speaker for item in own if item.speaker)
+    earlier, later = cast.parts[agent_id]
+    aliases = dict.fromkeys(item.speaker for item in (*earlier, *later) if item.speaker)
     text = (
         f"{visible(name)} writes in the language {cast.languages[agent_id]}. Describe how {visible(name)} writes: who it is, how "
         "long its sentences are, which words it likes, and what it never does."
     )
     data = {"agent_id": agent_id, "display_name": visible(name), "persona": text}
-    # Later ones may be what it has become.
-    typical = typical_lines([item.text for item in own[: (len(own) + 1) // 2]])
-    quoted = "".join(f"# - {visible(line)}\n" for line in typical)
+    # Later lines may be what it has become.
+    typical = typical_lines([item.text for item in earlier or later])
     return (
         "# yaml-language-server: $schema=../schemas/persona.json\n"
-        f"# Begun from {len(own)} messages, without a model. Replace the text of persona by who this is.\n"
-        f"{to_yaml({**data, **({'aliases': list(aliases)} if aliases else {})})}# Lines that are typical of it:\n{quoted}"
+        f"# Begun from {len(earlier) + len(later)} messages, without a model. Replace the text of persona by who this is.\n"
+        f"{to_yaml({**data, **({'aliases': list(aliases)} if aliases else {})})}# Lines that are typical of it:\n"
+        + "".join(f"# - {visible(line)}\n" for line in typical)
     )
 
 

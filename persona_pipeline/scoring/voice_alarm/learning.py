@@ -100,7 +100,7 @@ def learn_voice(
         last_message=own[-1].id,
         until=own[-1].created_at,
         messages=len(own),
-        conversations=_known_conversations(own),
+        conversations=known_conversations(own),
         others=len(others),
         language=language,
         everyday=len(lines),
@@ -139,7 +139,7 @@ def conversations(messages: Sequence[Message]) -> Any:
     return np.array(numbers)
 
 
-def _known_conversations(own: Sequence[Message]) -> int:
+def known_conversations(own: Sequence[Message]) -> int:
     """Return how many conversations own messages are of: places; those with more than a tenth of them cut at pauses."""
     places = Counter(message.conversation for message in own)
     return len(
