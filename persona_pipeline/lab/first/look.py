@@ -51,6 +51,8 @@ class AgentLook:
     """
 
     agent_id: str
+    name: str
+    language: str
     learnt: int
     followed: int
     untold: str
@@ -90,8 +92,8 @@ def first_look(cast: Cast, *, dated: bool = True) -> list[AgentLook]:
             *(_alike_finding(cast, item) for item in alike[agent_id]),
         ]
         again, rests_on = said_again_statistics(earlier, later), followed_text(state)
-        counts = len(earlier), len(later)
-        found.append(AgentLook(agent_id, *counts, _untold(state, len(later)), rests_on, again, shares, findings))
+        who = agent_id, cast.names[agent_id], cast.languages[agent_id], len(earlier), len(later)
+        found.append(AgentLook(*who, _untold(state, len(later)), rests_on, again, shares, findings))
     return found
 
 
@@ -112,8 +114,9 @@ def _untold(state: VoiceState, followed: int) -> str:
     model = state.learnt.model
     if model is None or not model.tells:
         return state.text
-    soonest = min(side.delay for side in model.sides)
-    return f"a change shows after about {soonest:.0f} messages, {followed} are left" if followed < soonest else ""
+    # A stock assistant is what most turn into: who would not be seen to become one is not said to have held.
+    delays = [side.delay for side in model.sides if side.everyday] or [side.delay for side in model.sides]
+    return f"a change shows after about {min(delays):.0f} messages, {followed} are left" if followed < min(delays) else ""
 
 
 def _voice_finding(cast: Cast, model: VoiceModel | None, later: Sequence[Message], dated: bool) -> list[FirstFinding]:
