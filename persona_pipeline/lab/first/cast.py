@@ -9,8 +9,8 @@ from itertools import chain, count
 from persona_pipeline.base.documents.json import rfc3339, visible
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.scoring.text.language import ENGLISH, language_of
-from persona_pipeline.scoring.text.voices import VOICE, text_vectors
+from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
+from persona_pipeline.scoring.text.likeness import VOICE, text_vectors
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_CONVERSATIONS, FEWEST_OWN, SURE, known_conversations
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, same_name

@@ -13,8 +13,7 @@ from persona_pipeline.lab.first.cast import Cast, typical_lines
 from persona_pipeline.scoring.text.likeness import Likeness, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.text.repetition import MOST_HISTORY, NGRAM_LENGTHS, stretch_share
 from persona_pipeline.scoring.text.said_again import said_again_statistics
-from persona_pipeline.scoring.voice_alarm.background import everyday
-from persona_pipeline.scoring.voice_alarm.learning import FALSE_ALARMS, HORIZON, LearntVoice, learn_voice
+from persona_pipeline.scoring.voice_alarm.learning import FALSE_ALARMS, HORIZON, LearntVoice, everyday, learn_voice
 from persona_pipeline.scoring.voice_alarm.model import VoiceModel, follow_voice
 from persona_pipeline.world.models import Message
 
@@ -116,7 +115,9 @@ def _untold(state: VoiceState, followed: int) -> str:
         return state.text
     # A stock assistant is what most turn into: who would not be seen to become one is not said to have held.
     delays = [side.delay for side in model.sides if side.everyday] or [side.delay for side in model.sides]
-    return f"a change shows after about {min(delays):.0f} messages, {followed} are left" if followed < min(delays) else ""
+    return (
+        f"a change shows after about {min(delays):.0f} messages, {followed} are left" if followed < min(delays) else ""
+    )
 
 
 def _voice_finding(cast: Cast, model: VoiceModel | None, later: Sequence[Message], dated: bool) -> list[FirstFinding]:
