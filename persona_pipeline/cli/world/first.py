@@ -71,19 +71,9 @@ def first(
     unread, result = len(imported.result.problems) + imported.result.unnamed, overall(look)
     if result is Result.HELD and unread > (1 - _LEAST_READ) * (len(messages) + unread):
         result = Result.CANNOT_TELL
-    facts = {
-        "result": result,
-        "messages": len(messages),
-        "unread": unread,
-        "formats": imported.formats,
-        "dated": dated,
-        "told_by": cast.why,
-        "agents": [asdict(item) | {"result": item.result} for item in look],
-        "people": cast.people,
-        "left_out": cast.left_out,
-        "everyday": languages(),
-        **_written(folder, cast),
-    }
+    facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
+    facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
+    facts |= {"agents": [asdict(item) | {"result": item.result} for item in look]} | _written(folder, cast)
     typer.echo(shown_json(facts, 2) if as_json else first_text(facts, verbose=verbose))
     raise typer.Exit(_EXITS[result])
 
@@ -121,11 +111,6 @@ def _written(folder: Path, cast: "Cast") -> dict[str, Any]:
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
     # The API is not even asked how many tokens it is: it would be shown the messages.
     cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
-    return {
-        "voice_map": voices,
-        "voice_map_file": str(folder / "voices.svg") if picture else None,
-        "closest": closest,
-        "judging": {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)},
-        "samples": _SAMPLES,
-        "world": str(folder),
-    }
+    judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
+    drawn = {"voice_map": voices, "voice_map_file": str(folder / "voices.svg") if picture else None, "closest": closest}
+    return {**drawn, "judging": judging, "samples": _SAMPLES, "world": str(folder)}
