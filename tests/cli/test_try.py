@@ -50,7 +50,8 @@ def as_chats(path: Path, messages: Sequence[Message], *, timed: bool = True) -> 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_format_is_recognised_and_leaves_a_world(name: str, tmp_path: Path) -> None:
-    source = SAMPLES[name](tmp_path / "given", len(TEXTS))
+    (given := tmp_path / "given").mkdir()
+    source = SAMPLES[name](given, len(TEXTS))
     done = persona(tmp_path, "try", str(source), "--output", "world", "--json")
     assert done.returncode == 3, done.stderr
     facts = json.loads(done.stdout)
