@@ -97,6 +97,7 @@ NOT_RUN = {
     "personas import": "reads a card of the reader's own; tests/cards read others",
     "personas export": "writes a persona that was a card; tests/cards write others",
     "personas draft": "asks a live judge",
+    "try ": "reads an export that is the reader's own; tests/cli/test_try.py reads every format",
     "ingest ": "reads files that are the reader's own; tests/importing read theirs",
     "suite import": "names files that are the reader's own; tests/suites import theirs",
     "suite run suites/order-desk.eval.yaml 'more/*.eval.yaml'": "names files that are the reader's own",

@@ -70,7 +70,7 @@ SHOWN = {
     },
     "lab": {
         "bisect.bisect", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial", "compare.compare",
-        "results",
+        "first.cast", "first.look", "results",
     },
     "reporting": {
         "notify", "pages.evaluation", "pages.experiments", "pages.instruments", "pages.suites", "render", "statistics",
@@ -78,7 +78,7 @@ SHOWN = {
     },
     "scoring": {
         "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
-        "voice_alarm.learning", "voice_alarm.model",
+        "voice_alarm.background", "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {
         "answering.base", "format.models", "grading.results", "importing.config", "running.history",

@@ -13,6 +13,7 @@ from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.suites.commands import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare
 from persona_pipeline.cli.world.doctor import doctor
+from persona_pipeline.cli.world.first import first
 from persona_pipeline.cli.world.messages import app as messages
 from persona_pipeline.cli.world.messages import collect, ingest, watch
 from persona_pipeline.cli.world.setup import forget, init, migrate, schema, validate
@@ -26,7 +27,7 @@ app = typer.Typer(
 )
 # What one wants of them, and in each group the commands in the order one needs them.
 COMMANDS = {
-    "Start": (init, ingest, collect, validate, doctor),
+    "Start": (first, init, ingest, collect, validate, doctor),
     "Evaluate": (evaluate, baseline),
     "Look": (report, compare, bisect, changes),
     "Teach the judge": (label, calibrate, canary),
@@ -42,7 +43,8 @@ GROUPS = {
 }
 for panel, commands in COMMANDS.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        # ``try`` is a word of Python.
+        app.command("try" if command is first else None, rich_help_panel=panel)(command)
 for panel, groups in GROUPS.items():
     for name, group in groups.items():
         app.add_typer(group, name=name, rich_help_panel=panel)

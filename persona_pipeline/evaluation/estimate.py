@@ -67,12 +67,18 @@ class RunEstimate:
 
 
 def estimate_run(
-    world: World, request: EvaluationRequest, judge: str | None = None, asking: JudgeOptions | None = None
+    world: World,
+    request: EvaluationRequest,
+    judge: str | None = None,
+    asking: JudgeOptions | None = None,
+    *,
+    count: bool = True,
 ) -> RunEstimate:
     """Return what a live run would take.
 
     Args:
         judge: the provider; None or the recorded judge: that of the settings, or Anthropic.
+        count: off where the API is not to be asked how many tokens it is.
 
     Raises:
         ConfigError: bad input.
@@ -85,7 +91,8 @@ def estimate_run(
     asked = [item for plan in judged for item in plan.requests]
     recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
-    judging = estimate(missing, options=options, grouping=asking.grouping, store=None if asking.fresh else world.store)
+    store = None if asking.fresh else world.store
+    judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count)
     confirming = _confirming(judged, request)
     talks = _generating(generated, options)
     calls = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
+from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Registry
 from persona_pipeline.guard.labels.voice import KEYS, VoiceLabel, marks_of
@@ -17,6 +18,7 @@ from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skippe
 from persona_pipeline.importing.records import first_records
 from persona_pipeline.world.messages.files import ENDINGS, REQUIRED, MessageFile, Row, cut_keys, parse_message
 from persona_pipeline.world.messages.mirroring import Came, SyncResult
+from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases, mapped
 from persona_pipeline.world.world import World
@@ -202,6 +204,22 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         if own.agent_id in names:
             imported.marks += marks_of(own, imported.unread)
     return imported
+
+
+def read_export(given: Sequence[str | Path], options: ImportOptions) -> tuple[list[Message], Imported]:
+    """Return the messages of sources as ``import_messages`` would store them, oldest first, and how they were read; no world is
+    needed, and speakers are mapped to any name.
+
+    Raises:
+        ConfigError: a source cannot be read at all, or its format is not clear.
+    """
+    with tempfile.TemporaryDirectory(prefix="persona-") as folder:
+        world = World(Path(folder), open_store(f"sqlite:///{folder}/store.db"))
+        try:
+            imported = import_messages(world, given, replace(options, speakers={}))
+            return [mapped(message, options.speakers) for message in read_messages(world.store)], imported
+        finally:
+            world.store.close()
 
 
 @dataclass

@@ -27,17 +27,17 @@ def is_name(text: str) -> bool:
     return bool(text.strip()) and len(text) <= 256 and text.isprintable()
 
 
+def agent_id_of(name: str) -> str:
+    """Return an id made of a name's Latin letters and digits; "" where it has none."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
+
+
 def check_agent_id(text: str) -> str:
     """Return the agent id."""
     if not is_agent_id(text):
         raise ConfigError(f"agent id {text!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64")
     return text
-
-
-def id_of_name(name: str) -> str:
-    """Return an agent id made of a name's Latin letters and digits, empty where it has none."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
 
 
 def find_yaml(folder: Path, stem: str) -> Path | None:

@@ -424,6 +424,11 @@ def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, st
 _RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "keep": ".gitkeep"}
 
 
+def template_languages() -> list[str]:
+    """Return the codes of the languages that there is a template world in, sorted."""
+    return sorted(["en", *(path.name for path in (files("persona_pipeline.world") / "languages").iterdir())])
+
+
 def template_world(language: str = "en") -> dict[str, str]:
     """Return the files of the template world, text by path; its claims, personas and messages are in a language, such as ``de``.
 
@@ -431,12 +436,9 @@ def template_world(language: str = "en") -> dict[str, str]:
         ConfigError: there is none in this language.
     """
     texts: dict[str, str] = {}
+    if language not in (known := template_languages()):
+        raise ConfigError(f"there is no example world in the language {language!r}; choose one of {', '.join(known)}")
     with as_file(files("persona_pipeline.world")) as folder:
-        known = sorted(["en", *(path.name for path in (folder / "languages").iterdir())])
-        if language not in known:
-            raise ConfigError(
-                f"there is no example world in the language {language!r}; choose one of {', '.join(known)}"
-            )
         for root in (folder / "template", folder / "languages" / language):
             for source in sorted(
                 path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts

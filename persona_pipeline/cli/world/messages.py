@@ -32,29 +32,34 @@ if TYPE_CHECKING:
 _MOST_NAMED = 12
 
 
+ExportFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="messages (JSON lines or CSV with id, agent_id, channel or recipient, text, created_at), openai, slack, langfuse, "
+        "langsmith, sillytavern, or one that another package adds; default: by a look at each.",
+    ),
+]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        help="SPEAKER=AGENT: read it as if it called a speaker by the agent's id; aliases in the persona file do it for good. "
+        "KEY=FIELD: the message's field (id, agent_id, channel, recipient, text, created_at, run_id) stands under this key, "
+        "such as body.text=text. May be repeated.",
+    ),
+]
+Starting = Annotated[
+    str | None,
+    typer.Option(help="When the first conversation began (RFC 3339 with offset), for formats that say no times."),
+]
+
+
 def ingest(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files or folders; - is standard input.")],
-    format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="messages (JSON lines or CSV with id, agent_id, channel or recipient, text, created_at), openai, slack, langfuse, "
-            "langsmith, sillytavern, or one that another package adds; default: by a look at each.",
-        ),
-    ] = None,
-    mapped: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            help="SPEAKER=AGENT: read it as if it called a speaker by the agent's id; aliases in the persona file do it for good. "
-            "KEY=FIELD: the message's field (id, agent_id, channel, recipient, text, created_at, run_id) stands under this key, "
-            "such as body.text=text. May be repeated.",
-        ),
-    ] = None,
-    starting: Annotated[
-        str | None,
-        typer.Option(help="When the first conversation began (RFC 3339 with offset), for formats that say no times."),
-    ] = None,
+    format_name: ExportFormat = None,
+    mapped: Mapped = None,
+    starting: Starting = None,
     restore: Annotated[
         bool, typer.Option(help="Bring back messages of these files that were taken out with messages remove.")
     ] = False,
@@ -73,7 +78,7 @@ def ingest(
     """
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
 
-    speakers, fields = _mapping(mapped or [])
+    speakers, fields = mapping_of(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
     raise typer.Exit(2 if bring_in(open_world(), files, options, marks=marks) else 0)
 
@@ -151,7 +156,7 @@ def _counted(counts: Counter[str]) -> str:
     return shown + (f" and {len(found) - _MOST_NAMED} other keys" if len(found) > _MOST_NAMED else "")
 
 
-def _mapping(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+def mapping_of(given: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return agents by speaker, and fields of messages by key."""
     from persona_pipeline.world.messages.files import FIELDS
 

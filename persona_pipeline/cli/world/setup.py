@@ -101,12 +101,12 @@ def _answer(question: str, default: str, check: Callable[[str], object]) -> str:
 
 
 def _agent_id(name: str) -> str:
-    from persona_pipeline.world.personas import id_of_name, is_name
+    from persona_pipeline.world.personas import agent_id_of, is_name
 
     if not is_name(name):
         raise ConfigError(f"{name!r} is no name; write 1 to 256 printable characters")
     # A name in another script has no Latin letters; the file can be renamed.
-    return id_of_name(name) or "agent"
+    return agent_id_of(name) or "agent"
 
 
 def _own(texts: Mapping[str, str], name: str, agent_id: str, *, example: bool) -> dict[str, str]:

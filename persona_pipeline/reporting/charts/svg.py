@@ -130,10 +130,14 @@ def shortened(label: str, most: int) -> str:
 
 
 def data_uri(chart: Markup) -> str:
-    """Return the chart as a ``data:`` address with a palette of its own, for Markdown in Dagster's metadata."""
+    """Return the chart as a ``data:`` address, for Markdown in Dagster's metadata."""
+    return "data:image/svg+xml;base64," + base64.b64encode(standalone(chart).encode("utf-8")).decode("ascii")
+
+
+def standalone(chart: Markup) -> str:
+    """Return the chart with a palette of its own, for a file."""
     head, body = str(chart).split(">", 1)
-    text = f"{head}><style>{_STANDALONE_STYLE}</style>{body}"
-    return "data:image/svg+xml;base64," + base64.b64encode(text.encode("utf-8")).decode("ascii")
+    return f"{head}><style>{_STANDALONE_STYLE}</style>{body}"
 
 
 def _attribute(value: object) -> str:

@@ -18,7 +18,7 @@ from persona_pipeline.reporting.charts.figures import (
     voice_figure,
 )
 from persona_pipeline.reporting.charts.measures import Bar, bar_chart
-from persona_pipeline.reporting.charts.svg import data_uri
+from persona_pipeline.reporting.charts.svg import data_uri, standalone
 from persona_pipeline.reporting.page import (
     Agent,
     Block,
@@ -524,6 +524,12 @@ def voice_picture(statistics: Mapping[str, Any]) -> str:
     """Return the agents laid out by how alike they write; nothing for fewer than two."""
     voices = VoiceMap.model_validate(statistics) if statistics else VoiceMap()
     return _markdown(voice_figure(voices), "Voice map") if len(voices.ids) > 1 else ""
+
+
+def voice_map_file(statistics: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the map of voices as an SVG file of its own, and what it shows in a sentence."""
+    figure = voice_figure(VoiceMap.model_validate(statistics))
+    return standalone(figure.chart), figure.caption
 
 
 def voice_alarm_picture(name: str, seen: VoiceSeen) -> str:

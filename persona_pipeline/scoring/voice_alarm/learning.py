@@ -60,6 +60,8 @@ SURE = 800
 _FOLDS, _DRAWS, _CAP = 5, 800, 3.0
 # Own messages after which what was said one after another is taken to be another conversation: more than most have.
 _LONG = 80
+# Before the name of a section where it stands for a speaker: an agent may be called assistant.
+_SECTION = "# "
 # So many lines of everyday language are held out together: lines on one subject stand beside each other.
 _LINES_TOGETHER = 5
 # A change into everyday language is told from so many of its usual lines at the earliest.
@@ -100,7 +102,7 @@ def learn_voice(
         last_message=own[-1].id,
         until=own[-1].created_at,
         messages=len(own),
-        conversations=_known_conversations(own),
+        conversations=known_conversations(own),
         others=len(others),
         language=language,
         everyday=len(lines),
@@ -112,7 +114,13 @@ def learn_voice(
     if len(others) >= FEWEST_OTHERS:
         held.append((sorted((*own, *others), key=lambda message: message.created_at), False))
     stock = [
-        replace(own[-1], id=f"{section} {n}", agent_id=section, channel=f"{section} {n // _LINES_TOGETHER}", text=line)
+        replace(
+            own[-1],
+            id=f"{section} {n}",
+            agent_id=f"{_SECTION}{section}",
+            channel=f"{section} {n // _LINES_TOGETHER}",
+            text=line,
+        )
         for n, (section, line) in enumerate(lines)
     ]
     if stock:
@@ -139,7 +147,7 @@ def conversations(messages: Sequence[Message]) -> Any:
     return np.array(numbers)
 
 
-def _known_conversations(own: Sequence[Message]) -> int:
+def known_conversations(own: Sequence[Message]) -> int:
     """Return how many conversations own messages are of: places; those with more than a tenth of them cut at pauses."""
     places = Counter(message.conversation for message in own)
     return len(
@@ -195,7 +203,7 @@ def _sides(
     # The last side is anybody else: what is against the agent's voice may be for no other's.
     scores, weights = _against(scores), _against(weights)
     differences = scores * worths[:, None]
-    others = (*voices[1:], "")
+    others = (*(name.removeprefix(_SECTION) if is_stock else name for name in voices[1:]), "")
     columns = [n for n, other in enumerate(others) if not is_stock or other not in (NO_CHANGE, "")]
     mine = [differences[is_own, n] for n in columns]
     rest = [differences[(speakers == n + 1) if others[n] else ~is_own, n] for n in columns]

@@ -24,7 +24,7 @@ from persona_pipeline.world.cards.images import (
 )
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import read_names, same_name
-from persona_pipeline.world.personas import PERSONAS, check_agent_id, find_yaml, id_of_name, is_name, load_persona
+from persona_pipeline.world.personas import PERSONAS, agent_id_of, check_agent_id, find_yaml, is_name, load_persona
 
 V2, V3 = "chara_card_v2", "chara_card_v3"
 # What a card of the first version calls a field, and what the tools before it did.
@@ -262,7 +262,10 @@ def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[st
     """
     file = read_card(path)
     card = file.card
-    agent_id = check_agent_id(agent_id) if agent_id else _agent_id(card.name, path)
+    agent_id = check_agent_id(agent_id) if agent_id else agent_id_of(card.name)
+    if not agent_id:
+        said = f"is of {card.name[:40]!r}, whose letters make no id; name the agent with --agent"
+        raise ConfigError(Problem(said, str(path)))
     if not card.persona:
         raise ConfigError(
             Problem("says nothing of the character: description, personality and scenario are empty", str(path))
@@ -359,15 +362,6 @@ def _picture(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(path))) from error
-
-
-def _agent_id(name: str, path: Path) -> str:
-    found = id_of_name(name)
-    if not found:
-        raise ConfigError(
-            Problem(f"is of {name[:40]!r}, whose letters make no id; name the agent with --agent", str(path))
-        )
-    return found
 
 
 def card_notes(root: Path, agent_id: str) -> Iterator[str]:

@@ -217,6 +217,13 @@ def test_an_agent_alone_is_held_against_everyday_language() -> None:
     assert "and reads like a support desk's courtesies" in alarm.text
 
 
+@pytest.mark.parametrize("name", SECTIONS)
+def test_an_agent_may_be_called_as_a_kind_of_everyday_language(name: str) -> None:
+    model = learn_voice(name, [replace(message, agent_id=name) for message in clerk(CLERK, 80)])
+    assert model is not None
+    assert {side.other for side in model.sides} == {*SECTIONS} - {"smalltalk"}
+
+
 @pytest.mark.parametrize("code", ["zh", "ja"])
 def test_how_wide_commas_are_and_how_accents_are_encoded_says_nothing_of_who_speaks(code: str) -> None:
     line = "好的，马上给您看看！" if code == "zh" else "はい、ガラスを見ますね？"

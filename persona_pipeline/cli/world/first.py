@@ -1,0 +1,116 @@
+"""``persona-pipeline try``: a first finding from an export, without key or world, and a world to go on with."""
+
+from dataclasses import asdict, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from persona_pipeline.base.errors import EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, ConfigError, Problem, Result
+from persona_pipeline.base.options import EvaluationRequest, moment
+from persona_pipeline.base.text import shown_json
+from persona_pipeline.cli.world.messages import ExportFormat, Mapped, Starting, mapping_of
+
+if TYPE_CHECKING:
+    from persona_pipeline.importing.run import Imported, ImportOptions
+    from persona_pipeline.lab.first.cast import Cast
+    from persona_pipeline.world.models import Message
+
+_EXITS = {Result.FELL: EXIT_REGRESSION, Result.HELD: EXIT_OK, Result.CANNOT_TELL: EXIT_COVERAGE}
+# Messages of each agent that the map of voices is drawn of, and samples of the judge that are priced.
+_MAPPED, _SAMPLES = 300, 3
+# Of an export that was read in part, no finding is no pass.
+_LEAST_READ = 0.95
+# Made-up times lie so far back that a conversation a minute does not come into the future.
+_AGO = timedelta(days=60)
+
+
+def first(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Exports: files or folders; - is standard input.")
+    ],
+    format_name: ExportFormat = None,
+    mapped: Mapped = None,
+    starting: Starting = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(help="Who is an agent, by its name in the export; all others are people. May be repeated."),
+    ] = None,
+    people: Annotated[list[str] | None, typer.Option(help="Who is a person and no agent. May be repeated.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the world that is written; default: the first file's name and -world."),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say more: every agent, what voices rest on.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead.")] = False,
+) -> None:
+    """First finding from an export, without key or world: who no longer sounds like itself, since when, with the lines.
+
+    No model is asked and nothing leaves the machine. Writes a world that evaluate goes on with. Exit code 1: a finding; 0: nothing
+    found; 3: nobody's voice can be told, or less than 95 % of the lines could be read; 2: no line could be read.
+    """
+    from persona_pipeline.importing.base import ReadOptions
+    from persona_pipeline.importing.run import ImportOptions
+    from persona_pipeline.lab.first.cast import cast_of
+    from persona_pipeline.lab.first.look import first_look, overall
+    from persona_pipeline.reporting.render import first_text
+    from persona_pipeline.scoring.voice_alarm.background import languages
+
+    folder = output or Path(f"{Path(files[0]).resolve().stem if files[0] != '-' else 'stdin'}-world")
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        said = "is there already and is not written over; name another folder with --output"
+        raise ConfigError(Problem(said, str(folder)))
+    speakers, fields = mapping_of(mapped or [])
+    reading = ReadOptions(fields, moment(starting, "--starting"))
+    messages, imported, dated = _read(files, ImportOptions(format_name, speakers, reading))
+    cast = cast_of(messages, agent or (), people or ())
+    look = first_look(cast, dated=dated)
+    unread, result = len(imported.result.problems) + imported.result.unnamed, overall(look)
+    if result is Result.HELD and unread > (1 - _LEAST_READ) * (len(messages) + unread):
+        result = Result.CANNOT_TELL
+    facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
+    facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
+    facts |= {"agents": [asdict(item) | {"result": item.result} for item in look]} | _written(folder, cast)
+    typer.echo(shown_json(facts, 2) if as_json else first_text(facts, verbose=verbose))
+    raise typer.Exit(_EXITS[result])
+
+
+def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", "Imported", bool]:
+    """Return messages, how they were read, and whether their times are theirs: an export that says none is given some."""
+    from persona_pipeline.importing.run import read_export
+    from persona_pipeline.world.world import utc_now
+
+    dated = True
+    messages, imported = read_export(files, options)
+    if not messages and options.reading.starting is None and "-" not in files:
+        reading, dated = replace(options.reading, starting=utc_now() - _AGO), False
+        messages, imported = read_export(files, replace(options, reading=reading))
+    for problem in imported.result.problems:
+        typer.echo(str(problem), err=True)
+    if not messages:
+        said = f"no message in {', '.join(files)}, read as {', '.join(sorted({*imported.formats.values()}))}"
+        raise ConfigError(f"{said}; say what it is with --format, or which keys are a message's with --map KEY=FIELD")
+    return messages, imported, dated
+
+
+def _written(folder: Path, cast: "Cast") -> dict[str, Any]:
+    """Write the world and the map of voices, and return what of them is said, with what a judge would cost there."""
+    from persona_pipeline.evaluation.estimate import estimate_run
+    from persona_pipeline.lab.first.cast import world_files
+    from persona_pipeline.reporting.pages.evaluation import voice_map_file
+    from persona_pipeline.reporting.statistics import voices_alike
+    from persona_pipeline.world.world import World, write_new
+
+    before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
+    voices = voices_alike({name: texts for name, texts in now.items() if texts}, [before], cast.names)
+    picture, closest = voice_map_file(voices) if voices else ("", "")
+    write_new(folder, {**world_files(cast), **({"voices.svg": picture} if picture else {})})
+    world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
+    # The API is not even asked how many tokens it is: it would be shown the messages.
+    cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
+    judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
+    drawn = {"voice_map": voices, "voice_map_file": str(folder / "voices.svg") if picture else None, "closest": closest}
+    return {**drawn, "judging": judging, "samples": _SAMPLES, "world": str(folder)}

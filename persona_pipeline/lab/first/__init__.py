@@ -1,0 +1,1 @@
+"""A first look at exported messages, without a judge, a key or a world."""

@@ -1,0 +1,207 @@
+"""Who in exported messages is an agent and who a person, and the files of a world that is begun with them."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+
+from persona_pipeline.base.documents.json import rfc3339, visible
+from persona_pipeline.base.documents.yaml import to_yaml
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
+from persona_pipeline.scoring.text.likeness import VOICE, text_vectors
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_CONVERSATIONS, FEWEST_OWN, SURE, known_conversations
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.names import Aliases, same_name
+from persona_pipeline.world.personas import agent_id_of
+from persona_pipeline.world.world import template_languages, template_world
+
+# Of more agents than this the others are left out: each one's voice takes a second or two to learn.
+MOST_AGENTS = 50
+# Where nobody says enough to be told by that, an agent says at least this share of what the busiest says.
+_SHARE = 0.1
+_LOOKED_AT, _TYPICAL, _LEAST_LENGTH, _MOST_LENGTH = 100, 3, 20, 200
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who speaks in an export.
+
+    Attributes:
+        names: agents' display names by id; ``languages``: codes by id, ``unknown`` where it cannot be told.
+        people: names of everybody else, with how many messages each.
+        why: by what agents were told from people, in words; ``left_out``: agents beyond the first 50.
+        messages: of everybody, oldest first; agents' under their ids.
+        parts: by agent, the messages its voice is learnt from and those held against it: halves, up to two thirds where only so
+            many make ten conversations; of more than 1,600 the first 800, or a third.
+    """
+
+    names: Mapping[str, str]
+    languages: Mapping[str, str]
+    people: Mapping[str, int]
+    why: str
+    left_out: Sequence[str]
+    messages: Sequence[Message]
+    parts: Mapping[str, tuple[Sequence[Message], Sequence[Message]]]
+
+
+def cast_of(messages: Sequence[Message], agents: Sequence[str] = (), people: Sequence[str] = ()) -> Cast:
+    """Tell agents from people: as they are named, else by the export's roles, else by how much they say and where.
+
+    Args:
+        messages: of everybody, oldest first.
+        agents, people: names as the export has them; with agents named, everybody else is a person.
+
+    Raises:
+        ConfigError: nobody of a name speaks, or nobody is left who could be an agent.
+    """
+    said: dict[str, list[Message]] = {}
+    for message in messages:
+        said.setdefault(same_name(message.agent_id), []).append(message)
+    names = {key: Counter(item.agent_id for item in own).most_common(1)[0][0] for key, own in said.items()}
+    for option, name in (*(("--agent", name) for name in agents), *(("--people", name) for name in people)):
+        if same_name(name) not in said:
+            raise ConfigError(f"{option} {name}: no message is by {name!r}{did_you_mean(name, sorted(names.values()))}")
+    chosen, why = _chosen(said, {same_name(name) for name in agents}, {same_name(name) for name in people})
+    if not chosen:
+        raise ConfigError("nobody is left who could be an agent; name one with --agent NAME")
+    ordered = sorted(chosen, key=lambda key: (-len(said[key]), key))
+    ids = _ids({key: names[key] for key in ordered[:MOST_AGENTS]}, said.keys())
+    aliases = Aliases(frozenset(ids.values()), ids)
+    everything = [aliases.owned(message) for message in messages]
+    own: dict[str, list[Message]] = {agent_id: [] for agent_id in ids.values()}
+    for message in everything:
+        if message.agent_id in own and message.text.strip():
+            own[message.agent_id].append(message)
+    return Cast(
+        names={agent_id: names[key] for key, agent_id in ids.items()},
+        languages={agent_id: language_of([item.text for item in listed]) for agent_id, listed in own.items()},
+        people={names[key]: len(own) for key, own in said.items() if key not in chosen},
+        why=why,
+        left_out=[names[key] for key in ordered[MOST_AGENTS:]],
+        messages=everything,
+        parts={agent_id: _parted(listed) for agent_id, listed in own.items()},
+    )
+
+
+def _parted(said: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
+    half = min(len(said) // 2, max(len(said) // 3, SURE))
+    places = (half, *(len(said) * share // 12 for share in (7, 8)))
+    learnt = next((n for n in places if known_conversations(said[:n]) >= FEWEST_CONVERSATIONS), half)
+    return said[:learnt], said[learnt:]
+
+
+def _chosen(
+    said: Mapping[str, Sequence[Message]], agents: Collection[str], people: Collection[str]
+) -> tuple[set[str], str]:
+    """Return who is an agent, and by what that was told."""
+    if agents:
+        return {*agents} - {*people}, "as you named them"
+    roles = {key: Counter(role for item in own if (role := _is_agents(item)) is not None) for key, own in said.items()}
+    marked = {key for key, found in roles.items() if found[True] > found[False]}
+    if marked - {*people}:
+        return marked - {*people}, "by the roles in the export"
+    others = {key: own for key, own in said.items() if key not in people and not roles[key]}
+    talks = {key: len({item.conversation for item in own}) for key, own in others.items()}
+    usual = {key for key, own in others.items() if len(own) >= FEWEST_OWN and talks[key] > 1}
+    if usual:
+        return usual, f"the export has no roles: whoever wrote {FEWEST_OWN} messages or more in several conversations"
+    most = max(map(len, others.values()), default=0)
+    return {key for key, own in others.items() if len(own) >= most * _SHARE}, "the export has no roles: everybody"
+
+
+def _is_agents(message: Message) -> bool | None:
+    """Return whether a message is an agent's by what its program says of it, None where it says nothing."""
+    extras = message.extras
+    if extras.get("role") in ("assistant", "user"):
+        return extras["role"] == "assistant"
+    if isinstance(extras.get("is_user"), bool):
+        return not extras["is_user"]
+    if "span_id" in extras:
+        # What was told to an agent was said by who asked it.
+        return "told" not in extras
+    return True if extras.get("bot_id") else None
+
+
+def _ids(names: Mapping[str, str], speakers: Collection[str]) -> dict[str, str]:
+    """Return an id for each agent: of its name's Latin letters, unlike what anybody else is called."""
+    found: dict[str, str] = {}
+    for number, (key, name) in enumerate(names.items(), start=1):
+        stem = agent_id_of(name) or f"agent-{number}"
+        candidates = (stem if n == 1 else f"{stem[:60]}-{n}" for n in count(1))
+        taken = {*found.values(), *speakers} - {key}
+        found[key] = next(candidate for candidate in candidates if candidate not in taken)
+    return found
+
+
+def world_files(cast: Cast) -> dict[str, str]:
+    """Return the files of a world of these agents, text by path: personas to be completed, claims about everybody in the agents'
+    languages (English where there are none), and the messages as they were read."""
+    known = template_languages()
+    spoken = {agent_id: code if code in known else ENGLISH for agent_id, code in cast.languages.items()}
+    templates = {code: template_world(code) for code in dict.fromkeys(spoken.values())}
+    main = Counter(spoken.values()).most_common(1)[0][0]
+    texts = {
+        path: text
+        for path, text in templates[main].items()
+        if path.partition("/")[0] not in ("personas", "messages", "propositions", "README.md")
+    }
+    for agent_id, name in cast.names.items():
+        texts[f"personas/{agent_id}.yaml"] = _persona(cast, agent_id, name)
+    for path, text in chain.from_iterable(templates[code].items() for code in templates):
+        folder, _, file = path.rpartition("/")
+        if not (folder.startswith("propositions/") and file == "_default.yaml"):
+            continue
+        if len(templates) == 1:
+            texts[path] = text
+            continue
+        # An agent's claims are added to those about everybody, so with several languages each agent has its own.
+        for agent_id, code in spoken.items():
+            body = templates[code][path].replace("\npropositions:", f"\nagent_id: {agent_id}\npropositions:", 1)
+            texts[f"{folder}/{agent_id}.yaml"] = body
+    lines = (json.dumps(_line(message), ensure_ascii=False) for message in cast.messages)
+    return {**texts, "messages/imported.jsonl": "".join(f"{line}\n" for line in lines)}
+
+
+def _persona(cast: Cast, agent_id: str, name: str) -> str:
+    earlier, later = cast.parts[agent_id]
+    aliases = dict.fromkeys(item.speaker for item in (*earlier, *later) if item.speaker)
+    text = (
+        f"{visible(name)} writes in the language {cast.languages[agent_id]}. Describe how {visible(name)} writes: who it is, how "
+        "long its sentences are, which words it likes, and what it never does."
+    )
+    data = {"agent_id": agent_id, "display_name": visible(name), "persona": text}
+    # Later lines may be what it has become.
+    typical = typical_lines([item.text for item in earlier or later])
+    return (
+        "# yaml-language-server: $schema=../schemas/persona.json\n"
+        f"# Begun from {len(earlier) + len(later)} messages, without a model. Replace the text of persona by who this is.\n"
+        f"{to_yaml({**data, **({'aliases': list(aliases)} if aliases else {})})}# Lines that are typical of it:\n"
+        + "".join(f"# - {visible(line)}\n" for line in typical)
+    )
+
+
+def typical_lines(texts: Sequence[str], number: int = _TYPICAL) -> list[str]:
+    """Return the lines that are most like all the others: of the newest hundred, those of 20 to 200 characters where there are."""
+    newest = [text for text in dict.fromkeys(texts) if text.strip()][-_LOOKED_AT:]
+    fitting = [text for text in newest if _LEAST_LENGTH <= len(text) <= _MOST_LENGTH] or newest
+    if not fitting:
+        return []
+    rows = text_vectors([text[:_MOST_LENGTH] for text in fitting], VOICE)
+    order = (-(rows @ rows.mean(axis=0))).argsort(kind="stable")
+    return [fitting[place][:_MOST_LENGTH] for place in order[:number]]
+
+
+def _line(message: Message) -> dict[str, object]:
+    """Return the line of a message as its program had it."""
+    to = (
+        {"channel": message.channel}
+        if message.channel is not None
+        else {"recipient": message.addressee or message.recipient}
+    )
+    return {
+        "id": message.id, "agent_id": message.speaker or message.agent_id, **to, "text": message.text,
+        "created_at": rfc3339(message.created_at, exact=True), **({"run_id": message.run_id} if message.run_id else {}),
+        **message.extras,
+    }  # fmt: skip

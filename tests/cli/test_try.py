@@ -1,0 +1,143 @@
+"""``try`` from the shell: every format, its exit codes, and the world that it leaves."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.world.models import Message
+from tests.first.worlds import drifted, lines_of, support, together
+from tests.importing.samples import SAMPLES, TEXTS
+from tests.support.worlds import write_jsonl
+
+
+def persona(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command as a stranger does: in a folder of his own, with a key that must not be used."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "ANTHROPIC_API_KEY": "k"}
+    environment |= {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "PERSONA_DATABASE_URL": "postgresql://127.0.0.1:9/none"}
+    if arguments[0] != "try":
+        del environment["PERSONA_DATABASE_URL"]
+    command = [sys.executable, "-m", "persona_pipeline", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def as_chats(path: Path, messages: Sequence[Message], *, timed: bool = True) -> Path:
+    talks: dict[str, list[Message]] = {}
+    for item in messages:
+        talks.setdefault(item.conversation, []).append(item)
+    return write_jsonl(
+        path,
+        [
+            {
+                "id": place,
+                "messages": [
+                    {"role": "assistant", "name": item.agent_id, "content": item.text}
+                    | ({"created_at": rfc3339(item.created_at)} if timed else {})
+                    for item in said
+                ],
+            }
+            for place, said in talks.items()
+        ],
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_format_is_recognised_and_leaves_a_world(name: str, tmp_path: Path) -> None:
+    (given := tmp_path / "given").mkdir()
+    source = SAMPLES[name](given, len(TEXTS))
+    done = persona(tmp_path, "try", str(source), "--output", "world", "--json")
+    assert done.returncode == 3, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["result"], facts["messages"], [*facts["formats"].values()]) == ("cannot_tell", 5, [name])
+    # Slack says of no message of the sample that it is a bot's, the project's own format never does.
+    both = name in ("messages", "slack")
+    assert [item["name"] for item in facts["agents"]] == (["ann", "bob"] if both else ["bob"])
+    assert facts["people"] == ({} if both else {"ann": 3})
+    assert (tmp_path / "world" / "personas" / "bob.yaml").is_file()
+    checked = persona(tmp_path / "world", "validate")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_drift_is_told_in_ten_seconds_and_its_world_goes_on(tmp_path: Path) -> None:
+    names = {"de": "Jürgen", "ar": "سارة", "ja": "美咲"}
+    export = as_chats(tmp_path / "chats.jsonl", together(*(drifted(code, name) for code, name in names.items())))
+    done = persona(tmp_path, "try", export.name)
+    assert (done.returncode, done.stderr) == (1, "")
+    shown = done.stdout.splitlines()
+    findings = [number for number, line in enumerate(shown) if "sounds like a support desk's courtesies: " in line]
+    assert findings == [0, 5, 10]
+    assert all(any(name in shown[at] for at in findings) for name in names.values())
+    assert all(
+        line.startswith(("Since 13 June 2026 ", "Since 12 June 2026 ")) for line in (shown[at] for at in findings)
+    )
+    assert [line[:10] for line in shown[1:5]] == ["  before  ", "  now     "] * 2
+    assert (tmp_path / "chats-world" / "voices.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert (again := persona(tmp_path, "try", export.name)).returncode == 2
+    assert "chats-world: is there already" in again.stderr
+    world = tmp_path / "chats-world"
+    assert persona(world, "validate").returncode == 0
+    evaluated = persona(world, "evaluate", "--format", "json")
+    assert evaluated.returncode == 3, evaluated.stderr
+    assert len(json.loads(evaluated.stdout)["agents"]) == 3
+
+
+def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(tmp_path: Path) -> None:
+    export = as_chats(tmp_path / "chats.jsonl", support("de", lines_of("de")), timed=False)
+    done = persona(tmp_path, "try", export.name, "--output", "whole")
+    assert (done.returncode, done.stdout.startswith("Nothing found: "), done.stderr) == (0, True, "")
+    assert "says no times" in done.stdout
+    with export.open("a", encoding="utf-8") as stream:
+        stream.write('{"messages": \n' * 20)
+    done = persona(tmp_path, "try", export.name, "--output", "half")
+    assert (done.returncode, done.stdout.startswith("Cannot be told: ")) == (3, True)
+    assert "chats.jsonl:21: is not JSON" in done.stderr
+    assert "Not read: 20 lines of 180" in done.stdout
+
+
+UNREADABLE = {
+    "empty": (b"", "read as messages; say what it is with --format"),
+    "binary": (bytes(range(256)) * 20, "bad.jsonl: "),
+    "no format": (b'{"foo": 1}\n', "(messages, openai, slack, langfuse, langsmith, sillytavern, otlp)"),
+    "not UTF-8": ("grüße".encode("latin-1") * 9, "bad.jsonl: is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("data", "said"), UNREADABLE.values(), ids=list(UNREADABLE))
+def test_what_cannot_be_read_is_said_and_leaves_nothing(data: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_bytes(data)
+    done = persona(tmp_path, "try", "bad.jsonl")
+    assert (done.returncode, done.stdout, said in done.stderr, "Traceback" in done.stderr) == (2, "", True, False), (
+        done.stderr
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_a_pipe_one_message_and_a_name_that_is_chosen(tmp_path: Path) -> None:
+    line = json.dumps({"who": "Ann", "room": "a", "body": "hi", "at": 1772355600, "n": 1})
+    maps = [
+        part
+        for item in ("who=agent_id", "room=channel", "body=text", "at=created_at", "n=id", "Ann=Bo")
+        for part in ("--map", item)
+    ]
+    done = persona(tmp_path, "try", "-", *maps, "--agent", "bo", "-v", stdin=line)
+    assert (done.returncode, "  Bo (" in done.stdout) == (3, True), done.stdout + done.stderr
+    assert (tmp_path / "stdin-world" / "personas" / "bo.yaml").is_file()
+    assert persona(tmp_path, "try", "-", *maps, "--agent", "bob", "--output", "x", stdin=line).returncode == 2
+
+
+def test_a_folder_with_things_in_it_is_not_touched(tmp_path: Path) -> None:
+    export = as_chats(tmp_path / "chats.jsonl", support("de", lines_of("de")[:3]))
+    (tmp_path / "mine").mkdir()
+    assert persona(tmp_path, "try", export.name, "--output", "mine").returncode == 3
+    kept = tmp_path / "mine" / "personas" / "de.yaml"
+    kept.write_text("mine", encoding="utf-8")
+    done = persona(tmp_path, "try", export.name, "--output", "mine")
+    assert (done.returncode, kept.read_text(encoding="utf-8")) == (2, "mine")
+    assert "name another folder with --output" in done.stderr
