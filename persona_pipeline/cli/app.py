@@ -12,6 +12,7 @@ from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.suites.commands import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare
+from persona_pipeline.cli.view import view
 from persona_pipeline.cli.world.doctor import doctor
 from persona_pipeline.cli.world.messages import app as messages
 from persona_pipeline.cli.world.messages import collect, ingest, watch
@@ -26,7 +27,7 @@ app = typer.Typer(
 )
 for command in (
     *(evaluate, baseline, validate, changes, compare, bisect, ingest, collect, report, forget, schema, init, migrate),
-    *(doctor, watch, calibrate, canary, label),
+    *(doctor, watch, calibrate, canary, label, view),
 ):
     app.command()(command)
 app.add_typer(messages, name="messages")

@@ -1,0 +1,368 @@
+"""The application: an address for every state of the page, forms for thumbs, and the labelling page as a part of it."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from importlib.resources import files
+from threading import Thread
+from typing import Annotated, Any
+from urllib.parse import parse_qs, urlencode
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from markupsafe import Markup, escape
+from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.reporting.charts.figures import timeline_figure
+from persona_pipeline.reporting.charts.scores import small_line
+from persona_pipeline.reporting.html import page_style, templates_beside
+from persona_pipeline.reporting.pages.evaluation import score_of
+from persona_pipeline.reporting.text import html_text
+from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, in_order
+from persona_pipeline.suites.grading.results import reason_of
+from persona_pipeline.viewer import messages as listing
+from persona_pipeline.viewer import runs
+from persona_pipeline.viewer.boundary import RequestGuard
+from persona_pipeline.viewer.citations import CitationIndex, Citations
+from persona_pipeline.viewer.labels import OpenSession, label_app
+from persona_pipeline.viewer.messages import MessageFilter, Shown
+from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
+from persona_pipeline.world.models import Message
+from persona_pipeline.world.world import World
+
+_PACKAGE = "persona_pipeline.viewer"
+# Messages before and after the one that is read, and at most.
+_AROUND, _MOST_AROUND = 8, 200
+_MOST_QUOTES = 200
+
+
+@dataclass
+class Viewer:
+    """What the pages stand on: a world, one person's thumbs, and what judges cited."""
+
+    world: World
+    labeller: str
+
+    @cached_property
+    def citations(self) -> Citations:
+        return Citations(self.world.store)
+
+    @cached_property
+    def thumbs(self) -> Thumbs:
+        return Thumbs(self.world.root / LABELS, self.labeller)
+
+    def shown(
+        self, messages: Iterable[Message], lengths: Iterable[int], index: CitationIndex, *, agent_id: str = ""
+    ) -> list[Shown]:
+        """Return messages with what judges and people say of them; ``agent_id``: only citations for its claims."""
+        labels = self.thumbs.labels()
+        return [
+            Shown(
+                message,
+                length,
+                [item for item in index.by_message.get(message.id, ()) if agent_id in ("", item.agent_id)],
+                [label for label in labels.get(message.id, ()) if label.agent_id == message.agent_id],
+            )
+            for message, length in zip(messages, lengths, strict=True)
+        ]
+
+
+def create_app(world: World, labeller: str, token: str, open_session: OpenSession) -> FastAPI:
+    """Return the application.
+
+    Args:
+        labeller: whose thumbs are given; "": nobody's.
+        token: whoever has it may see and label everything.
+        open_session: opens what is to be labelled on the labelling page.
+    """
+    app = FastAPI(title="persona-pipeline view", docs_url=None, redoc_url=None, openapi_url=None)
+    viewer = Viewer(world, labeller)
+    show = _Pages(viewer)
+    # The first who asks for claims is not to wait for all that was judged to be read.
+    Thread(target=viewer.citations.index, daemon=True).start()
+    _add_agents(app, viewer, show)
+    _add_messages(app, viewer, show)
+    _add_suites(app, viewer, show)
+    _add_thumbs(app, viewer, show)
+    styles, script = page_style() + _asset("view.css"), _asset("view.js")
+    for path, text, kind in (("/view.css", styles, "text/css"), ("/view.js", script, "text/javascript")):
+        app.add_api_route(path, _serving(text, kind), methods=["GET"])
+    app.mount("/label", label_app(open_session))
+    for error, status in ((ConfigError, 409), (HTTPException, None), (RequestValidationError, 422), (DBAPIError, 503)):
+        app.add_exception_handler(error, _failed(show, status))
+    app.add_middleware(RequestGuard, token=token)
+    return app
+
+
+def _asset(name: str) -> str:
+    return files(_PACKAGE).joinpath("static", name).read_text(encoding="utf-8")
+
+
+def _serving(text: str, kind: str) -> Callable[[], Response]:
+    return lambda: Response(text, media_type=kind)
+
+
+class _Pages:
+    """Writes pages from templates; only files of this package and of reports are templates, everything else is escaped."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._environment = templates_beside(_PACKAGE)
+        self._said: dict[str, Any] = {
+            "viewer": viewer,
+            "url": address,
+            "marked": marked,
+            "stamp": stamp,
+            "day": day,
+            "score_of": score_of,
+            "small_line": small_line,
+            "window_text": listing.window_text,
+            "states": {**{result.value: words for result, words in VERDICTS.items()}, "nothing": NOTHING_TO_JUDGE},
+        }
+
+    def __call__(self, template: str, status: int = 200, **values: Any) -> Response:
+        text = self._environment.get_template(template).render({**self._said, **values})
+        return Response(html_text(text), status, media_type="text/html")
+
+
+def address(path: str, **query: object) -> str:
+    """Return an address of the page; what is empty is left out."""
+    said = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
+    return f"{path}?{urlencode(said)}" if said else path
+
+
+def day(moment: datetime, *, exact: bool = False) -> str:
+    """Return a time as people read it."""
+    return f"{moment.day} {moment:%b %Y %H:%M}" if exact else f"{moment.day} {moment:%b %Y}"
+
+
+def marked(text: str, quotes: Iterable[str] = (), words: Iterable[str] = ()) -> Markup:
+    """Return text, escaped, with what judges quote and what was searched for marked where it stands."""
+    kinds = [0] * len(text)
+    # Letters may grow when their case is folded, and places would no longer fit.
+    folded = text.lower() if len(text.lower()) == len(text) else text
+    for kind, within, parts in ((1, text, list(quotes)[:_MOST_QUOTES]), (2, folded, [word.lower() for word in words])):
+        for part in filter(None, parts):
+            at = within.find(part)
+            while at >= 0:
+                kinds[at : at + len(part)] = [kind] * len(part)
+                at = within.find(part, at + len(part))
+    pieces, start = [], 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or kinds[end] != kinds[start]:
+            piece = escape(text[start:end])
+            tag = ("", '<mark class="quoted">', "<mark>")[kinds[start]]
+            pieces.append(Markup(tag) + piece + Markup("</mark>") if tag else piece)
+            start = end
+    return Markup("").join(pieces)
+
+
+def _add_agents(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+    world = viewer.world
+
+    @app.get("/")
+    def agents(q: str = "", verdict: str = "") -> Response:
+        found = runs.everybody(world)
+        named = q.casefold()
+        rows = [
+            row
+            for row in found.rows
+            if verdict in ("", row.status.value) and named in f"{row.name} {row.agent_id}".casefold()
+        ]
+        silent = [name for name in found.silent if verdict in ("", "nothing") and named in name.casefold()]
+        return show("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
+
+    @app.get("/agent")
+    def agent(id: str, run: str = "") -> Response:
+        page = runs.agent_page(world, id, run)
+        if page is None:
+            if run or (id not in world.agent_ids() and id not in world.display_names()):
+                raise HTTPException(404, "There is no such agent, or no such run of it any more.")
+            return show("silent.html.j2", agent_id=id, name=world.display_names().get(id, id))
+        points, mark = page.block.points, page.block.mark
+        figure = timeline_figure(page.row.name, points, mark) if len(points) > 1 else None
+        return show("agent.html.j2", page=page, figure=figure)
+
+    @app.get("/compare")
+    def compare(agent: str, dimension: str, claim: str, before: str = "", after: str = "") -> Response:
+        found = runs.before_and_after(world, agent, dimension, claim, before=before, after=after)
+        if found is None:
+            raise HTTPException(404, "This agent has no evaluation in the store.")
+        names = world.display_names()
+        return show("compare.html.j2", found=found, agent=agent, names=names, name=names.get(agent, agent), dimension=dimension, claim=claim)
+
+
+def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+    world = viewer.world
+
+    @app.get("/messages")
+    def messages(wanted: Annotated[MessageFilter, Query()]) -> Response:
+        index = viewer.citations.index()
+        page = listing.list_messages(world.store, wanted, index, viewer.thumbs.labels())
+        claims = (
+            index.claims.get(wanted.agent, frozenset()) if wanted.agent else frozenset().union(*index.claims.values())
+        )
+        windows = listing.windows(world.store, wanted.agent)
+        return show(
+            "messages.html.j2",
+            wanted=wanted,
+            page=page,
+            shown=viewer.shown(page.messages, page.lengths, index),
+            names=world.display_names(),
+            agents=world.agent_ids(),
+            channels=listing.channels(world.store),
+            direct=listing.DIRECT,
+            windows=windows,
+            known_windows=[listing.window_text(window) for window in windows],
+            dimensions=in_order({dimension for dimension, _ in claims} | ({wanted.dimension} - {""})),
+            claims=sorted(item for item in claims if wanted.dimension in ("", item[0])),
+            complete=index.complete,
+        )
+
+    @app.get("/message")
+    def message(
+        id: str, around: Annotated[int, Query(ge=1, le=_MOST_AROUND)] = _AROUND, whole: bool = False
+    ) -> Response:
+        found = _found(viewer, id)
+        index = viewer.citations.index()
+        before, after = listing.conversation_around(world.store, found, around)
+        shown = [_shortened(item, listing.SHORT) for item in (*before, found, *after)]
+        talk = viewer.shown(shown, [len(item.text) for item in (*before, found, *after)], index)
+        own = viewer.shown([found if whole else _shortened(found, listing.LONG)], [len(found.text)], index)[0]
+        judged = [
+            (citation, saved.evaluation.dimensions[citation.dimension].propositions.get(citation.claim_id))
+            for citation, saved in _cited_by(viewer, own)
+            if citation.dimension in saved.evaluation.dimensions
+        ]
+        judging = [line for line in runs.newest_runs(world.store, found.agent_id) if found.created_at in line.window]
+        return show(
+            "message.html.j2",
+            own=own,
+            talk=talk,
+            judged=judged,
+            judging=judging[:3],
+            names=world.display_names(),
+            agents=world.agent_ids(),
+            around=around,
+            more=min(4 * around, _MOST_AROUND) if around in (len(before), len(after)) and around < _MOST_AROUND else 0,
+        )
+
+
+def _found(viewer: Viewer, message_id: str) -> Message:
+    found = listing.find_message(viewer.world.store, message_id)
+    if found is None:
+        raise HTTPException(404, "There is no such message any more.")
+    return found
+
+
+def _shortened(message: Message, most: int) -> Message:
+    return message if len(message.text) <= most else replace(message, text=message.text[:most])
+
+
+def _cited_by(viewer: Viewer, shown: Shown) -> list[tuple[Any, Any]]:
+    """Return each citation of a message with its run, a claim of a run once."""
+    saved = {
+        run_id: run
+        for run_id in dict.fromkeys(item.run_id for item in shown.citations)
+        if (run := runs.stored_run(viewer.world.store, run_id))
+    }
+    once = {(item.run_id, item.dimension, item.claim_id): item for item in reversed(shown.citations)}
+    return [(item, saved[item.run_id]) for item in reversed(once.values()) if item.run_id in saved]
+
+
+def _add_suites(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+    @app.get("/suites")
+    def suites(suite: str = "") -> Response:
+        return show("suites.html.j2", found=runs.suite_runs(viewer.world.store, suite), suite=suite)
+
+    @app.get("/suite")
+    def suite(run: str, verdict: str = "", page: int = 1) -> Response:
+        found = runs.suite_run_page(viewer.world.store, run, verdict=verdict, page=page)
+        if found is None:
+            raise HTTPException(404, "There is no such run of a suite.")
+        return show("suite_run.html.j2", found=found, verdict=verdict, reason=reason_of)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        return {name: values[-1] for name, values in parse_qs(text, True, max_num_fields=20).items()}
+    except ValueError as error:
+        raise HTTPException(422, "The page sent what it should not; reload it.") from error
+
+
+_Form = Annotated[dict[str, str], Depends(_form)]
+
+
+def _add_thumbs(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+    @app.post("/thumb")
+    def thumb(id: str, form: _Form, request: Request) -> Response:
+        message = _found(viewer, id)
+        if not viewer.labeller or message.agent_id not in viewer.world.agent_ids():
+            raise HTTPException(422, "Only people label voices, and only messages of agents with a persona.")
+        if form.get("thumb") not in ("up", "down", ""):
+            raise HTTPException(422, "The page sent what it should not; reload it.")
+        try:
+            viewer.thumbs.give(message, form["thumb"], seen=form.get("seen"), note=form.get("note", ""))  # pyright: ignore[reportArgumentType]
+        except ChangedMeanwhileError as error:
+            return _changed(show, viewer, message, request, str(error))
+        except ValueError as error:
+            raise HTTPException(422, f"Nothing was kept: {error}") from error
+        return _done(show, viewer, message, request)
+
+    @app.post("/undo")
+    def undo(request: Request) -> Response:
+        try:
+            taken = viewer.thumbs.undo()
+        except ChangedMeanwhileError as error:
+            raise HTTPException(409, f"{error} It is left as it is.") from error
+        if taken is None:
+            raise HTTPException(409, "There is nothing to take back.")
+        return Response(status_code=303, headers={"location": _back(request, taken.message)})
+
+
+def _done(show: _Pages, viewer: Viewer, message: Message, request: Request) -> Response:
+    if "x-fragment" in request.headers:
+        (shown,) = viewer.shown([message], [len(message.text)], CitationIndex())
+        return show("thumbs.html.j2", item=shown)
+    return Response(status_code=303, headers={"location": _back(request, message.id)})
+
+
+def _changed(show: _Pages, viewer: Viewer, message: Message, request: Request, said: str) -> Response:
+    (shown,) = viewer.shown([message], [len(message.text)], CitationIndex())
+    template = "thumbs.html.j2" if "x-fragment" in request.headers else "changed.html.j2"
+    return show(template, 409, item=shown, conflict=said, names=viewer.world.display_names())
+
+
+def _back(request: Request, message_id: str) -> str:
+    """Return where the form was sent from, as far as it is a page of ours; else the message."""
+    where = request.query_params.get("back", "")
+    if re.fullmatch(r"/(messages|message)\?[\w.~%=&+-]*", where, re.ASCII):
+        return where
+    return address("/message", id=message_id)
+
+
+def _failed(show: _Pages, status: int | None) -> Callable[[Request, Exception], Response]:
+    def respond(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            detail = "There is no such page." if error.detail == "Not Found" else str(error.detail)
+        elif isinstance(error, RequestValidationError):
+            detail = f"The address has a value that cannot be: {', '.join(_places(error.errors()))}."
+        elif isinstance(error, DBAPIError):
+            said = str(error.orig or error).strip().splitlines() or [""]
+            detail = f"The store did not answer ({said[0][:200]}). Reload the page in a moment."
+        else:
+            detail = str(error)
+        code = status or getattr(error, "status_code", 500)
+        return show("error.html.j2", code, detail=detail)
+
+    return respond
+
+
+def _places(errors: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [str(item["loc"][-1]) for item in errors]
