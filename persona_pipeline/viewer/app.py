@@ -32,7 +32,7 @@ from persona_pipeline.viewer.citations import CitationIndex, Citations
 from persona_pipeline.viewer.labels import OpenSession, label_app
 from persona_pipeline.viewer.messages import MessageFilter, Shown
 from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
 
 _PACKAGE = "persona_pipeline.viewer"
@@ -56,16 +56,22 @@ class Viewer:
     def thumbs(self) -> Thumbs:
         return Thumbs(self.world.root / LABELS, self.labeller)
 
-    def shown(
-        self, messages: Iterable[Message], lengths: Iterable[int], index: CitationIndex, *, agent_id: str = ""
-    ) -> list[Shown]:
-        """Return messages with what judges and people say of them; ``agent_id``: only citations for its claims."""
+    def index(self, messages: Sequence[Message], *, anybody: bool = False) -> CitationIndex:
+        """Return what judges said of messages: for claims of who wrote them, or of ``anybody``."""
+        times = [message.created_at for message in messages]
+        if not times:
+            return CitationIndex()
+        agents = None if anybody else {message.agent_id for message in messages}
+        return self.citations.index(agents, Window(max(times), min(times)))
+
+    def shown(self, messages: Iterable[Message], lengths: Iterable[int], index: CitationIndex) -> list[Shown]:
+        """Return messages with what judges and people say of them."""
         labels = self.thumbs.labels()
         return [
             Shown(
                 message,
                 length,
-                [item for item in index.by_message.get(message.id, ()) if agent_id in ("", item.agent_id)],
+                index.of(message.id),
                 [label for label in labels.get(message.id, ()) if label.agent_id == message.agent_id],
             )
             for message, length in zip(messages, lengths, strict=True)
@@ -84,7 +90,7 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
     viewer = Viewer(world, labeller)
     show = _Pages(viewer)
     # The first who asks for claims is not to wait for all that was judged to be read.
-    Thread(target=viewer.citations.index, daemon=True).start()
+    Thread(target=viewer.citations.warm, daemon=True).start()
     _add_agents(app, viewer, show)
     _add_messages(app, viewer, show)
     _add_suites(app, viewer, show)
@@ -194,7 +200,15 @@ def _add_agents(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
         if found is None:
             raise HTTPException(404, "This agent has no evaluation in the store.")
         names = world.display_names()
-        return show("compare.html.j2", found=found, agent=agent, names=names, name=names.get(agent, agent), dimension=dimension, claim=claim)
+        return show(
+            "compare.html.j2",
+            found=found,
+            agent=agent,
+            names=names,
+            name=names.get(agent, agent),
+            dimension=dimension,
+            claim=claim,
+        )
 
 
 def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
@@ -202,8 +216,11 @@ def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
 
     @app.get("/messages")
     def messages(wanted: Annotated[MessageFilter, Query()]) -> Response:
-        index = viewer.citations.index()
-        page = listing.list_messages(world.store, wanted, index, viewer.thumbs.labels())
+        span = listing.window_of(wanted.window) if wanted.window else None
+        agents = [wanted.agent] if wanted.agent else None
+        cited = viewer.citations.index(agents, span) if wanted.is_cited or wanted.agent else CitationIndex()
+        page = listing.list_messages(world.store, wanted, cited, viewer.thumbs.labels())
+        index = viewer.index(page.messages)
         claims = (
             index.claims.get(wanted.agent, frozenset()) if wanted.agent else frozenset().union(*index.claims.values())
         )
@@ -229,7 +246,7 @@ def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
         id: str, around: Annotated[int, Query(ge=1, le=_MOST_AROUND)] = _AROUND, whole: bool = False
     ) -> Response:
         found = _found(viewer, id)
-        index = viewer.citations.index()
+        index = viewer.index([found], anybody=True)
         before, after = listing.conversation_around(world.store, found, around)
         shown = [_shortened(item, listing.SHORT) for item in (*before, found, *after)]
         talk = viewer.shown(shown, [len(item.text) for item in (*before, found, *after)], index)

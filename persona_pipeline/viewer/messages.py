@@ -61,6 +61,11 @@ class MessageFilter(BaseModel):
         return "/messages?" + urlencode({name: value for name, value in said.items() if value})
 
     @property
+    def is_cited(self) -> bool:
+        """Whether only messages are wanted that a judge cited."""
+        return bool(self.dimension or self.claim or self.broke)
+
+    @property
     def words(self) -> list[str]:
         """What is searched for."""
         quoted = storable(self.q).split('"')
@@ -179,7 +184,7 @@ def _conditions(
         if window.start is not None:
             found.append(_TABLE.c.created_at > window.start)
     found += [_holds(word) for word in wanted.words]
-    if wanted.dimension or wanted.claim or wanted.broke:
+    if wanted.is_cited:
         cited = {
             (item.agent_id, key)
             for key, items in index.by_message.items()
