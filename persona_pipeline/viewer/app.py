@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from importlib.resources import files
 from threading import Thread
@@ -30,7 +30,7 @@ from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import RequestGuard
 from persona_pipeline.viewer.citations import CitationIndex, Citations
 from persona_pipeline.viewer.labels import OpenSession, label_app
-from persona_pipeline.viewer.messages import MessageFilter, Shown
+from persona_pipeline.viewer.messages import MessageFilter, MessagePage, Shown
 from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
@@ -39,6 +39,8 @@ _PACKAGE = "persona_pipeline.viewer"
 # Messages before and after the one that is read, and at most.
 _AROUND, _MOST_AROUND = 8, 200
 _MOST_QUOTES = 200
+# How far back a page of what judges cited is looked for, before all of it is read.
+_LENGTHS = (timedelta(days=21), timedelta(days=84))
 
 
 @dataclass
@@ -216,10 +218,7 @@ def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
 
     @app.get("/messages")
     def messages(wanted: Annotated[MessageFilter, Query()]) -> Response:
-        span = listing.window_of(wanted.window) if wanted.window else None
-        agents = [wanted.agent] if wanted.agent else None
-        cited = viewer.citations.index(agents, span) if wanted.is_cited or wanted.agent else CitationIndex()
-        page = listing.list_messages(world.store, wanted, cited, viewer.thumbs.labels())
+        page = _listed(viewer, wanted)
         index = viewer.index(page.messages)
         claims = (
             index.claims.get(wanted.agent, frozenset()) if wanted.agent else frozenset().union(*index.claims.values())
@@ -268,6 +267,23 @@ def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
             around=around,
             more=min(4 * around, _MOST_AROUND) if around in (len(before), len(after)) and around < _MOST_AROUND else 0,
         )
+
+
+def _listed(viewer: Viewer, wanted: MessageFilter) -> MessagePage:
+    """Return a page of messages; what judges cited is read as far back as the page reaches."""
+    store, labels, span = viewer.world.store, viewer.thumbs.labels(), wanted.span
+    if not wanted.is_cited:
+        return listing.list_messages(store, wanted, CitationIndex(), labels)
+    if not (wanted.agent or span or wanted.is_turned):
+        start = listing.place_of(wanted.older)[0] if wanted.older else viewer.world.newest_message_time()
+        for length in _LENGTHS if start else ():
+            recent = Window(start, start - length)
+            index = viewer.citations.index(span=recent)
+            page = listing.list_messages(store, wanted, index, labels, since=recent.start)
+            if page.older:
+                return page
+    index = viewer.citations.index([wanted.agent] if wanted.agent else None, span)
+    return listing.list_messages(store, wanted, index, labels)
 
 
 def _found(viewer: Viewer, message_id: str) -> Message:

@@ -66,6 +66,20 @@ class MessageFilter(BaseModel):
         return bool(self.dimension or self.claim or self.broke)
 
     @property
+    def is_turned(self) -> bool:
+        """Whether the page ends with a message, where others begin with one."""
+        return bool(self.newer) and not self.older
+
+    @property
+    def span(self) -> Window | None:
+        """The window that is wanted.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        return window_of(self.window) if self.window else None
+
+    @property
     def words(self) -> list[str]:
         """What is searched for."""
         quoted = storable(self.q).split('"')
@@ -98,17 +112,28 @@ class MessagePage:
 
 
 def list_messages(
-    store: Store, wanted: MessageFilter, index: CitationIndex, labels: Mapping[str, Sequence[VoiceLabel]]
+    store: Store,
+    wanted: MessageFilter,
+    index: CitationIndex,
+    labels: Mapping[str, Sequence[VoiceLabel]],
+    *,
+    since: datetime | None = None,
 ) -> MessagePage:
     """Return a page of the messages that are wanted.
+
+    Args:
+        index: what judges cited, as far as the messages may be asked for by it.
+        since: only messages after this.
 
     Raises:
         ConfigError: a window or a place in the list cannot be read.
     """
     conditions = _conditions(store, wanted, index, labels)
-    turned = bool(wanted.newer) and not wanted.older
+    if since is not None:
+        conditions.append(_TABLE.c.created_at > since)
+    turned = wanted.is_turned
     if place := wanted.older or wanted.newer:
-        conditions += _beyond(*_place(place), newer=turned)
+        conditions += _beyond(*place_of(place), newer=turned)
     columns = [column for column in _TABLE.c if column.name not in ("text", "extras")]
     short = (sa.func.substr(_TABLE.c.text, 1, SHORT).label("text"), sa.null().label("extras"))
     query = sa.select(*columns, *short, sa.func.length(_TABLE.c.text).label("length")).where(*conditions)
@@ -131,7 +156,12 @@ def cursor(row: Any) -> str:
     return f"{row.created_at.isoformat()}~{row.id}"
 
 
-def _place(text: str) -> tuple[datetime, str]:
+def place_of(text: str) -> tuple[datetime, str]:
+    """Return time and id of the message that a ``cursor`` names.
+
+    Raises:
+        ConfigError: it is none.
+    """
     moment, _, message_id = text.partition("~")
     return _moment(moment), storable(message_id)
 
@@ -178,8 +208,7 @@ def _conditions(
     if wanted.channel:
         channel = storable(wanted.channel)
         found.append(_TABLE.c.channel_id.is_(None) if channel == DIRECT else _TABLE.c.channel_id == channel)
-    if wanted.window:
-        window = window_of(wanted.window)
+    if window := wanted.span:
         found.append(_TABLE.c.created_at <= window.end)
         if window.start is not None:
             found.append(_TABLE.c.created_at > window.start)
