@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer.app import create_app
 from persona_pipeline.viewer.labels import Session
@@ -31,7 +32,7 @@ def viewing_app(world: World, labeller: str = "ada") -> FastAPI:
     """Return the page of a world, on which nothing is to be labelled."""
 
     def nothing(agent: str, dimension: str) -> Session:
-        raise AssertionError("nobody asked for it")
+        raise ConfigError("nothing of this is judged yet")
 
     return create_app(world, labeller, TOKEN, nothing)
 
