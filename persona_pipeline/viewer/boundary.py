@@ -20,7 +20,8 @@ _POLICY = (
 _HEADERS = (
     (b"content-security-policy", _POLICY.encode("ascii")),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    # With no-referrer browsers send forms of the page itself as if they came from nowhere.
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),

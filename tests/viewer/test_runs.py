@@ -9,7 +9,7 @@ from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer import runs
 from persona_pipeline.world.world import World
 from tests.conftest import BEFORE_THE_DRIFT
-from tests.reporting.html.test_browser import HOSTILE, SHOWN
+from tests.reporting.html.test_browser import HOSTILE
 from tests.support.evaluating import stored_report
 from tests.viewer.serving import client_of, viewing_app
 
@@ -122,7 +122,7 @@ def hostile_world(root: object) -> World:
     builder.persona("ann", HOSTILE, display_name=HOSTILE).persona("bob", "Bob.")
     builder.claim("adherence", "claim", f"{{{{agent_name}}}} {HOSTILE.replace('{{', '').replace('}}', '')}")
     for number in range(3):
-        builder.say("ann", f"{HOSTILE} {number}", channel=HOSTILE)
+        builder.say("ann", f"{HOSTILE} {number}", channel=HOSTILE[:120])
         builder.say("bob", HOSTILE, recipient="ann")
     world = builder.open()
 
@@ -147,4 +147,3 @@ def test_hostile_words_stand_there_as_text(tmp_path_factory: pytest.TempPathFact
             )
             assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x1b]", response.text), address
         assert "&lt;script&gt;alert(1)" in client.get("/messages").text
-        assert SHOWN.split(" ")[2] not in client.get("/messages").text
