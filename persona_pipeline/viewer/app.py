@@ -1,10 +1,9 @@
 """The application: an address for every state of the page, forms for thumbs, and the labelling page as a part of it."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from importlib.resources import files
 from threading import Thread
 from typing import Annotated, Any
@@ -18,19 +17,18 @@ from starlette.exceptions import HTTPException
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.reporting.charts.figures import timeline_figure
 from persona_pipeline.reporting.charts.scores import small_line
 from persona_pipeline.reporting.html import page_style, templates_beside
 from persona_pipeline.reporting.pages.evaluation import score_of
 from persona_pipeline.reporting.text import html_text
-from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, in_order
+from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, AgentStatus, in_order
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import RequestGuard
 from persona_pipeline.viewer.citations import CitationIndex, Citations
 from persona_pipeline.viewer.labels import OpenSession, label_app
-from persona_pipeline.viewer.messages import MessageFilter, MessagePage, Shown
+from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
 from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
@@ -43,20 +41,32 @@ _MOST_QUOTES = 200
 _LENGTHS = (timedelta(days=21), timedelta(days=84))
 
 
-@dataclass
 class Viewer:
-    """What the pages stand on: a world, one person's thumbs, and what judges cited."""
+    """What the pages stand on: a world, one person's thumbs, what judges cited, and templates.
 
-    world: World
-    labeller: str
+    Only files of this package and of reports are templates; everything else is escaped.
+    """
 
-    @cached_property
-    def citations(self) -> Citations:
-        return Citations(self.world.store)
+    def __init__(self, world: World, labeller: str) -> None:
+        self.world, self.labeller = world, labeller
+        self.citations = Citations(world.store)
+        self.thumbs = Thumbs(world.root / LABELS, labeller)
+        self._environment = templates_beside(_PACKAGE)
+        self._said: dict[str, Any] = {
+            "viewer": self,
+            "url": address,
+            "marked": marked,
+            "stamp": stamp,
+            "score_of": score_of,
+            "small_line": small_line,
+            "window_text": listing.window_text,
+            "states": {**{result.value: words for result, words in VERDICTS.items()}, "nothing": NOTHING_TO_JUDGE},
+        }
 
-    @cached_property
-    def thumbs(self) -> Thumbs:
-        return Thumbs(self.world.root / LABELS, self.labeller)
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page."""
+        text = self._environment.get_template(template).render({**self._said, **values})
+        return Response(html_text(text), status, media_type="text/html")
 
     def index(self, messages: Sequence[Message], *, anybody: bool = False) -> CitationIndex:
         """Return what judges said of messages: for claims of who wrote them, or of ``anybody``."""
@@ -66,18 +76,25 @@ class Viewer:
         agents = None if anybody else {message.agent_id for message in messages}
         return self.citations.index(agents, Window(max(times), min(times)))
 
-    def shown(self, messages: Iterable[Message], lengths: Iterable[int], index: CitationIndex) -> list[Shown]:
-        """Return messages with what judges and people say of them."""
+    def shown(self, messages: Iterable[Message], index: CitationIndex, most: int | None = SHORT) -> list[Shown]:
+        """Return messages with what judges and people say of them, cut where they are longer than ``most`` characters."""
         labels = self.thumbs.labels()
         return [
             Shown(
                 message,
-                length,
+                most,
                 index.of(message.id),
                 [label for label in labels.get(message.id, ()) if label.agent_id == message.agent_id],
             )
-            for message, length in zip(messages, lengths, strict=True)
+            for message in messages
         ]
+
+    def message(self, message_id: str) -> Message:
+        """Return a message, whole."""
+        found = listing.find_message(self.world.store, message_id)
+        if found is None:
+            raise HTTPException(404, "There is no such message any more.")
+        return found
 
 
 def create_app(world: World, labeller: str, token: str, open_session: OpenSession) -> FastAPI:
@@ -90,19 +107,18 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
     """
     app = FastAPI(title="persona-pipeline view", docs_url=None, redoc_url=None, openapi_url=None)
     viewer = Viewer(world, labeller)
-    show = _Pages(viewer)
     # The first who asks for claims is not to wait for all that was judged to be read.
     Thread(target=viewer.citations.warm, daemon=True).start()
-    _add_agents(app, viewer, show)
-    _add_messages(app, viewer, show)
-    _add_suites(app, viewer, show)
-    _add_thumbs(app, viewer, show)
+    _add_agents(app, viewer)
+    _add_messages(app, viewer)
+    _add_suites(app, viewer)
+    _add_thumbs(app, viewer)
     styles, script = page_style() + _asset("view.css"), _asset("view.js")
     for path, text, kind in (("/view.css", styles, "text/css"), ("/view.js", script, "text/javascript")):
         app.add_api_route(path, _serving(text, kind), methods=["GET"])
     app.mount("/label", label_app(open_session))
     for error, status in ((ConfigError, 409), (HTTPException, None), (RequestValidationError, 422), (DBAPIError, 503)):
-        app.add_exception_handler(error, _failed(show, status))
+        app.add_exception_handler(error, _failed(viewer, status))
     app.add_middleware(RequestGuard, token=token)
     return app
 
@@ -115,38 +131,10 @@ def _serving(text: str, kind: str) -> Callable[[], Response]:
     return lambda: Response(text, media_type=kind)
 
 
-class _Pages:
-    """Writes pages from templates; only files of this package and of reports are templates, everything else is escaped."""
-
-    def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
-        self._environment = templates_beside(_PACKAGE)
-        self._said: dict[str, Any] = {
-            "viewer": viewer,
-            "url": address,
-            "marked": marked,
-            "stamp": stamp,
-            "day": day,
-            "score_of": score_of,
-            "small_line": small_line,
-            "window_text": listing.window_text,
-            "states": {**{result.value: words for result, words in VERDICTS.items()}, "nothing": NOTHING_TO_JUDGE},
-        }
-
-    def __call__(self, template: str, status: int = 200, **values: Any) -> Response:
-        text = self._environment.get_template(template).render({**self._said, **values})
-        return Response(html_text(text), status, media_type="text/html")
-
-
 def address(path: str, **query: object) -> str:
     """Return an address of the page; what is empty is left out."""
     said = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
     return f"{path}?{urlencode(said)}" if said else path
-
-
-def day(moment: datetime, *, exact: bool = False) -> str:
-    """Return a time as people read it."""
-    return f"{moment.day} {moment:%b %Y %H:%M}" if exact else f"{moment.day} {moment:%b %Y}"
 
 
 def marked(text: str, quotes: Iterable[str] = (), words: Iterable[str] = ()) -> Markup:
@@ -170,7 +158,7 @@ def marked(text: str, quotes: Iterable[str] = (), words: Iterable[str] = ()) -> 
     return Markup("").join(pieces)
 
 
-def _add_agents(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+def _add_agents(app: FastAPI, viewer: Viewer) -> None:
     world = viewer.world
 
     @app.get("/")
@@ -183,7 +171,7 @@ def _add_agents(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
             if verdict in ("", row.status.value) and named in f"{row.name} {row.agent_id}".casefold()
         ]
         silent = [name for name in found.silent if verdict in ("", "nothing") and named in name.casefold()]
-        return show("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
+        return viewer.page("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
 
     @app.get("/agent")
     def agent(id: str, run: str = "") -> Response:
@@ -191,10 +179,13 @@ def _add_agents(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
         if page is None:
             if run or (id not in world.agent_ids() and id not in world.display_names()):
                 raise HTTPException(404, "There is no such agent, or no such run of it any more.")
-            return show("silent.html.j2", agent_id=id, name=world.display_names().get(id, id))
-        points, mark = page.block.points, page.block.mark
-        figure = timeline_figure(page.row.name, points, mark) if len(points) > 1 else None
-        return show("agent.html.j2", page=page, figure=figure)
+            return viewer.page("silent.html.j2", agent_id=id, name=world.display_names().get(id, id))
+        figure = page.block.timeline
+        if figure:
+            # That there is no slow trend is no news of an agent that dropped at once.
+            told = figure.caption if page.block.mark or page.row.status is AgentStatus.HELD else ""
+            figure = replace(figure, title="Scores by window", caption=told, href="")
+        return viewer.page("agent.html.j2", page=page, figure=figure)
 
     @app.get("/compare")
     def compare(agent: str, dimension: str, claim: str, before: str = "", after: str = "") -> Response:
@@ -202,7 +193,7 @@ def _add_agents(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
         if found is None:
             raise HTTPException(404, "This agent has no evaluation in the store.")
         names = world.display_names()
-        return show(
+        return viewer.page(
             "compare.html.j2",
             found=found,
             agent=agent,
@@ -213,7 +204,7 @@ def _add_agents(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
         )
 
 
-def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+def _add_messages(app: FastAPI, viewer: Viewer) -> None:
     world = viewer.world
 
     @app.get("/messages")
@@ -224,11 +215,11 @@ def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
             index.claims.get(wanted.agent, frozenset()) if wanted.agent else frozenset().union(*index.claims.values())
         )
         windows = listing.windows(world.store, wanted.agent)
-        return show(
+        return viewer.page(
             "messages.html.j2",
             wanted=wanted,
             page=page,
-            shown=viewer.shown(page.messages, page.lengths, index),
+            shown=viewer.shown(page.messages, index),
             names=world.display_names(),
             agents=world.agent_ids(),
             channels=listing.channels(world.store),
@@ -244,22 +235,20 @@ def _add_messages(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
     def message(
         id: str, around: Annotated[int, Query(ge=1, le=_MOST_AROUND)] = _AROUND, whole: bool = False
     ) -> Response:
-        found = _found(viewer, id)
+        found = viewer.message(id)
         index = viewer.index([found], anybody=True)
         before, after = listing.conversation_around(world.store, found, around)
-        shown = [_shortened(item, listing.SHORT) for item in (*before, found, *after)]
-        talk = viewer.shown(shown, [len(item.text) for item in (*before, found, *after)], index)
-        own = viewer.shown([found if whole else _shortened(found, listing.LONG)], [len(found.text)], index)[0]
+        (own,) = viewer.shown([found], index, None if whole else LONG)
         judged = [
             (citation, saved.evaluation.dimensions[citation.dimension].propositions.get(citation.claim_id))
             for citation, saved in _cited_by(viewer, own)
             if citation.dimension in saved.evaluation.dimensions
         ]
         judging = [line for line in runs.newest_runs(world.store, found.agent_id) if found.created_at in line.window]
-        return show(
+        return viewer.page(
             "message.html.j2",
             own=own,
-            talk=talk,
+            talk=viewer.shown([*before, found, *after], index),
             judged=judged,
             judging=judging[:3],
             names=world.display_names(),
@@ -275,8 +264,9 @@ def _listed(viewer: Viewer, wanted: MessageFilter) -> MessagePage:
     if not wanted.is_cited:
         return listing.list_messages(store, wanted, CitationIndex(), labels)
     if not (wanted.agent or span or wanted.is_turned):
-        start = listing.place_of(wanted.older)[0] if wanted.older else viewer.world.newest_message_time()
-        for length in _LENGTHS if start else ():
+        newest = viewer.world.newest_message_time() or viewer.world.horizon
+        start = listing.place_of(wanted.older)[0] if wanted.older else newest
+        for length in _LENGTHS:
             recent = Window(start, start - length)
             index = viewer.citations.index(span=recent)
             page = listing.list_messages(store, wanted, index, labels, since=recent.start)
@@ -284,17 +274,6 @@ def _listed(viewer: Viewer, wanted: MessageFilter) -> MessagePage:
                 return page
     index = viewer.citations.index([wanted.agent] if wanted.agent else None, span)
     return listing.list_messages(store, wanted, index, labels)
-
-
-def _found(viewer: Viewer, message_id: str) -> Message:
-    found = listing.find_message(viewer.world.store, message_id)
-    if found is None:
-        raise HTTPException(404, "There is no such message any more.")
-    return found
-
-
-def _shortened(message: Message, most: int) -> Message:
-    return message if len(message.text) <= most else replace(message, text=message.text[:most])
 
 
 def _cited_by(viewer: Viewer, shown: Shown) -> list[tuple[Any, Any]]:
@@ -308,17 +287,17 @@ def _cited_by(viewer: Viewer, shown: Shown) -> list[tuple[Any, Any]]:
     return [(item, saved[item.run_id]) for item in reversed(once.values()) if item.run_id in saved]
 
 
-def _add_suites(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+def _add_suites(app: FastAPI, viewer: Viewer) -> None:
     @app.get("/suites")
     def suites(suite: str = "") -> Response:
-        return show("suites.html.j2", found=runs.suite_runs(viewer.world.store, suite), suite=suite)
+        return viewer.page("suites.html.j2", found=runs.suite_runs(viewer.world.store, suite), suite=suite)
 
     @app.get("/suite")
     def suite(run: str, verdict: str = "", page: int = 1) -> Response:
         found = runs.suite_run_page(viewer.world.store, run, verdict=verdict, page=page)
         if found is None:
             raise HTTPException(404, "There is no such run of a suite.")
-        return show("suite_run.html.j2", found=found, verdict=verdict, reason=reason_of)
+        return viewer.page("suite_run.html.j2", found=found, verdict=verdict, reason=reason_of)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -332,21 +311,21 @@ async def _form(request: Request) -> dict[str, str]:
 _Form = Annotated[dict[str, str], Depends(_form)]
 
 
-def _add_thumbs(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
+def _add_thumbs(app: FastAPI, viewer: Viewer) -> None:
     @app.post("/thumb")
     def thumb(id: str, form: _Form, request: Request) -> Response:
-        message = _found(viewer, id)
+        message = viewer.message(id)
         if not viewer.labeller or message.agent_id not in viewer.world.agent_ids():
             raise HTTPException(422, "Only people label voices, and only messages of agents with a persona.")
         if form.get("thumb") not in ("up", "down", ""):
             raise HTTPException(422, "The page sent what it should not; reload it.")
         try:
-            viewer.thumbs.give(message, form["thumb"], seen=form.get("seen"), note=form.get("note", ""))  # pyright: ignore[reportArgumentType]
+            viewer.thumbs.give(message, form["thumb"], seen=form.get("seen"))
         except ChangedMeanwhileError as error:
-            return _changed(show, viewer, message, request, str(error))
+            return _answered(viewer, message, request, str(error))
         except ValueError as error:
             raise HTTPException(422, f"Nothing was kept: {error}") from error
-        return _done(show, viewer, message, request)
+        return _answered(viewer, message, request)
 
     @app.post("/undo")
     def undo(request: Request) -> Response:
@@ -359,17 +338,14 @@ def _add_thumbs(app: FastAPI, viewer: Viewer, show: _Pages) -> None:
         return Response(status_code=303, headers={"location": _back(request, taken.message)})
 
 
-def _done(show: _Pages, viewer: Viewer, message: Message, request: Request) -> Response:
-    if "x-fragment" in request.headers:
-        (shown,) = viewer.shown([message], [len(message.text)], CitationIndex())
-        return show("thumbs.html.j2", item=shown)
-    return Response(status_code=303, headers={"location": _back(request, message.id)})
-
-
-def _changed(show: _Pages, viewer: Viewer, message: Message, request: Request, said: str) -> Response:
-    (shown,) = viewer.shown([message], [len(message.text)], CitationIndex())
-    template = "thumbs.html.j2" if "x-fragment" in request.headers else "changed.html.j2"
-    return show(template, 409, item=shown, conflict=said, names=viewer.world.display_names())
+def _answered(viewer: Viewer, message: Message, request: Request, conflict: str = "") -> Response:
+    """Return what becomes of a thumb on the page, or the way back to it for a browser without scripts."""
+    is_part = "x-fragment" in request.headers
+    if not conflict and not is_part:
+        return Response(status_code=303, headers={"location": _back(request, message.id)})
+    (shown,) = viewer.shown([message], CitationIndex())
+    values = {"item": shown, "conflict": conflict, "names": viewer.world.display_names()}
+    return viewer.page("thumbs.html.j2" if is_part else "changed.html.j2", 409 if conflict else 200, **values)
 
 
 def _back(request: Request, message_id: str) -> str:
@@ -380,22 +356,19 @@ def _back(request: Request, message_id: str) -> str:
     return address("/message", id=message_id)
 
 
-def _failed(show: _Pages, status: int | None) -> Callable[[Request, Exception], Response]:
+def _failed(viewer: Viewer, status: int | None) -> Callable[[Request, Exception], Response]:
     def respond(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             detail = "There is no such page." if error.detail == "Not Found" else str(error.detail)
         elif isinstance(error, RequestValidationError):
-            detail = f"The address has a value that cannot be: {', '.join(_places(error.errors()))}."
+            names = ", ".join(str(item["loc"][-1]) for item in error.errors())
+            detail = f"The address has a value that cannot be: {names}."
         elif isinstance(error, DBAPIError):
             said = str(error.orig or error).strip().splitlines() or [""]
             detail = f"The store did not answer ({said[0][:200]}). Reload the page in a moment."
         else:
             detail = str(error)
         code = status or getattr(error, "status_code", 500)
-        return show("error.html.j2", code, detail=detail)
+        return viewer.page("error.html.j2", code, detail=detail)
 
     return respond
-
-
-def _places(errors: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(item["loc"][-1]) for item in errors]

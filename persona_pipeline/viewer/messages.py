@@ -89,24 +89,27 @@ class MessageFilter(BaseModel):
 
 @dataclass(frozen=True)
 class Shown:
-    """A message as it is shown: its text, cut where it is long, who cited it, and how people labelled it."""
+    """A message as it is shown: cut after ``most`` characters, with who cited it and how people labelled it."""
 
     message: Message
-    length: int
+    most: int | None
     citations: Sequence[Citation] = ()
     labels: Sequence[VoiceLabel] = ()
 
     @property
+    def text(self) -> str:
+        return self.message.text[: self.most]
+
+    @property
     def is_cut(self) -> bool:
-        return self.length > len(self.message.text)
+        return self.most is not None and len(self.message.text) > self.most
 
 
 @dataclass(frozen=True)
 class MessagePage:
-    """Messages, the newest first. ``older``, ``newer``: where the neighbouring pages begin; "": there is none."""
+    """Messages, the newest first, long ones cut. ``older``, ``newer``: where the next pages begin; "": there is none."""
 
     messages: Sequence[Message]
-    lengths: Sequence[int]
     older: str = ""
     newer: str = ""
 
@@ -135,8 +138,9 @@ def list_messages(
     if place := wanted.older or wanted.newer:
         conditions += _beyond(*place_of(place), newer=turned)
     columns = [column for column in _TABLE.c if column.name not in ("text", "extras")]
-    short = (sa.func.substr(_TABLE.c.text, 1, SHORT).label("text"), sa.null().label("extras"))
-    query = sa.select(*columns, *short, sa.func.length(_TABLE.c.text).label("length")).where(*conditions)
+    # One letter more, by which it is seen that there are more.
+    short = (sa.func.substr(_TABLE.c.text, 1, SHORT + 1).label("text"), sa.null().label("extras"))
+    query = sa.select(*columns, *short).where(*conditions)
     query = query.order_by(*(_OLDEST_FIRST if turned else _NEWEST_FIRST)).limit(AT_ONCE + 1)
     with store.connect() as connection:
         rows = list(connection.execute(query))
@@ -145,7 +149,6 @@ def list_messages(
         rows.reverse()
     return MessagePage(
         [message_of(row) for row in rows],
-        [row.length for row in rows],
         older=cursor(rows[-1]) if rows and (more or turned) else "",
         newer=cursor(rows[0]) if rows and (more if turned else bool(place)) else "",
     )

@@ -101,20 +101,12 @@ def newest_runs(store: Store, agent_id: str | None = None) -> list[RunLine]:
 
 @dataclass(frozen=True)
 class AgentPage:
-    """An agent in one of its windows. ``runs``: of all its windows, the newest first; ``points``: their scores, oldest first."""
+    """An agent in one of its windows. ``runs``: of all its windows, the newest first."""
 
     row: AgentRow
     block: AgentBlock
     runs: Sequence[RunLine]
     run: RunLine
-
-    @property
-    def points(self) -> Sequence[HistoryPoint]:
-        return self.block.points
-
-    @property
-    def is_newest(self) -> bool:
-        return self.run == self.runs[0]
 
 
 def agent_page(world: World, agent_id: str, run_id: str = "") -> AgentPage | None:
@@ -142,7 +134,7 @@ def stored_run(store: Store, run_id: str) -> SavedRun | None:
 
 
 @dataclass(frozen=True)
-class Side:
+class ClaimSide:
     """What one run said of a claim. ``lines``: the quotes, each with its message (None: it is gone)."""
 
     run: RunLine
@@ -154,8 +146,8 @@ class Side:
 class BeforeAfter:
     """A claim in two windows. ``missing``: when the baseline's window ended that the store has no run of."""
 
-    before: Side | None
-    after: Side
+    before: ClaimSide | None
+    after: ClaimSide
     runs: Sequence[RunLine]
     missing: datetime | None = None
 
@@ -198,14 +190,14 @@ def _baseline_ends(world: World, agent_id: str, dimension: str) -> set[datetime]
     return {datetime.fromisoformat(item["end"]) for item in recorded if item.get("end")}
 
 
-def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> Side:
+def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> ClaimSide:
     saved = stored_run(store, line.id)
     judged = saved.evaluation.dimensions.get(dimension) if saved else None
     result = judged.propositions.get(claim_id) if judged else None
     if result is None:
-        return Side(line)
+        return ClaimSide(line)
     cited = messages_by_id(store, {item.message_id for item in result.evidence if item.message_id})
-    return Side(line, result, [(item, cited.get(item.message_id or "")) for item in result.evidence])
+    return ClaimSide(line, result, [(item, cited.get(item.message_id or "")) for item in result.evidence])
 
 
 def suite_runs(store: Store, suite: str = "") -> Sequence[sa.Row]:

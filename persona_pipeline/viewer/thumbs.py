@@ -5,14 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from persona_pipeline.guard.labels.files import write_label_files
 from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_label
 from persona_pipeline.world.models import Message
 
-# What a thumb says; "": nothing, so that a label is taken away.
-Thumb = Literal["up", "down", ""]
 # Of whom swipes and regenerations are labels: of texts that were not sent.
 _OF_OTHER_TEXTS = (MarkSource.SWIPE, MarkSource.REGENERATION)
 
@@ -69,28 +66,28 @@ class Thumbs:
         ]
         return max(mine, key=lambda label: label.labelled_at, default=None)
 
-    def give(self, message: Message, thumb: Thumb, *, seen: str | None = None, note: str = "") -> Given:
+    def give(self, message: Message, thumb: str, *, seen: str | None = None) -> Given:
         """Write a label, or take it away.
 
         Args:
+            thumb: ``up``, ``down``, or "": no label.
             seen: the ``stamp`` of the label that was shown; None: whatever it was.
 
         Raises:
             ChangedMeanwhileError: another label stands there than was shown.
-            ValueError: the message or the note cannot be labelled so.
+            ValueError: the message cannot be labelled.
             ConfigError: the label file is not valid.
         """
         with self._lock:
             before = self.own(message.id, message.agent_id)
             is_so = (before is None) if not thumb else (before is not None and before.on == (thumb == "up"))
-            if is_so and not note:
+            if is_so:
                 return Given(message.id, before, before)
-            if seen is not None and stamp(before) != seen and not is_so:
+            if seen is not None and stamp(before) != seen:
                 raise ChangedMeanwhileError(before)
             after = None
             if thumb:
-                source = MarkSource.PERSON
-                after = voice_label(message, thumb == "up", self.labeller, source, note=note.strip())
+                after = voice_label(message, thumb == "up", self.labeller, MarkSource.PERSON)
             self._write([after] if after else [], remove=before)
             given = Given(message.id, before, after)
             self._done.append(given)

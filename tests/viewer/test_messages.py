@@ -199,7 +199,8 @@ def test_long_messages_are_cut_with_a_way_to_all_of_them(world: World) -> None:
             page = client.get(address).text
             assert "end" not in re.findall(r'class="text">.*?</p>', page, re.DOTALL)[0]
             assert len(page) < 400_000
-        assert "1,000,006 characters" in client.get("/messages").text
+        assert "all of it</a>" in client.get("/messages").text
+        assert "Show all 1,000,006 characters" in client.get("/message?id=long").text
         assert "&lt;i&gt;end" in client.get("/message?id=long&whole=1").text
 
 
