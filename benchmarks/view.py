@@ -4,11 +4,11 @@
 
 Rooms of ten agents that talked for 400 days, a stored run of each agent and week, each with twenty claims whose judge cited three
 messages of that week, and 2,000 thumbs. `persona-pipeline view` is a process of its own; headless chromium opens each address so
-often, in turn, and the medians of first contentful paint and of the server's answer are printed, in seconds, with the slowest.
+often, in turn, and the medians of first contentful paint and of the server's answer are printed, in seconds, with the slowest and
+the server's mean CPU seconds.
 """
 
 import argparse
-import json
 import os
 import random
 import re
@@ -128,24 +128,28 @@ def measure(root: Path, url: str, times: int) -> None:
                 page.goto(base + address)
                 page.wait_for_function(_PAINTED)
                 print(f"{name}, right after the start: {page.evaluate(_PAINTED)[0]:.2f} s")
-            print(f"{'n = ' + str(times):<44}{'paint':>8}{'most':>8}{'answer':>8}")
+            print(f"{'n = ' + str(times):<44}{'paint':>8}{'most':>8}{'answer':>8}{'CPU':>8}")
             found: dict[str, list[list[float]]] = {name: [] for name in addresses()}
             for _ in range(times):
                 for name, address in addresses().items():
+                    before = used(server.pid)
                     page.goto(base + address)
                     page.wait_for_function(_PAINTED)
-                    found[name].append(page.evaluate(_PAINTED))
+                    found[name].append([*page.evaluate(_PAINTED), used(server.pid) - before])
             for name, values in found.items():
-                paints, answers = zip(*values, strict=True)
-                middle = statistics.median(paints), max(paints), statistics.median(answers)
+                paints, answers, spent = zip(*values, strict=True)
+                middle = statistics.median(paints), max(paints), statistics.median(answers), statistics.fmean(spent)
                 print(f"{name:<44}" + "".join(f"{value:>8.3f}" for value in middle))
             browser.close()
     finally:
         server.terminate()
         server.wait(10)
-    status = Path(f"/proc/{server.pid}/status")
-    if status.exists():
-        print(json.dumps(re.findall(r"VmHWM:\s+(\d+)", status.read_text(encoding="utf-8"))))
+
+
+def used(process: int) -> float:
+    """Return the CPU seconds of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def addresses() -> dict[str, str]:

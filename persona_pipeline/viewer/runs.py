@@ -55,17 +55,15 @@ class Everybody:
 
 def everybody(world: World) -> Everybody:
     """Return the newest evaluation of every agent of the world, and of those that the store still knows."""
-    reader = WorldReader(world)
-    known = {run.agent_id for run in newest_runs(world.store)}
-    agent_ids = sorted({*world.agent_ids(), *known})
-    reports = reader.reports(agent_ids, whole=0)
+    own = world.agent_ids()
+    reports = WorldReader(world).reports({*own, *world.display_names()}, whole=0)
     view = ReportView(report_of(reports, GateRules()) if reports else RunReport())
     history = overall_points(reports, overall_rows(world.store, until=world.horizon, most=MOST_DRAWN))
     return Everybody(
         view,
         sorted(view.rows, key=lambda row: (row.severity, row.name)),
         {agent_id: [point.overall for point in points] for agent_id, points in history.items()},
-        [agent_id for agent_id in agent_ids if agent_id not in reports],
+        [agent_id for agent_id in own if agent_id not in reports],
     )
 
 
@@ -79,24 +77,20 @@ class RunLine:
     overall: float | None
 
 
-def newest_runs(store: Store, agent_id: str | None = None) -> list[RunLine]:
-    """Return the run that counts of each window of an agent, the newest first; None: the newest of everybody."""
-    order = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
-    span = (_RUNS.c.agent_id,) if agent_id is None else (_RUNS.c.agent_id, _RUNS.c.window_end)
-    newest = [column.desc() for column in order]
-    place = sa.func.row_number().over(partition_by=span, order_by=newest).label("place")
-    finished = [_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False)]
-    if agent_id is not None:
-        finished.append(_RUNS.c.agent_id == agent_id)
-    ranked = sa.select(_RUNS.c.id, _RUNS.c.window_end.label("end"), place).where(*finished).subquery()
+def newest_runs(store: Store, agent_id: str) -> list[RunLine]:
+    """Return the run that counts of each window of an agent, the newest first."""
     columns = (_RUNS.c.id, _RUNS.c.agent_id, _RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.overall_score)
-    chosen = sa.select(ranked.c.id).where(ranked.c.place == 1)
+    finished = (_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+    newest_last = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
     with store.connect() as connection:
-        rows = connection.execute(sa.select(*columns).where(_RUNS.c.id.in_(chosen)).order_by(_RUNS.c.window_end.desc()))
-        return [
-            RunLine(str(row.id), row.agent_id, Window(row.window_end, row.window_start), row.overall_score)
+        rows = connection.execute(sa.select(*columns).where(*finished).order_by(*newest_last))
+        found = {
+            row.window_end: RunLine(
+                str(row.id), row.agent_id, Window(row.window_end, row.window_start), row.overall_score
+            )
             for row in rows
-        ]
+        }
+    return list(found.values())[::-1]
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,8 @@ def test_an_afternoon_by_keyboard(show: Opened, world: World) -> None:
     assert focused(page) == "Michael Scott"
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Lines that broke character").click()
+    page.wait_for_url("**/messages?**")
+    page.wait_for_selector("#theme:not([hidden])")
     page.keyboard.press("j")
     first = focused(page)
     page.keyboard.press("j")
@@ -90,7 +92,7 @@ def test_an_afternoon_by_keyboard(show: Opened, world: World) -> None:
     assert focused(page) == first, "what was focused is focused still"
     page.keyboard.press("j")
     page.keyboard.press("y")
-    page.wait_for_function("document.querySelectorAll('[aria-pressed=true]').length === 2")
+    page.wait_for_function("() => document.querySelectorAll('[aria-pressed=true]').length === 2")
     assert thumbs(world) == {first: False, second: True}
     listed = page.url
     with page.expect_navigation():
