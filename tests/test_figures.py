@@ -73,7 +73,7 @@ SHOWN = {
         "results",
     },
     "reporting": {
-        "charts.figures", "charts.scores", "html", "pages.browser", "pages.evaluation", "pages.experiments",
+        "charts.scores", "html", "pages.browser", "pages.evaluation", "pages.experiments",
         "pages.instruments", "pages.suites", "render", "statistics",
         "text", "view",
     },
@@ -86,7 +86,7 @@ SHOWN = {
         "running.opening", "running.plan", "running.suite_run",
     },
     "viewer": {
-        "app", "boundary", "labels",
+        "app",
     },
     "world": {
         "cards.files", "changes", "messages.counting", "messages.files",

@@ -9,7 +9,7 @@ from persona_pipeline.cli.options import names, open_world
 
 if TYPE_CHECKING:
     from persona_pipeline.guard.labels.session import Labeller, Labelling
-    from persona_pipeline.viewer.labels import OpenSession
+    from persona_pipeline.viewer.app import OpenSession
     from persona_pipeline.world.world import World
 
 # Always the same, so that a link to a message is good tomorrow.
@@ -52,15 +52,14 @@ def serve(
 
     import uvicorn
 
-    from persona_pipeline.viewer.app import create_app
-    from persona_pipeline.viewer.boundary import KEY
+    from persona_pipeline.viewer.app import create_app, way_in
 
     try:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise ConfigError(f"port {port} cannot be listened on ({error.strerror}); write --port 0") from error
     token = secrets.token_urlsafe(24)
-    typer.echo(f"{verb} http://127.0.0.1:{listening.getsockname()[1]}{path}?{KEY}={token}")
+    typer.echo(f"{verb} http://127.0.0.1:{listening.getsockname()[1]}{way_in(path, token)}")
     typer.echo("Ctrl+C ends it; what you label is kept at once.", err=True)
     app = create_app(world, labeller, token, opened)
     config = uvicorn.Config(app, ws="none", access_log=False, log_level="warning")

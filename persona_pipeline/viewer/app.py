@@ -25,7 +25,7 @@ from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, AgentSta
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
-from persona_pipeline.viewer.boundary import RequestGuard
+from persona_pipeline.viewer.boundary import KEY, RequestGuard
 from persona_pipeline.viewer.citations import CitationIndex, Citations
 from persona_pipeline.viewer.labels import OpenSession, label_app
 from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
@@ -129,6 +129,11 @@ def _asset(name: str) -> str:
 
 def _serving(text: str, kind: str) -> Callable[[], Response]:
     return lambda: Response(text, media_type=kind)
+
+
+def way_in(path: str, token: str) -> str:
+    """Return the address of a page that lets a browser in."""
+    return address(path, **{KEY: token})
 
 
 def address(path: str, **query: object) -> str:
