@@ -87,6 +87,7 @@ def test_the_site_is_built_whole(tmp_path: Path) -> None:
 # Why a command is not run here, by how it begins.
 NOT_RUN = {
     "label": "waits for a person",
+    "view": "serves until it is stopped; tests/viewer run it",
     "suite run suites --changed origin/main": "compares with a commit of the reader's own; tests/test_green_means_held.py does",
     "evaluate --against": "compares with a commit of the reader's own; tests/test_pull_requests.py runs it",
     "watch": "watches until it is stopped; tests/corrections watch",

@@ -58,7 +58,7 @@ SHOWN = {
     "guard": {
         "baselines.drift", "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
-        "gate", "labels.check", "labels.exchange", "labels.files", "labels.page.app", "labels.session", "labels.voice",
+        "gate", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
         "labels.voice_session", "report", "trust",
     },
     "importing": {
@@ -73,7 +73,8 @@ SHOWN = {
         "first.cast", "first.look", "results",
     },
     "reporting": {
-        "notify", "pages.evaluation", "pages.experiments", "pages.instruments", "pages.suites", "render", "statistics",
+        "charts.scores", "html", "notify", "pages.browser", "pages.evaluation", "pages.experiments",
+        "pages.instruments", "pages.suites", "render", "statistics",
         "text", "view",
     },
     "scoring": {
@@ -83,6 +84,9 @@ SHOWN = {
     "suites": {
         "answering.base", "format.models", "grading.results", "importing.config", "running.history",
         "running.opening", "running.plan", "running.suite_run",
+    },
+    "viewer": {
+        "app",
     },
     "world": {
         "cards.files", "changes", "messages.counting", "messages.files",

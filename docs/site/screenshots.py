@@ -1,4 +1,4 @@
-"""The pictures of the documentation: the HTML report and Dagster on the sample world, taken in Chromium.
+"""The pictures of the documentation: the HTML report, the page to work in and Dagster on the sample world, taken in Chromium.
 
     python docs/site/screenshots.py [--site .persona/site]
 
@@ -80,6 +80,21 @@ def dagster(browser: "Browser", root: Path) -> None:
         stop_group(process)
 
 
+def view(browser: "Browser", root: Path) -> None:
+    """Take the lines that broke character, as `persona-pipeline view` shows them."""
+    command = [sys.executable, "-u", "-m", "persona_pipeline", "view", "--port", "0", "--labeller", "ada"]
+    environment = {**os.environ, "PERSONA_ROOT": str(root)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        base, _, key = process.stdout.readline().split()[-1].partition("/?")
+        address = f"{base}/messages?broke=1&agent=michael&{key}"
+        for scheme in ("light", "dark"):
+            _take(browser, address, PICTURES / f"view-{scheme}.png", scheme)
+    finally:
+        stop_group(process)
+
+
 def site(browser: "Browser", folder: Path) -> None:
     """Take some pages of a built site in every look, and say which are wider than their window."""
     for name in ("index", "for-authors", "for-researchers", "corrections", "commands", "settings", "python-names"):
@@ -123,6 +138,7 @@ def main() -> None:
             site(browser, arguments.site)
         else:
             report(browser, root)
+            view(browser, root)
             dagster(browser, root)
         browser.close()
 

@@ -12,6 +12,7 @@ from persona_pipeline.cli.labels import app as labels
 from persona_pipeline.cli.labels import label
 from persona_pipeline.cli.suites.commands import app as suite
 from persona_pipeline.cli.versions import bisect, changes, compare
+from persona_pipeline.cli.view import view
 from persona_pipeline.cli.world.doctor import doctor
 from persona_pipeline.cli.world.first import first
 from persona_pipeline.cli.world.messages import app as messages
@@ -29,7 +30,7 @@ app = typer.Typer(
 COMMANDS = {
     "Start": (first, init, ingest, collect, validate, doctor),
     "Evaluate": (evaluate, baseline),
-    "Look": (report, compare, bisect, changes),
+    "Look": (view, report, compare, bisect, changes),
     "Teach the judge": (label, calibrate, canary),
     "Guard and correct": (watch,),
     "Keep": (forget, schema, migrate),

@@ -10,13 +10,14 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
+from persona_pipeline.cli.view import open_session, person, serve
 from persona_pipeline.reporting.text import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType
-    from persona_pipeline.guard.labels.session import Answered, Judgment, Labeller, Labelling
+    from persona_pipeline.guard.labels.session import Answered, Judgment, Labelling
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
     from persona_pipeline.world.models import Message
@@ -53,36 +54,15 @@ def label(
             raise ConfigError(
                 "write persona-pipeline label AGENT --voice; people alone label voices, message by message"
             )
-        label_voice(agent, _labeller(labeller, kind).name, seed, terminal=terminal, port=port)
+        label_voice(agent, person(labeller, kind).name, seed, terminal=terminal, port=port)
         return
-    session = open_session(agent, dimension, _labeller(labeller, kind), seed, newest=newest)
+    who = person(labeller, kind)
+    session = open_session(agent, dimension, who, seed, newest=newest)
     if terminal:
         label_in_terminal(session)
         return
-    serve(session, port)
-
-
-def open_session(
-    agent: str | None, dimensions: str, labeller: "Labeller", seed: int, *, newest: bool = False
-) -> "Labelling":
-    """Return a session on what the world has judged.
-
-    Raises:
-        ConfigError: the world's files are not valid, or nothing is judged yet.
-    """
-    from persona_pipeline.evaluation.calibrate import judged_population
-    from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.session import Labelling
-
-    world = open_world()
-    judged = judged_population(world, None if agent is None else [agent], names(dimensions))
-    if not judged:
-        raise ConfigError("nothing of this is judged yet; run persona-pipeline evaluate --judge anthropic")
-    if newest:
-        ends = sorted((item.window.end, item.request.agent_id) for item in judged)
-        newest_of = {agent_id: end for end, agent_id in ends}
-        judged = [item for item in judged if item.window.end == newest_of[item.request.agent_id]]
-    return Labelling(world.root / LABELS, judged, labeller, seed=seed)
+    # Thumbs are what people say of a voice; a model gives none.
+    _on_the_page(session, who.name if who.kind == "person" else "", port)
 
 
 def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: int) -> None:
@@ -103,7 +83,7 @@ def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: i
     if session.current() is None:
         raise ConfigError(f"{agent} has said nothing that is not labelled; run persona-pipeline ingest FILE")
     if not terminal:
-        serve(session, port)
+        _on_the_page(session, labeller, port)
         return
     ask(
         session,
@@ -130,43 +110,8 @@ def _show_voice(session: "VoiceLabelling") -> None:
     typer.echo(f"\nDoes the last message sound like {one_line(session.persona.display_name)}?\n")
 
 
-def serve(session: "Labelling | VoiceLabelling", port: int) -> None:
-    """Serve the page on this machine until the process is told to stop.
-
-    Raises:
-        ConfigError: the port is taken.
-    """
-    import secrets
-    import socket
-
-    import uvicorn
-
-    from persona_pipeline.guard.labels.page.app import create_app
-
-    try:
-        listening = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise ConfigError(f"port {port} cannot be listened on ({error.strerror}); write --port 0") from error
-    token = secrets.token_urlsafe(24)
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/#token={token}"
-    typer.echo(f"Label at {address}")
-    typer.echo("Ctrl+C ends it; every answer is kept at once.", err=True)
-    config = uvicorn.Config(create_app(session, token), ws="none", access_log=False, log_level="warning")
-    uvicorn.Server(config).run(sockets=[listening])
-
-
-def _labeller(name: str | None, kind: str) -> "Labeller":
-    import getpass
-
-    from persona_pipeline.guard.labels.files import LabellerKind, check_labeller
-    from persona_pipeline.guard.labels.session import Labeller
-
-    if kind not in list(LabellerKind):
-        raise ConfigError(f"--kind {kind!r} is neither 'person' nor 'model'")
-    try:
-        return Labeller(check_labeller(getpass.getuser() if name is None else name), LabellerKind(kind))
-    except (ValueError, OSError, KeyError) as error:
-        raise ConfigError(f"{error}; write --labeller NAME" if name is None else str(error)) from error
+def _on_the_page(session: "Labelling | VoiceLabelling", labeller: str, port: int) -> None:
+    serve(open_world(), labeller, lambda agent, dimension: session, port, path="/label/", verb="Label at")
 
 
 _HELP = "0-9, n (not applicable), s (skip), u (undo), q (quit); a note may follow the answer, such as: 7 keeps the joke"

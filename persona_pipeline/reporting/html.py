@@ -11,7 +11,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from persona_pipeline.guard.report import RunReport
@@ -66,7 +66,7 @@ def page_html(page: Page, *, script: bool = False) -> str:
     Args:
         script: with ours, which turns the theme, opens what is folded and finds a row.
     """
-    style, code = _theme() + _asset("report.css"), _asset("report.js") if script else ""
+    style, code = page_style(), _asset("report.js") if script else ""
     allowed = f"script-src '{_digest(code)}'; " if code else ""
     policy = f"default-src 'none'; style-src '{_digest(style)}'; {allowed}base-uri 'none'; form-action 'none'"
     template = _environment().get_template("page.html.j2")
@@ -106,9 +106,14 @@ def _environment() -> Environment:
     return environment
 
 
-@lru_cache
-def _theme() -> str:
-    return files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8")
+def templates_beside(package: str) -> Environment:
+    """Return the templates of another package, with the filters and the templates of reports."""
+    return _environment().overlay(loader=ChoiceLoader([PackageLoader(package), PackageLoader(_PACKAGE)]))
+
+
+def page_style() -> str:
+    """Return the style sheet that all pages share."""
+    return files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8") + _asset("report.css")
 
 
 def _asset(name: str) -> str:

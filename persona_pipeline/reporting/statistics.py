@@ -78,7 +78,7 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         "voice_alarms": _voice_alarm_statistics(world, report),
         "voice_checks": _voice_check_statistics(world, report),
         "suites": _suite_summaries(world.store),
-        "trends": _trends(world, report),
+        "trends": trends_now(world, report),
         "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
     }
     if corrections.agents:
@@ -102,7 +102,8 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
     }
 
 
-def _trends(world: World, report: RunReport) -> dict[str, Any]:
+def trends_now(world: World, report: RunReport) -> dict[str, Any]:
+    """Return the slow drift of the agents whose findings name one, by agent and dimension, as plain data."""
     told = {f.agent_id for f in report.all_findings() if f.kind == "trend" and f.agent_id}
     watching = {*told, *watched_agents(world.root / BASELINES).baselines} if told else set()
     points = points_of(watching, summary_rows(world.store, watching)) if told else {}

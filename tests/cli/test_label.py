@@ -116,7 +116,7 @@ def test_the_command_serves_the_page_on_this_machine(root: Path) -> None:
     ) as running:
         try:
             assert running.stdout is not None
-            found = re.fullmatch(r"Label at (http://127\.0\.0\.1:\d+/)#token=(\S+)\n", running.stdout.readline())
+            found = re.fullmatch(r"Label at (http://127\.0\.0\.1:\d+/label/)\?key=(\S+)\n", running.stdout.readline())
             assert found is not None
             request = urllib.request.Request(f"{found[1]}api/state", headers={"Authorization": f"Bearer {found[2]}"})
             with urllib.request.urlopen(request, timeout=120) as response:

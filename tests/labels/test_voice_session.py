@@ -6,7 +6,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from persona_pipeline.base.settings import get_settings
@@ -14,11 +13,11 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.guard.labels import check, voice
 from persona_pipeline.guard.labels import session as sessions
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.page.app import create_app
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
 from persona_pipeline.guard.labels.voice_session import VoiceLabelling
 from persona_pipeline.world.models import Message, Persona
 from tests.labels.voices import HALF, START, labels, message
+from tests.viewer.serving import client_of, labelling_app
 
 PERSONA = Persona("ann", "Ann", "A pirate.")
 
@@ -95,23 +94,19 @@ def test_skipped_comes_last_and_what_is_taken_back_next(tmp_path: Path) -> None:
 
 
 def test_the_page_asks_on_or_off(tmp_path: Path) -> None:
-    client = TestClient(
-        create_app(session(tmp_path), "t0ken"),
-        base_url="http://127.0.0.1:8000",
-        headers={"authorization": "Bearer t0ken"},
-    )
-    state = client.get("/api/state").json()
+    client = client_of(labelling_app(tmp_path, session(tmp_path)))
+    state = client.get("/label/api/state").json()
     assert [item["value"] for item in state["answers"]] == ["on", "off"]
     assert state["item"]["claim"] == "Does the last message sound like Ann?"
     assert state["item"]["transcript"][-1]["id"] == state["item"]["key"]
     key = state["item"]["key"]
-    assert client.post("/api/answer", json={"key": key, "answer": 7}).status_code == 422
-    after = client.post("/api/answer", json={"key": key, "answer": "off", "note": "stiff"}).json()
+    assert client.post("/label/api/answer", json={"key": key, "answer": 7}).status_code == 422
+    after = client.post("/label/api/answer", json={"key": key, "answer": "off", "note": "stiff"}).json()
     assert (after["last"]["answer"], after["progress"][0]["done"]) == ("off", 1)
-    back = client.post("/api/undo").json()
+    back = client.post("/label/api/undo").json()
     assert (back["item"]["key"], back["item"]["note"]) == (key, "stiff")
-    assert client.post("/api/skip", json={"key": key}).json()["item"]["key"] != key
-    assert client.post("/api/answer", json={"key": "m999", "answer": "on"}).status_code == 404
+    assert client.post("/label/api/skip", json={"key": key}).json()["item"]["key"] != key
+    assert client.post("/label/api/answer", json={"key": "m999", "answer": "on"}).status_code == 404
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from persona_pipeline.guard.labels.files import load_labels
 from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling
 from persona_pipeline.world.models import Entry, Omission, Trajectory
 from tests.labels.judgments import judgment, judgments
-from tests.labels.serving import served
 from tests.reporting.html.test_browser import HOSTILE
 from tests.support.browser import chromium
+from tests.viewer.serving import TOKEN, labelling_app, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -38,7 +38,8 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Opened]:
     with ExitStack() as stack:
 
         def open_page(items: list[Judgment], name: str = "ada", **options: Any) -> "Page":
-            address = stack.enter_context(served(Labelling(tmp_path / "labels", items, Labeller(name))))
+            app = labelling_app(tmp_path / name, Labelling(tmp_path / "labels", items, Labeller(name)))
+            address = stack.enter_context(served(app))
             context = browser.new_context(**options)
             stack.callback(context.close)
             context.set_default_timeout(120_000)
@@ -46,10 +47,8 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Opened]:
             page.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
             page.on("console", lambda message: odd.append(message.text))
             page.on("pageerror", lambda error: odd.append(str(error)))
-            page.on(
-                "request", lambda request: request.url.startswith(address.partition("#")[0]) or odd.append(request.url)
-            )
-            page.goto(address)
+            page.on("request", lambda request: request.url.startswith(address) or odd.append(request.url))
+            page.goto(f"{address}/label/?key={TOKEN}")
             page.wait_for_selector("#scale button, #finished:not([hidden])")
             return page
 
@@ -99,7 +98,7 @@ def test_twenty_judgments_by_keyboard_with_undo_and_a_reload_in_the_middle(show:
             page.reload()
             page.wait_for_selector("#scale button")
             assert (claim(page), page.input_value("#note")) == (following, "half a thought")
-            assert "token" not in page.url
+            assert TOKEN not in page.url
     assert len(said) == 20
     progress = page.locator("#progress li").all_inner_texts()
     assert [" ".join(text.split()) for text in progress] == ["Adherence 10 of 50", "Fluency 10 of 50"]
@@ -228,11 +227,11 @@ def test_hostile_words_do_nothing_and_stand_there_as_text(show: Opened) -> None:
 
 
 def test_the_policy_stops_a_script_that_got_in(browser: "Browser", tmp_path: Path) -> None:
-    with served(Labelling(tmp_path, judgments(1), Labeller("ada"))) as address:
+    with served(labelling_app(tmp_path, Labelling(tmp_path / "labels", judgments(1), Labeller("ada")))) as address:
         page = browser.new_page()
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
-        page.goto(address)
+        page.goto(f"{address}/label/?key={TOKEN}")
         page.evaluate(
             "() => { const s = document.createElement('script'); s.textContent = 'window.owned = 1'; document.body.append(s); }"
         )
@@ -270,10 +269,8 @@ def test_on_a_phone_the_answer_is_always_at_hand(show: Opened) -> None:
 
 
 def test_without_the_key_the_page_says_what_to_do(browser: "Browser", tmp_path: Path) -> None:
-    with served(Labelling(tmp_path, judgments(1), Labeller("ada"))) as address:
+    with served(labelling_app(tmp_path, Labelling(tmp_path / "labels", judgments(1), Labeller("ada")))) as address:
         page = browser.new_page()
-        page.goto(address.partition("#")[0])
-        page.wait_for_selector("#error:not([hidden])")
-        assert "open the address that the command printed" in page.inner_text("#error")
-        assert page.locator("#task").is_hidden()
+        page.goto(f"{address}/label/")
+        assert "Open the address that the command printed" in page.inner_text("body")
         page.close()

@@ -1,12 +1,12 @@
-"""The application behind the labelling page: what is to be labelled now, four things one can do, and who may do them."""
+"""The labelling part of the page: what is to be labelled now, and four things one can do."""
 
-import hmac
 import json
+import threading
 from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 
@@ -17,70 +17,8 @@ from persona_pipeline.guard.labels.voice import VoiceLabel
 from persona_pipeline.guard.labels.voice_session import Asked, VoiceLabelling
 from persona_pipeline.judging.verdict import Verdict
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 API = "/api/"
-MOST_BODY = 64 * 1024
-_HOSTS = ("127.0.0.1", "localhost")
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_HEADERS = (
-    (b"content-security-policy", _POLICY.encode("ascii")),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
-
-
-class RequestGuard:
-    """ASGI middleware: requests to this machine by name only, and to the API only with the token and from the page itself."""
-
-    def __init__(self, app: "ASGIApp", token: str) -> None:
-        self._app, self._token = app, token
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_guarded(message: "Message") -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
-            await send(message)
-
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope["path"], headers)
-        if refusal is None:
-            await self._app(scope, receive, send_guarded)
-            return
-        status, detail = refusal
-        body = json.dumps({"detail": detail}).encode("ascii")
-        start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
-        await send_guarded({"type": "http.response.start", "status": status, "headers": start})
-        await send_guarded({"type": "http.response.body", "body": body})
-
-    def _refusal(self, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
-        host = headers.get("host", "")
-        # A name that somebody made lead here is not the page's.
-        if host.partition(":")[0].lower() not in _HOSTS:
-            return 421, "this page answers requests to 127.0.0.1 and localhost only"
-        if headers.get("origin") not in (None, f"http://{host}"):
-            return 403, "another page sent this request"
-        if not path.startswith(API):
-            return None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode("utf-8"), self._token.encode("utf-8")):
-            return 401, "open the address that the command printed: it has the key to this page"
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MOST_BODY or "transfer-encoding" in headers:
-            return 413, f"a request has at most {MOST_BODY:,} bytes"
-        return None
-
-
+Session = Labelling | VoiceLabelling
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
@@ -98,18 +36,44 @@ class SkipRequest(BaseModel, extra="forbid", strict=True):
     key: str
 
 
-def create_app(session: Labelling | VoiceLabelling, token: str) -> FastAPI:
-    """Return the application. ``token``: whoever sends it as a bearer token may label."""
+# Opens what is to be labelled of an agent and of a dimension ("": of all).
+OpenSession = Callable[[str, str], Session]
+
+
+def opened_once(open_session: OpenSession) -> OpenSession:
+    """Return the same, opening each session once."""
+    sessions: dict[tuple[str, str], Session] = {}
+    lock = threading.Lock()
+
+    def opened(agent: str, dimension: str) -> Session:
+        with lock:
+            if (agent, dimension) not in sessions:
+                sessions[agent, dimension] = open_session(agent, dimension)
+            return sessions[agent, dimension]
+
+    return opened
+
+
+def _chosen(request: Request, agent: str = "", dimension: str = "") -> Session:
+    return request.app.state.open_session(agent, dimension)
+
+
+_Chosen = Annotated[Session, Depends(_chosen)]
+
+
+def label_app(open_session: OpenSession) -> FastAPI:
+    """Return the application of the labelling page; each session is opened when somebody asks for it, and once."""
     app = FastAPI(title="persona-pipeline labels", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.open_session = opened_once(open_session)
     for path, name in (("/", "label.html"), ("/label.css", "label.css"), ("/label.js", "label.js")):
         app.add_api_route(path, _static(name), methods=["GET"])
 
     @app.get(f"{API}state")
-    def state() -> Response:
+    def state(session: _Chosen) -> Response:
         return _state(session)
 
     @app.post(f"{API}answer")
-    def answer(request: AnswerRequest) -> Response:
+    def answer(request: AnswerRequest, session: _Chosen) -> Response:
         said = request.answer
         if isinstance(session, VoiceLabelling):
             if said not in ("on", "off"):
@@ -122,12 +86,12 @@ def create_app(session: Labelling | VoiceLabelling, token: str) -> FastAPI:
         return _state(session)
 
     @app.post(f"{API}skip")
-    def skip(request: SkipRequest) -> Response:
+    def skip(request: SkipRequest, session: _Chosen) -> Response:
         session.skip(request.key)
         return _state(session)
 
     @app.post(f"{API}undo")
-    def undo() -> Response:
+    def undo(session: _Chosen) -> Response:
         return _state(session, session.undo())
 
     for error, status, detail in (
@@ -138,7 +102,6 @@ def create_app(session: Labelling | VoiceLabelling, token: str) -> FastAPI:
         (OSError, 507, None),
     ):
         app.add_exception_handler(error, _refused(status, detail))
-    app.add_middleware(RequestGuard, token=token)
     return app
 
 
@@ -181,7 +144,7 @@ def _voice_last(done: Answered[Asked, VoiceLabel]) -> dict[str, Any]:
     return {"claim": done.item.message.text, "answer": answer, "judges": []}
 
 
-def _state(session: Labelling | VoiceLabelling, undone: Answered[Any, Any] | None = None) -> Response:
+def _state(session: Session, undone: Answered[Any, Any] | None = None) -> Response:
     # What was noted is not to be written again.
     note = undone.label.note if undone and undone.label else ""
     if isinstance(session, VoiceLabelling):
@@ -234,7 +197,7 @@ def _said(score: int | None) -> str:
 
 
 def _static(name: str) -> Callable[[], Response]:
-    text = files("persona_pipeline.guard.labels.page").joinpath("static", name).read_text(encoding="utf-8")
+    text = files("persona_pipeline.viewer").joinpath("static", name).read_text(encoding="utf-8")
     if name.endswith(".css"):
         # All pages share a look.
         text = files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8") + text

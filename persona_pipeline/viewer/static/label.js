@@ -1,15 +1,6 @@
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);
-  const store = "persona-label-token";
-  const token = (() => {
-    const given = new URLSearchParams(location.hash.slice(1)).get("token");
-    if (given) {
-      sessionStorage.setItem(store, given);
-      history.replaceState(null, "", location.pathname);
-    }
-    return sessionStorage.getItem(store) ?? "";
-  })();
   const draft = (key) => `persona-label-note-${key}`;
 
   let state = null;
@@ -31,9 +22,8 @@
   const shortened = (text) => (text.length > 90 ? `${text.slice(0, 89).trimEnd()}…` : text);
 
   const call = async (path, body) => {
-    const options = { headers: { Authorization: `Bearer ${token}` } };
-    if (body) Object.assign(options, { method: "POST", body: JSON.stringify(body) }, { headers: { ...options.headers, "Content-Type": "application/json" } });
-    const response = await fetch(`api/${path}`, options);
+    const options = body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {};
+    const response = await fetch(`api/${path}${location.search}`, options);
     const data = await response.json();
     if (!response.ok) throw new Error(typeof data.detail === "string" ? data.detail : "the answer was refused");
     return data;
@@ -53,7 +43,7 @@
       const offline = error instanceof TypeError;
       at("error").textContent = offline
         ? "The command that serves this page has ended. Start it again: what you answered is kept."
-        : `Nothing was written: ${error.message}`;
+        : `${body ? "Nothing was written: " : ""}${error.message}`;
       at("error").hidden = false;
     } finally {
       busy = false;

@@ -1,1 +1,0 @@
-"""The page that labels in a browser on this machine."""

@@ -1,0 +1,379 @@
+"""The application: an address for every state of the page, forms for thumbs, and the labelling page as a part of it."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from importlib.resources import files
+from threading import Thread
+from typing import Annotated, Any
+from urllib.parse import parse_qs, urlencode
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from markupsafe import Markup, escape
+from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.reporting.charts.scores import small_line
+from persona_pipeline.reporting.html import page_style, templates_beside
+from persona_pipeline.reporting.pages.evaluation import score_of
+from persona_pipeline.reporting.text import html_text
+from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, AgentStatus, in_order
+from persona_pipeline.suites.grading.results import reason_of
+from persona_pipeline.viewer import messages as listing
+from persona_pipeline.viewer import runs
+from persona_pipeline.viewer.boundary import KEY, RequestGuard
+from persona_pipeline.viewer.citations import CitationIndex, Citations
+from persona_pipeline.viewer.labels import OpenSession, label_app
+from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
+from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
+from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.world import World
+
+_PACKAGE = "persona_pipeline.viewer"
+# Messages before and after the one that is read, and at most.
+_AROUND, _MOST_AROUND = 8, 200
+_MOST_QUOTES = 200
+# How far back a page of what judges cited is looked for, before all of it is read.
+_LENGTHS = (timedelta(days=21), timedelta(days=84))
+
+
+class Viewer:
+    """What the pages stand on: a world, one person's thumbs, what judges cited, and templates.
+
+    Only files of this package and of reports are templates; everything else is escaped.
+    """
+
+    def __init__(self, world: World, labeller: str) -> None:
+        self.world, self.labeller = world, labeller
+        self.citations = Citations(world.store)
+        self.thumbs = Thumbs(world.root / LABELS, labeller)
+        self._environment = templates_beside(_PACKAGE)
+        self._said: dict[str, Any] = {
+            "viewer": self,
+            "url": address,
+            "marked": marked,
+            "stamp": stamp,
+            "score_of": score_of,
+            "small_line": small_line,
+            "window_text": listing.window_text,
+            "states": {**{result.value: words for result, words in VERDICTS.items()}, "nothing": NOTHING_TO_JUDGE},
+        }
+
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page."""
+        text = self._environment.get_template(template).render({**self._said, **values})
+        return Response(html_text(text), status, media_type="text/html")
+
+    def index(self, messages: Sequence[Message], *, anybody: bool = False) -> CitationIndex:
+        """Return what judges said of messages: for claims of who wrote them, or of ``anybody``."""
+        times = [message.created_at for message in messages]
+        if not times:
+            return CitationIndex()
+        agents = None if anybody else {message.agent_id for message in messages}
+        return self.citations.index(agents, Window(max(times), min(times)))
+
+    def shown(self, messages: Iterable[Message], index: CitationIndex, most: int | None = SHORT) -> list[Shown]:
+        """Return messages with what judges and people say of them, cut where they are longer than ``most`` characters."""
+        labels = self.thumbs.labels()
+        return [
+            Shown(
+                message,
+                most,
+                index.of(message.id),
+                [label for label in labels.get(message.id, ()) if label.agent_id == message.agent_id],
+            )
+            for message in messages
+        ]
+
+    def message(self, message_id: str) -> Message:
+        """Return a message, whole."""
+        found = listing.find_message(self.world.store, message_id)
+        if found is None:
+            raise HTTPException(404, "There is no such message any more.")
+        return found
+
+
+def create_app(world: World, labeller: str, token: str, open_session: OpenSession) -> FastAPI:
+    """Return the application.
+
+    Args:
+        labeller: whose thumbs are given; "": nobody's.
+        token: whoever has it may see and label everything.
+        open_session: opens what is to be labelled on the labelling page.
+    """
+    app = FastAPI(title="persona-pipeline view", docs_url=None, redoc_url=None, openapi_url=None)
+    viewer = Viewer(world, labeller)
+    # The first who asks for claims is not to wait for all that was judged to be read.
+    Thread(target=viewer.citations.warm, daemon=True).start()
+    _add_agents(app, viewer)
+    _add_messages(app, viewer)
+    _add_suites(app, viewer)
+    _add_thumbs(app, viewer)
+    styles, script = page_style() + _asset("view.css"), _asset("view.js")
+    for path, text, kind in (("/view.css", styles, "text/css"), ("/view.js", script, "text/javascript")):
+        app.add_api_route(path, _serving(text, kind), methods=["GET"])
+    app.mount("/label", label_app(open_session))
+    for error, status in ((ConfigError, 409), (HTTPException, None), (RequestValidationError, 422), (DBAPIError, 503)):
+        app.add_exception_handler(error, _failed(viewer, status))
+    app.add_middleware(RequestGuard, token=token)
+    return app
+
+
+def _asset(name: str) -> str:
+    return files(_PACKAGE).joinpath("static", name).read_text(encoding="utf-8")
+
+
+def _serving(text: str, kind: str) -> Callable[[], Response]:
+    return lambda: Response(text, media_type=kind)
+
+
+def way_in(path: str, token: str) -> str:
+    """Return the address of a page that lets a browser in."""
+    return address(path, **{KEY: token})
+
+
+def address(path: str, **query: object) -> str:
+    """Return an address of the page; what is empty is left out."""
+    said = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
+    return f"{path}?{urlencode(said)}" if said else path
+
+
+def marked(text: str, quotes: Iterable[str] = (), words: Iterable[str] = ()) -> Markup:
+    """Return text, escaped, with what judges quote and what was searched for marked where it stands."""
+    kinds = [0] * len(text)
+    # Letters may grow when their case is folded, and places would no longer fit.
+    folded = text.lower() if len(text.lower()) == len(text) else text
+    for kind, within, parts in ((1, text, list(quotes)[:_MOST_QUOTES]), (2, folded, [word.lower() for word in words])):
+        for part in filter(None, parts):
+            at = within.find(part)
+            while at >= 0:
+                kinds[at : at + len(part)] = [kind] * len(part)
+                at = within.find(part, at + len(part))
+    pieces, start = [], 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or kinds[end] != kinds[start]:
+            piece = escape(text[start:end])
+            tag = ("", '<mark class="quoted">', "<mark>")[kinds[start]]
+            pieces.append(Markup(tag) + piece + Markup("</mark>") if tag else piece)
+            start = end
+    return Markup("").join(pieces)
+
+
+def _add_agents(app: FastAPI, viewer: Viewer) -> None:
+    world = viewer.world
+
+    @app.get("/")
+    def agents(q: str = "", verdict: str = "") -> Response:
+        found = runs.everybody(world)
+        named = q.casefold()
+        rows = [
+            row
+            for row in found.rows
+            if verdict in ("", row.status.value) and named in f"{row.name} {row.agent_id}".casefold()
+        ]
+        silent = [name for name in found.silent if verdict in ("", "nothing") and named in name.casefold()]
+        return viewer.page("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
+
+    @app.get("/agent")
+    def agent(id: str, run: str = "") -> Response:
+        page = runs.agent_page(world, id, run)
+        if page is None:
+            if run or (id not in world.agent_ids() and id not in world.display_names()):
+                raise HTTPException(404, "There is no such agent, or no such run of it any more.")
+            return viewer.page("silent.html.j2", agent_id=id, name=world.display_names().get(id, id))
+        figure = page.block.timeline
+        if figure:
+            # That there is no slow trend is no news of an agent that dropped at once.
+            told = figure.caption if page.block.mark or page.row.status is AgentStatus.HELD else ""
+            figure = replace(figure, title="Scores by window", caption=told, href="")
+        return viewer.page("agent.html.j2", page=page, figure=figure)
+
+    @app.get("/compare")
+    def compare(agent: str, dimension: str, claim: str, before: str = "", after: str = "") -> Response:
+        found = runs.before_and_after(world, agent, dimension, claim, before=before, after=after)
+        if found is None:
+            raise HTTPException(404, "This agent has no evaluation in the store.")
+        names = world.display_names()
+        return viewer.page(
+            "compare.html.j2",
+            found=found,
+            agent=agent,
+            names=names,
+            name=names.get(agent, agent),
+            dimension=dimension,
+            claim=claim,
+        )
+
+
+def _add_messages(app: FastAPI, viewer: Viewer) -> None:
+    world = viewer.world
+
+    @app.get("/messages")
+    def messages(wanted: Annotated[MessageFilter, Query()]) -> Response:
+        page = _listed(viewer, wanted)
+        index = viewer.index(page.messages)
+        claims = (
+            index.claims.get(wanted.agent, frozenset()) if wanted.agent else frozenset().union(*index.claims.values())
+        )
+        windows = listing.windows(world.store, wanted.agent)
+        return viewer.page(
+            "messages.html.j2",
+            wanted=wanted,
+            page=page,
+            shown=viewer.shown(page.messages, index),
+            names=world.display_names(),
+            agents=world.agent_ids(),
+            channels=listing.channels(world.store),
+            direct=listing.DIRECT,
+            windows=windows,
+            known_windows=[listing.window_text(window) for window in windows],
+            dimensions=in_order({dimension for dimension, _ in claims} | ({wanted.dimension} - {""})),
+            claims=sorted(item for item in claims if wanted.dimension in ("", item[0])),
+            complete=index.complete,
+        )
+
+    @app.get("/message")
+    def message(
+        id: str, around: Annotated[int, Query(ge=1, le=_MOST_AROUND)] = _AROUND, whole: bool = False
+    ) -> Response:
+        found = viewer.message(id)
+        index = viewer.index([found], anybody=True)
+        before, after = listing.conversation_around(world.store, found, around)
+        (own,) = viewer.shown([found], index, None if whole else LONG)
+        judged = [
+            (citation, saved.evaluation.dimensions[citation.dimension].propositions.get(citation.claim_id))
+            for citation, saved in _cited_by(viewer, own)
+            if citation.dimension in saved.evaluation.dimensions
+        ]
+        judging = [line for line in runs.newest_runs(world.store, found.agent_id) if found.created_at in line.window]
+        return viewer.page(
+            "message.html.j2",
+            own=own,
+            talk=viewer.shown([*before, found, *after], index),
+            judged=judged,
+            judging=judging[:3],
+            names=world.display_names(),
+            agents=world.agent_ids(),
+            around=around,
+            more=min(4 * around, _MOST_AROUND) if around in (len(before), len(after)) and around < _MOST_AROUND else 0,
+        )
+
+
+def _listed(viewer: Viewer, wanted: MessageFilter) -> MessagePage:
+    """Return a page of messages; what judges cited is read as far back as the page reaches."""
+    store, labels, span = viewer.world.store, viewer.thumbs.labels(), wanted.span
+    if not wanted.is_cited:
+        return listing.list_messages(store, wanted, CitationIndex(), labels)
+    if not (wanted.agent or span or wanted.is_turned):
+        newest = viewer.world.newest_message_time() or viewer.world.horizon
+        start = listing.place_of(wanted.older)[0] if wanted.older else newest
+        for length in _LENGTHS:
+            recent = Window(start, start - length)
+            index = viewer.citations.index(span=recent)
+            page = listing.list_messages(store, wanted, index, labels, since=recent.start)
+            if page.older:
+                return page
+    index = viewer.citations.index([wanted.agent] if wanted.agent else None, span)
+    return listing.list_messages(store, wanted, index, labels)
+
+
+def _cited_by(viewer: Viewer, shown: Shown) -> list[tuple[Any, Any]]:
+    """Return each citation of a message with its run, a claim of a run once."""
+    saved = {
+        run_id: run
+        for run_id in dict.fromkeys(item.run_id for item in shown.citations)
+        if (run := runs.stored_run(viewer.world.store, run_id))
+    }
+    once = {(item.run_id, item.dimension, item.claim_id): item for item in reversed(shown.citations)}
+    return [(item, saved[item.run_id]) for item in reversed(once.values()) if item.run_id in saved]
+
+
+def _add_suites(app: FastAPI, viewer: Viewer) -> None:
+    @app.get("/suites")
+    def suites(suite: str = "") -> Response:
+        return viewer.page("suites.html.j2", found=runs.suite_runs(viewer.world.store, suite), suite=suite)
+
+    @app.get("/suite")
+    def suite(run: str, verdict: str = "", page: int = 1) -> Response:
+        found = runs.suite_run_page(viewer.world.store, run, verdict=verdict, page=page)
+        if found is None:
+            raise HTTPException(404, "There is no such run of a suite.")
+        return viewer.page("suite_run.html.j2", found=found, verdict=verdict, reason=reason_of)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        return {name: values[-1] for name, values in parse_qs(text, True, max_num_fields=20).items()}
+    except ValueError as error:
+        raise HTTPException(422, "The page sent what it should not; reload it.") from error
+
+
+_Form = Annotated[dict[str, str], Depends(_form)]
+
+
+def _add_thumbs(app: FastAPI, viewer: Viewer) -> None:
+    @app.post("/thumb")
+    def thumb(id: str, form: _Form, request: Request) -> Response:
+        message = viewer.message(id)
+        if not viewer.labeller or message.agent_id not in viewer.world.agent_ids():
+            raise HTTPException(422, "Only people label voices, and only messages of agents with a persona.")
+        if form.get("thumb") not in ("up", "down", ""):
+            raise HTTPException(422, "The page sent what it should not; reload it.")
+        try:
+            viewer.thumbs.give(message, form["thumb"], seen=form.get("seen"))
+        except ChangedMeanwhileError as error:
+            return _answered(viewer, message, request, str(error))
+        except ValueError as error:
+            raise HTTPException(422, f"Nothing was kept: {error}") from error
+        return _answered(viewer, message, request)
+
+    @app.post("/undo")
+    def undo(request: Request) -> Response:
+        try:
+            taken = viewer.thumbs.undo()
+        except ChangedMeanwhileError as error:
+            raise HTTPException(409, f"{error} It is left as it is.") from error
+        if taken is None:
+            raise HTTPException(409, "There is nothing to take back.")
+        return Response(status_code=303, headers={"location": _back(request, taken.message)})
+
+
+def _answered(viewer: Viewer, message: Message, request: Request, conflict: str = "") -> Response:
+    """Return what becomes of a thumb on the page, or the way back to it for a browser without scripts."""
+    is_part = "x-fragment" in request.headers
+    if not conflict and not is_part:
+        return Response(status_code=303, headers={"location": _back(request, message.id)})
+    (shown,) = viewer.shown([message], CitationIndex())
+    values = {"item": shown, "conflict": conflict, "names": viewer.world.display_names()}
+    return viewer.page("thumbs.html.j2" if is_part else "changed.html.j2", 409 if conflict else 200, **values)
+
+
+def _back(request: Request, message_id: str) -> str:
+    """Return where the form was sent from, as far as it is a page of ours; else the message."""
+    where = request.query_params.get("back", "")
+    if re.fullmatch(r"/(messages|message)\?[\w.~%=&+-]*", where, re.ASCII):
+        return where
+    return address("/message", id=message_id)
+
+
+def _failed(viewer: Viewer, status: int | None) -> Callable[[Request, Exception], Response]:
+    def respond(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            detail = "There is no such page." if error.detail == "Not Found" else str(error.detail)
+        elif isinstance(error, RequestValidationError):
+            names = ", ".join(str(item["loc"][-1]) for item in error.errors())
+            detail = f"The address has a value that cannot be: {names}."
+        elif isinstance(error, DBAPIError):
+            said = str(error.orig or error).strip().splitlines() or [""]
+            detail = f"The store did not answer ({said[0][:200]}). Reload the page in a moment."
+        else:
+            detail = str(error)
+        code = status or getattr(error, "status_code", 500)
+        return viewer.page("error.html.j2", code, detail=detail)
+
+    return respond

@@ -1,0 +1,59 @@
+"""The page, served to a browser or asked in the process."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_server
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.testing import WorldBuilder
+from persona_pipeline.viewer.app import create_app
+from persona_pipeline.viewer.labels import Session
+from persona_pipeline.world.world import World
+
+TOKEN = "t0ken"
+BASE = "http://127.0.0.1:8000"
+KEY = {"authorization": f"Bearer {TOKEN}"}
+
+
+def labelling_app(root: Path, session: Session) -> FastAPI:
+    """Return the page of a world without messages, on which a session labels."""
+    world = WorldBuilder(root / "world").persona("ann", "Ann is dry and brief.").open()
+    return create_app(world, "ada", TOKEN, lambda agent, dimension: session)
+
+
+def viewing_app(world: World, labeller: str = "ada") -> FastAPI:
+    """Return the page of a world, on which nothing is to be labelled."""
+
+    def nothing(agent: str, dimension: str) -> Session:
+        raise ConfigError("nothing of this is judged yet")
+
+    return create_app(world, labeller, TOKEN, nothing)
+
+
+def client_of(app: FastAPI) -> TestClient:
+    """Return who may see everything, and follows no address by itself."""
+    return TestClient(app, base_url=BASE, headers=KEY, follow_redirects=False)
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """Serve the page and give its address up to the path; the key is ``TOKEN``."""
+    listening = create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, ws="none", access_log=False, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

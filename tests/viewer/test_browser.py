@@ -1,0 +1,194 @@
+"""The page in a real browser: by keyboard, without scripts, on a phone, in two tabs, and with hostile words in every place."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels.voice import load_voice_labels
+from persona_pipeline.world.world import World
+from tests.support.browser import chromium
+from tests.viewer.serving import TOKEN, served, viewing_app
+from tests.viewer.test_runs import hostile_world
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.enable_socket]
+Opened = Callable[..., "Page"]
+COMPARE = "/compare?agent=michael&dimension=adherence&claim=recognizable-from-words"
+PAGES = (
+    "/",
+    "/agent?id=michael",
+    "/messages",
+    "/messages?broke=1&q=agree",
+    "/message?id=sales-072",
+    COMPARE,
+    "/suites",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def show(browser: "Browser", world: World) -> Iterator[Opened]:
+    """Open a page of a world; whatever it complains of or asks others for fails the test."""
+    odd: list[str] = []
+    with ExitStack() as stack:
+        addresses: dict[int, str] = {}
+
+        def open_page(path: str, of: World = world, **options: Any) -> "Page":
+            if id(of) not in addresses:
+                addresses[id(of)] = stack.enter_context(served(viewing_app(of)))
+            base = addresses[id(of)]
+            context = browser.new_context(base_url=base, **options)
+            stack.callback(context.close)
+            page = context.new_page()
+            page.on("dialog", lambda dialog: (odd.append(dialog.message), dialog.dismiss()))
+            page.on("console", lambda message: odd.append(message.text))
+            page.on("pageerror", lambda error: odd.append(str(error)))
+            page.on("request", lambda request: request.url.startswith(base) or odd.append(request.url))
+            page.goto(f"{path}{'&' if '?' in path else '?'}key={TOKEN}")
+            assert TOKEN not in page.url
+            return page
+
+        yield open_page
+    # The icon is no request, and a refusal is what a test wanted.
+    assert [text for text in odd if not text.startswith(("data:,", "Failed to load resource"))] == []
+
+
+def thumbs(world: World) -> dict[str, bool]:
+    return {label.message: label.on for label in load_voice_labels(world.root / LABELS)}
+
+
+def focused(page: "Page") -> str:
+    return page.evaluate("document.activeElement.querySelector('code')?.innerText ?? document.activeElement.innerText")
+
+
+def test_an_afternoon_by_keyboard(show: Opened, world: World) -> None:
+    page = show("/")
+    page.keyboard.press("j")
+    assert focused(page) == "Michael Scott"
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Lines that broke character").click()
+    page.wait_for_url("**/messages?**")
+    page.wait_for_selector("#theme:not([hidden])")
+    page.keyboard.press("j")
+    first = focused(page)
+    page.keyboard.press("j")
+    second = focused(page)
+    page.keyboard.press("k")
+    assert focused(page) == first != second
+    page.keyboard.press("n")
+    page.wait_for_selector('[aria-pressed="true"]')
+    assert (thumbs(world), page.inner_text("#said")) == ({first: False}, "Kept: Does not sound like the agent")
+    assert focused(page) == first, "what was focused is focused still"
+    page.keyboard.press("j")
+    page.keyboard.press("y")
+    page.wait_for_function("() => document.querySelectorAll('[aria-pressed=true]').length === 2")
+    assert thumbs(world) == {first: False, second: True}
+    listed = page.url
+    with page.expect_navigation():
+        page.keyboard.press("u")
+    assert (thumbs(world), page.url) == ({first: False}, listed)
+    page.keyboard.press("/")
+    page.keyboard.type("raccoon nj")
+    assert thumbs(world) == {first: False}, "letters that are typed are no thumbs"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=raccoon**")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.uncheck("#keys-on")
+    page.keyboard.press("Escape")
+    page.goto(listed)
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.tagName") == "BODY"
+
+
+def test_what_is_chosen_stands_in_the_address_and_an_address_shows_it(show: Opened) -> None:
+    page = show("/messages")
+    with page.expect_navigation():
+        page.select_option("[name=agent]", "michael")
+    with page.expect_navigation():
+        page.check("[name=broke]")
+    page.fill("#q", "raccoon")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    path = page.url.partition("/messages")[2]
+    assert path == "?q=raccoon&agent=michael&broke=1"
+    again = show(f"/messages{path}")
+    assert again.input_value("#q") == "raccoon" and again.is_checked("[name=broke]")
+    assert again.locator("li.message").all_inner_texts() == page.locator("li.message").all_inner_texts() != []
+    assert "raccoon" in again.locator("mark:not(.quoted)").all_inner_texts()
+
+
+def test_without_scripts_thumbs_are_forms(show: Opened, world: World) -> None:
+    page = show("/messages?agent=michael", java_script_enabled=False)
+    before = page.url
+    row = page.locator("li.message").nth(3)
+    name = row.locator("code").inner_text()
+    row.get_by_role("button", name="Does not sound like the agent").click()
+    assert (thumbs(world), page.url) == ({name: False}, before)
+    page.get_by_role("button", name="Undo thumb").click()
+    assert (thumbs(world), page.url) == ({}, before)
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_two_tabs_and_a_conflict(show: Opened, world: World, scripts: bool) -> None:
+    first, second = (show("/message?id=sales-072", java_script_enabled=scripts) for _ in range(2))
+    up, down = '[data-thumb="up"]', '[data-thumb="down"]'
+    first.click(up)
+    first.wait_for_selector(f'{up}[aria-pressed="true"]')
+    second.click(down)
+    second.wait_for_selector("text=Meanwhile this message has a thumb up of yours")
+    assert thumbs(world) == {"sales-072": True}
+    second.click(down)
+    second.wait_for_selector(f'{down}[aria-pressed="true"]')
+    assert thumbs(world) == {"sales-072": False}
+    first.reload()
+    assert first.get_attribute(down, "aria-pressed") == "true"
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 390)])
+def test_axe_has_no_findings_and_nothing_stands_out_to_the_side(show: Opened, scheme: str, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = show("/", color_scheme=scheme, viewport={"width": width, "height": 844})
+    for path in PAGES:
+        page.goto(path)
+        for summary in page.locator("main summary").all()[:3]:
+            summary.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        results = Axe().run(page)
+        assert results.violations_count == 0, f"{path}: {results.generate_report()}"
+    page.keyboard.press("?")
+    assert Axe().run(page).violations_count == 0
+
+
+def test_hostile_words_do_nothing(show: Opened, tmp_path: Path) -> None:
+    world = hostile_world(tmp_path / "hostile")
+    page = show("/", world, viewport={"width": 390, "height": 844})
+    for path in ("/", "/agent?id=ann", "/messages?q=%3Cscript%3E", "/message?id=m1", COMPARE.replace("michael", "ann")):
+        page.goto(path)
+        assert page.evaluate("document.querySelectorAll('script').length") == 1
+        assert not page.evaluate("document.querySelector('iframe, img, base, object, main style, main link, bdi svg')")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+    page.goto("/messages?agent=ann")
+    page.locator('[data-thumb="down"]').first.click()
+    page.wait_for_selector('[aria-pressed="true"]')
+    assert thumbs(world) == {"m5": False}
+
+
+def test_when_the_command_has_ended_a_thumb_says_so(show: Opened, world: World) -> None:
+    page = show("/messages?agent=michael")
+    page.route("**/thumb*", lambda route: route.abort())
+    page.locator('[data-thumb="up"]').first.click()
+    page.wait_for_selector("text=The command that serves this page has ended")
+    assert thumbs(world) == {}

@@ -1,0 +1,149 @@
+"""Agents, claims before and after, and suites: what the page says of them is what the store says."""
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from persona_pipeline.testing import WorldBuilder
+from persona_pipeline.viewer import runs
+from persona_pipeline.world.world import World
+from tests.conftest import BEFORE_THE_DRIFT
+from tests.reporting.html.test_browser import HOSTILE
+from tests.support.evaluating import stored_report
+from tests.viewer.serving import client_of, viewing_app
+
+
+def pills(text: str) -> list[tuple[str, str]]:
+    return re.findall(r'<bdi>([^<]*)</bdi></a><span class="pill (\w+)">', text)
+
+
+def test_everybody_has_the_verdict_of_the_report(client: TestClient, world: World) -> None:
+    text = client.get("/").text
+    report = stored_report(world, world.agent_ids())
+    said = {agent.evaluation.display_name: agent.conclusion.verdict for agent in report.agents.values()}
+    assert dict(pills(text)) == dict(said.items())
+    assert pills(text)[0] == ("Michael Scott", "fell")
+    assert "3 in character, 1 drifted" in text
+    assert [name for name, _ in pills(client.get("/?verdict=held").text)] == [
+        "Dwight Schrute",
+        "Jim Halpert",
+        "Pam Beesly",
+    ]
+    assert [name for name, _ in pills(client.get("/?q=PAM").text)] == ["Pam Beesly"]
+
+
+def test_nothing_is_green_that_cannot_be_told(world: World) -> None:
+    for path in (world.root / "baselines").iterdir():
+        path.unlink()
+    from persona_pipeline.judging.open import open_judge
+    from tests.support.evaluating import evaluate_world
+
+    evaluate_world(world, judge=open_judge("recorded", world))
+    with client_of(viewing_app(world)) as client:
+        for address in ("/", "/agent?id=pam"):
+            text = client.get(address).text
+            assert "pill cannot_tell" in text
+            assert "pill held" not in text
+
+
+def test_an_agent_that_nobody_judged_is_grey(world: World) -> None:
+    WorldBuilder(world.root).persona("kevin", "Kevin likes <b>chili</b>.")
+    with client_of(viewing_app(world)) as client:
+        assert 'id=kevin"><bdi>kevin</bdi></a><span class="pill nothing">never evaluated' in client.get("/").text
+        assert "Never evaluated" in client.get("/agent?id=kevin").text
+
+
+def test_a_world_without_anything_says_what_to_do(tmp_path_factory: pytest.TempPathFactory) -> None:
+    world = WorldBuilder(tmp_path_factory.mktemp("empty")).persona("ann", "Ann is dry.").open()
+    with client_of(viewing_app(world)) as client:
+        for address, command in (
+            ("/", "persona-pipeline evaluate"),
+            ("/messages", "persona-pipeline ingest"),
+            ("/suites", "persona-pipeline suite run"),
+        ):
+            assert command in client.get(address).text
+
+
+def test_an_agents_windows_and_claims(client: TestClient, world: World) -> None:
+    newest, earlier = runs.newest_runs(world.store, "michael")
+    assert earlier.window.end == BEFORE_THE_DRIFT
+    page = client.get("/agent?id=michael").text
+    assert "5 of 5 dimensions dropped" in page
+    assert f"run={earlier.id}" in page and f"run={newest.id}" in page
+    past = client.get(f"/agent?id=michael&run={earlier.id}").text
+    assert "not the newest" in past and "pill held" in past and "drifted" not in past
+
+
+def test_a_claim_before_and_after(client: TestClient, world: World) -> None:
+    claim = "agent=michael&dimension=adherence&claim=recognizable-from-words"
+    page = client.get(f"/compare?{claim}").text
+    before, after = page.split('id="side-2"')
+    assert '<span class="value">9.0</span>' in before and '<span class="value">0.0</span>' in after
+    assert '<mark class="quoted">from a mime, and he spoke very highly of me!</mark>' in before
+    assert '<mark class="quoted">Great work, Pam. I completely agree.</mark>' in after
+    newest, earlier = runs.newest_runs(world.store, "michael")
+    turned = client.get(f"/compare?{claim}&before={newest.id}&after={earlier.id}").text
+    assert '<span class="value">0.0</span>' in turned.split('id="side-2"')[0]
+    assert "not judged there" in client.get("/compare?agent=michael&dimension=adherence&claim=none").text
+
+
+def test_a_baseline_whose_window_is_not_in_the_store_says_how_it_comes_there(world: World) -> None:
+    from persona_pipeline.base.database import tables
+
+    table = tables.evaluation_runs
+    with world.store.begin() as connection:
+        connection.execute(table.delete().where(table.c.window_end == BEFORE_THE_DRIFT))
+    with client_of(viewing_app(world)) as client:
+        page = client.get("/compare?agent=michael&dimension=adherence&claim=recognizable-from-words").text
+    assert f"--as-of {BEFORE_THE_DRIFT.isoformat()}" in page
+
+
+def test_a_suites_tests_by_verdict_and_page_by_page(client: TestClient, world: World) -> None:
+    (run,) = runs.suite_runs(world.store)
+    assert f"/suite?run={run.id}&amp;verdict=failed" in client.get("/suites").text
+    names = re.compile(r"<bdi>(t\d+)</bdi>")
+    failed = client.get(f"/suite?run={run.id}&verdict=failed").text
+    assert names.findall(failed) == ["t128", "t129"]
+    assert "&lt;b&gt;not ok&lt;/b&gt;" in failed and "timeout: no answer" in failed
+    pages = [names.findall(client.get(f"/suite?run={run.id}&page={page}").text) for page in (1, 2)]
+    assert pages == [[f"t{n:03}" for n in range(100)], [f"t{n:03}" for n in range(100, 130)]]
+
+
+def hostile_world(root: object) -> World:
+    """Return a world in which every text is hostile, judged by a judge that quotes it."""
+    from pathlib import Path
+
+    from persona_pipeline.judging.verdict import Evidence, Verdict
+    from persona_pipeline.testing import ScriptedJudge
+    from tests.support.evaluating import evaluate_world
+
+    builder = WorldBuilder(Path(str(root)))
+    builder.persona("ann", HOSTILE, display_name=HOSTILE).persona("bob", "Bob.")
+    builder.claim("adherence", "claim", f"{{{{agent_name}}}} {HOSTILE.replace('{{', '').replace('}}', '')}")
+    for number in range(3):
+        builder.say("ann", f"{HOSTILE} {number}", channel=HOSTILE[:120])
+        builder.say("bob", HOSTILE, recipient="ann")
+    world = builder.open()
+
+    def answer(request: object) -> Verdict:
+        quote = Evidence("m1", HOSTILE.split(" ")[0], verified=True)
+        return Verdict("claim", score=1, reasoning=HOSTILE, evidence=(quote,), model=HOSTILE)
+
+    evaluate_world(world, judge=ScriptedJudge(answer), dimensions=["adherence"])
+    return world
+
+
+def test_hostile_words_stand_there_as_text(tmp_path_factory: pytest.TempPathFactory) -> None:
+    world = hostile_world(tmp_path_factory.mktemp("hostile"))
+    addresses = ("/", "/agent?id=ann", "/messages", "/messages?broke=1&q=script", "/message?id=m1")
+    addresses += ("/compare?agent=ann&dimension=adherence&claim=claim", "/messages?q=%3Cscript%3E&claim=%22%3E%3Cb%3E")
+    with client_of(viewing_app(world)) as client:
+        for address in addresses:
+            response = client.get(address)
+            assert response.status_code == 200, address
+            assert (
+                response.text.count("<script") == 1 and "<img" not in response.text and "<iframe" not in response.text
+            )
+            assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x1b]", response.text), address
+        assert "&lt;script&gt;alert(1)" in client.get("/messages").text

@@ -1,0 +1,128 @@
+"""Thumbs are labels of the voice, in the same files: given, changed, taken back, and never lost to another tab."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from persona_pipeline.guard.labels.files import LABELS, write_label_files
+from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_key, voice_label
+from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
+from persona_pipeline.world.world import World
+from tests.viewer.serving import client_of, viewing_app
+
+ID = "sales-072"
+
+
+def labels(world: World) -> list[VoiceLabel]:
+    return load_voice_labels(world.root / LABELS)
+
+
+def press(client: TestClient, thumb: str, *, seen: str | None = None, **headers: Any) -> Any:
+    """Press a thumb as a page does that was loaded now, or that showed another label then."""
+    if seen is None:
+        found = re.search(r'name="seen" value="([^"]*)"', client.get(f"/message?id={ID}").text)
+        assert found
+        seen = found[1]
+    return client.post(f"/thumb?id={ID}", data={"thumb": thumb, "seen": seen}, headers=headers)
+
+
+def test_a_thumb_is_the_label_that_label_voice_gives(client: TestClient, world: World) -> None:
+    said = next(message for message in world.messages() if message.id == ID)
+    response = press(client, "down")
+    assert (response.status_code, response.headers["location"]) == (303, f"/message?id={ID}")
+    (label,) = labels(world)
+    assert (label.key, label.message, label.text) == (voice_key("michael", ID, said.text), ID, said.text)
+    assert (label.labeller, label.on, label.source, label.chosen) == ("ada", False, MarkSource.PERSON, "given")
+    session = VoiceLabelling(world.root / LABELS, world.persona("michael"), [world.messages()], "ada")
+    assert session.progress()["off"] == 1
+    session.answer(ID, True)
+    (changed,) = labels(world)
+    assert (changed.identity, changed.on) == (label.identity, True)
+    assert 'data-thumb="up" aria-pressed="true"' in client.get(f"/message?id={ID}").text
+
+
+def test_it_is_changed_taken_away_and_each_step_is_undone(client: TestClient, world: World) -> None:
+    steps: list[list[bool]] = [[]]
+    for thumb in ("up", "down", "", "up"):
+        press(client, thumb)
+        steps.append([label.on for label in labels(world)])
+    assert steps == [[], [True], [False], [], [True]]
+    for before in reversed(steps[:-1]):
+        assert client.post("/undo").status_code == 303
+        assert [label.on for label in labels(world)] == before
+    assert client.post("/undo").status_code == 409
+
+
+def test_what_another_tab_did_meanwhile_is_not_overwritten_unseen(client: TestClient, world: World) -> None:
+    assert press(client, "up", seen="").status_code == 303
+    for headers in ({}, {"x-fragment": "1"}):
+        late = press(client, "down", seen="", **headers)
+        assert late.status_code == 409
+        assert "Meanwhile this message has a thumb up of yours" in late.text
+        assert [label.on for label in labels(world)] == [True]
+    # Who says the same changes nothing, and who has seen it may.
+    assert press(client, "up", seen="").status_code == 303
+    assert press(client, "down").status_code == 303
+    assert [label.on for label in labels(world)] == [False]
+
+
+def test_an_undo_leaves_what_was_changed_elsewhere(world: World) -> None:
+    message = next(message for message in world.messages() if message.id == ID)
+    here, there = (Thumbs(world.root / LABELS, "ada") for _ in range(2))
+    here.give(message, "up", seen="")
+    there.give(message, "down", seen=stamp(there.own(ID, "michael")))
+    with pytest.raises(ChangedMeanwhileError):
+        here.undo()
+    assert [label.on for label in labels(world)] == [False]
+    assert here.undo() is None
+
+
+def test_others_thumbs_stand_beside_ones_own(client: TestClient, world: World) -> None:
+    message = next(message for message in world.messages() if message.id == ID)
+    his = voice_label(message, True, "bob", MarkSource.PERSON, note="<i>his</i>")
+    write_label_files(VoiceLabel, world.root / LABELS, [his])
+    page = client.get(f"/message?id={ID}").text
+    assert "<bdi>bob</bdi>: sounds like it" in page and "&lt;i&gt;his" in page
+    press(client, "down")
+    assert sorted((label.labeller, label.on) for label in labels(world)) == [("ada", False), ("bob", True)]
+
+
+@pytest.mark.parametrize(
+    ("form", "status"),
+    [({"thumb": "sideways", "seen": ""}, 422), ({}, 422)],
+)
+def test_what_is_no_thumb_is_not_kept(client: TestClient, world: World, form: dict[str, str], status: int) -> None:
+    assert client.post(f"/thumb?id={ID}", data=form).status_code == status
+    assert client.post("/thumb?id=gone", data={"thumb": "up"}).status_code == 404
+    assert labels(world) == []
+
+
+def test_where_a_model_labels_nobody_gives_thumbs(world: World) -> None:
+    with client_of(viewing_app(world, "")) as client:
+        assert 'class="thumbs"' not in client.get("/messages").text
+        assert client.post(f"/thumb?id={ID}", data={"thumb": "up", "seen": ""}).status_code == 422
+    assert labels(world) == []
+
+
+def test_a_label_file_that_is_broken_is_said_and_left(client: TestClient, world: World) -> None:
+    path: Path = world.root / LABELS / "voice.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{\n", encoding="utf-8")
+    for response in (client.get("/messages"), client.post(f"/thumb?id={ID}", data={"thumb": "up"})):
+        assert response.status_code == 409
+        assert "voice.jsonl:1" in response.text
+    assert path.read_text(encoding="utf-8") == "{\n"
+
+
+@pytest.mark.parametrize(
+    "back", ["//evil.example", "/messages?x\r\nSet-Cookie: a=b", "https://evil.example/messages?", "/label/"]
+)
+def test_the_way_back_is_a_page_of_messages(client: TestClient, back: str) -> None:
+    response = client.post("/thumb", params={"id": ID, "back": back}, data={"thumb": "up", "seen": ""})
+    assert response.headers["location"] == f"/message?id={ID}"
+    fine = client.post("/thumb", params={"id": ID, "back": "/messages?agent=pam&q=a%22"}, data={"thumb": "up"})
+    assert fine.headers["location"] == "/messages?agent=pam&q=a%22"
