@@ -36,29 +36,25 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(listed) == sorted(pages)
 
 
-def test_every_kind_of_reader_has_a_page() -> None:
-    nav = {title: pages for entry in CONFIGURATION["project"]["nav"] for title, pages in entry.items()}
-    readers = {
-        "Character authors": "authors",
-        "Engineers": "engineers",
-        "Platforms": "platforms",
-        "Researchers": "researchers",
-    }
-    assert {title: nav[title][0] for title in readers} == {title: f"for-{name}.md" for title, name in readers.items()}
+def test_the_start_page_leads_to_four_doors() -> None:
+    titles = [*CONFIGURATION["project"]["nav"]]
+    assert [title for entry in titles for title in entry] == ["Start", "Tutorial", "How-to", "Reference", "Explanation"]
 
 
 def test_the_generated_pages_hold_every_command_setting_and_name() -> None:
     pages = generated_pages()
     for name, command in cli_commands():
-        assert f"\n## {name}\n" in pages["commands.md"]
-        section = pages["commands.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert f"\n## {name}\n" in pages["reference/commands.md"]
+        section = pages["reference/commands.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert [p.opts[0] for p in command.params if f"`{p.opts[0]}`" not in section] == []
     for model in (Settings, OrchestrationSettings):
         described = {name for name, field in model.model_fields.items() if field.description} | {
             *described_fields(model)
         }
         assert {*model.model_fields} - described == set()
-        assert [name for name in model.model_fields if f"`PERSONA_{name.upper()}`" not in pages["settings.md"]] == []
+        assert [
+            name for name in model.model_fields if f"`PERSONA_{name.upper()}`" not in pages["reference/settings.md"]
+        ] == []
 
 
 def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:
@@ -135,8 +131,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("reader")
     for name in ("personas", "propositions", "messages", "recordings", "baselines", "calibration", "labels", "suites"):
         shutil.copytree(PROJECT / name, root / name)
-    (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/suites.md")[0].text, encoding="utf-8")
-    (root / "answers.json").write_text(blocks("json", "docs/suites.md")[0].text, encoding="utf-8")
+    (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/reference/suites.md")[0].text, encoding="utf-8")
+    (root / "answers.json").write_text(blocks("json", "docs/reference/suites.md")[0].text, encoding="utf-8")
     return root
 
 
@@ -145,7 +141,7 @@ RUN = list(
     dict.fromkeys(
         text.removeprefix("persona-pipeline ")
         for page, text, complete in COMMANDS
-        if complete and page != "docs/getting-started.md"
+        if complete and page != "docs/tutorial/getting-started.md"
     )
 )
 

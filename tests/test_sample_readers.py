@@ -1,4 +1,4 @@
-"""The sample world's two readers: that the second read all the first did, and that docs/sample-world.md says how far they agree."""
+"""The sample world's two readers: that the second read all the first did, and that docs/explanation/sample-world.md says how far they agree."""
 
 import shutil
 from collections import defaultdict
@@ -26,7 +26,7 @@ from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "sample-world.md"
+PAGE = ROOT / "docs" / "explanation" / "sample-world.md"
 SECOND = "second-reader"
 
 
