@@ -378,7 +378,8 @@ def run_guard() -> None:
                         print(line(cell, options.runs, options.seed, options.scenarios), flush=True)
 
 
-# The cells of docs/explanation/guard.md beside every kind of week at 20 agents and 4 windows: one factor at a time, and where it is hardest.
+# The cells of docs/explanation/guard.md beside every kind of week at 20 agents and 4 windows: one factor at a time, and where
+# it is hardest.
 BESIDE = (
     *(
         (process, agents, windows)

@@ -1,4 +1,4 @@
-"""The sample world's two readers: that the second read all the first did, and that docs/explanation/sample-world.md says how far they agree."""
+"""The sample world's two readers: that the second read all the first did, and that their page says how far they agree."""
 
 import shutil
 from collections import defaultdict

@@ -87,7 +87,8 @@ class EvaluationRequest(BaseModel):
     )
     record: bool = Field(
         default=False,
-        description="Write the verdicts of a live judge to `recordings/`, and what failed ([judge.md](../explanation/judge.md#recorded)).",
+        description="Write the verdicts of a live judge to `recordings/`, and what failed "
+        "([judge.md](../explanation/judge.md#recorded)).",
     )
     fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
     max_usd: float | None = Field(
