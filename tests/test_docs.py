@@ -259,7 +259,7 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_first_suite_ends_as_shown(tmp_path: Path) -> None:
-    page = "docs/reference/suites.md"
+    page = "docs/how-to/suites.md"
     suite = load_suite(written(tmp_path, "greeting.eval.yaml", blocks("yaml", page)[0].text))
     shown, explained = (block.text.splitlines() for block in blocks("", page))
     answers = read_responses(json.loads(blocks("json", page)[0].text))
@@ -297,9 +297,10 @@ def test_every_field_of_an_assert_is_described(name: str) -> None:
 FIELDS = [
     (
         "docs/reference/suites.md",
-        (SuiteFields, suite_tests.TestFields, ExecutionFields, TrialsFields, WorkspaceFields, HookFields),
+        (SuiteFields, suite_tests.TestFields, ExecutionFields, WorkspaceFields, HookFields),
     ),
-    ("docs/reference/suites.md", tuple(model for name in TARGETS.names() if (model := find_provider(name)))),
+    ("docs/reference/running-suites.md", (TrialsFields,)),
+    ("docs/reference/running-suites.md", tuple(model for name in TARGETS.names() if (model := find_provider(name)))),
     ("docs/how-to/corrections.md", (CorrectionSettings,)),
     ("docs/how-to/labels.md", (Label,)),
     ("docs/reference/component.md", (pp.PersonaWorld, MessagesFrom)),
@@ -316,15 +317,19 @@ def test_every_key_of_a_file_is_described(page: str, models: tuple[type, ...]) -
         assert missing == set(), model.__name__
 
 
-PAGE_OF_GROUP = {"suite": "docs/reference/suites.md", "corrections": "docs/how-to/corrections.md"}
+# What runs a suite stands on one page, how a suite comes from elsewhere on another.
+PAGE_OF_GROUP = {
+    "suite": ("docs/reference/running-suites.md", "docs/how-to/suites.md", "docs/how-to/coming-from-other-tools.md"),
+    "corrections": ("docs/how-to/corrections.md",),
+}
 
 
 @pytest.mark.parametrize(("name", "command"), [pytest.param(*item, id=item[0]) for item in cli_commands()])
 def test_every_command_and_option_is_described(name: str, command: Any) -> None:
     group, _, last = name.rpartition(" ")
-    page = PAGE_OF_GROUP.get(group.partition(" ")[0], "docs/reference/command-line.md")
-    shown = " ".join(block.text for block in blocks("indented", page))
-    known = code_words(page) | set(re.findall(r"[\w-]+", shown))
+    pages = PAGE_OF_GROUP.get(group.partition(" ")[0], ("docs/reference/command-line.md",))
+    shown = " ".join(block.text for page in pages for block in blocks("indented", page))
+    known = {word for page in pages for word in code_words(page)} | set(re.findall(r"[\w-]+", shown))
     missing = [
         parameter.opts
         for parameter in command.params
