@@ -73,10 +73,58 @@ def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:
     ]
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "site"
+    build(folder)
+    return folder
+
+
 @pytest.mark.slow
-def test_the_site_is_built_whole(tmp_path: Path) -> None:
-    build(tmp_path / "site")
-    assert len(list((tmp_path / "site").rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
+def test_the_site_is_built_whole(site: Path) -> None:
+    assert len(list(site.rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
+
+
+# What somebody types who has the question, and the page (and place in it) that answers it.
+ASKED = {
+    "cost 50 agents": "how-to/costs.html",
+    "which model should judge": "how-to/choosing-a-judge.html",
+    "ollama": "reference/providers.html",
+    "exclude an agent": "reference/persona-yaml.html#leave-an-agent-out",
+    "accept a known drop": "reference/persona-yaml.html#accept-a-known-drop-until-a-date",
+    "how many messages": "explanation/guard.html#how-many-messages-and-windows",
+    "good claim": "how-to/good-claims.html",
+    "personal data": "explanation/personal-data.html",
+    "slack webhook": "reference/persona-yaml.html#alerts",
+    "change the window": "reference/persona-yaml.html#change-the-window-once-for-all",
+    "without a key": "how-to/pull-requests.html#you-contribute-and-have-no-key",
+    "promptfoo": "how-to/coming-from-other-tools.html",
+}
+
+
+@pytest.mark.slow
+def test_search_works_from_the_file_and_finds_what_is_asked_most(site: Path) -> None:
+    missed = {}
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto((site / "index.html").as_uri())
+        for words, wanted in ASKED.items():
+            found = found_by(page, words)
+            if not any(address.startswith(wanted) for address in found[:5]):
+                missed[words] = found[:5]
+        page.close()
+    assert missed == {}
+
+
+def found_by(page: "Page", words: str) -> list[str]:
+    """Return where the results of a search lead, in their order, from the site's folder."""
+    page.keyboard.press("Control+k")
+    field = page.get_by_role("combobox").or_(page.locator("input[placeholder='Search']")).first
+    field.fill(words)
+    page.wait_for_timeout(700)
+    links = page.locator("a[href*='?h='], a[href*='&h=']").evaluate_all("all => all.map(one => one.href)")
+    page.keyboard.press("Escape")
+    return links
 
 
 # Why a command is not run here, by how it begins.

@@ -9,7 +9,10 @@ if (location.protocol === "file:") {
       this.frame.hidden = true
       document.body.append(this.frame)
       const inside = this.frame.contentWindow
-      inside.postMessage = (data) => setTimeout(() => this.onmessage?.(new MessageEvent("message", { data })))
+      inside.postMessage = (said) => {
+        const data = structuredClone(said)
+        setTimeout(() => this.onmessage?.(new MessageEvent("message", { data })))
+      }
       const script = inside.document.createElement("script")
       script.src = url
       script.onload = () => {
@@ -19,7 +22,9 @@ if (location.protocol === "file:") {
       script.onerror = () => this.onerror?.(new ErrorEvent("error"))
       inside.document.head.append(script)
     }
-    postMessage(data) {
+    // A worker gets copies: it works on them while the page goes on with its own.
+    postMessage(said) {
+      const data = structuredClone(said)
       if (this.loaded) this.deliver(data)
       else this.waiting.push(data)
     }
