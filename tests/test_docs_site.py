@@ -1,11 +1,16 @@
 """The site of the documentation: every page in its navigation, every link whole, every command run."""
 
+import json
+import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +20,12 @@ from docs.site.generated import cli_commands, described_fields, generated_pages
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
+from persona_pipeline.suites import load_suite
+from tests.support.browser import chromium
 from tests.test_docs import COMMANDS, PROJECT, blocks
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 CONFIGURATION = tomllib.loads((PROJECT / "docs" / "site" / "zensical.toml").read_text(encoding="utf-8"))
 
@@ -106,30 +116,31 @@ ASKED = {
 def test_search_works_from_the_file_and_finds_what_is_asked_most(site: Path) -> None:
     missed = {}
     with chromium() as browser:
-        page = browser.new_page()
-        page.goto((site / "index.html").as_uri())
         for words, wanted in ASKED.items():
+            page = browser.new_page()
+            page.goto((site / "index.html").as_uri())
             found = found_by(page, words)
+            page.close()
             if not any(address.startswith(wanted) for address in found[:5]):
                 missed[words] = found[:5]
-        page.close()
     assert missed == {}
 
 
 def found_by(page: "Page", words: str) -> list[str]:
     """Return where the results of a search lead, in their order, from the site's folder."""
     page.keyboard.press("Control+k")
-    field = page.get_by_role("combobox").or_(page.locator("input[placeholder='Search']")).first
-    field.fill(words)
-    page.wait_for_timeout(700)
-    links = page.locator("a[href*='?h='], a[href*='&h=']").evaluate_all("all => all.map(one => one.href)")
-    page.keyboard.press("Escape")
-    return links
+    page.get_by_role("combobox").fill(words)
+    page.locator(f"a[role=option][href*='{quote_plus(words)}']").first.wait_for()
+    # Addresses carry the new words before the list is the new one.
+    page.wait_for_timeout(500)
+    links = page.get_by_role("option").evaluate_all("all => all.map(one => one.href)")
+    return [re.sub(r"^.*/site/|\?[^#]*", "", link) for link in links]
 
 
 # Why a command is not run here, by how it begins.
 NOT_RUN = {
     "label": "waits for a person",
+    "changes": "names a commit of the reader's own; tests/changes compare others",
     "suite run suites --changed origin/main": "compares with a commit of the reader's own; tests/test_green_means_held.py does",
     "evaluate --against": "compares with a commit of the reader's own; tests/test_pull_requests.py runs it",
     "watch": "watches until it is stopped; tests/corrections watch",
@@ -181,7 +192,60 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(PROJECT / name, root / name)
     (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/how-to/suites.md")[0].text, encoding="utf-8")
     (root / "answers.json").write_text(blocks("json", "docs/how-to/suites.md")[0].text, encoding="utf-8")
+    for script, (given, suite) in ELSEWHERE.items():
+        text = next(
+            block.text for block in blocks("python", "docs/how-to/coming-from-other-tools.md") if script in block.text
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", text.replace("answers.json", "their-answers.json")],
+            input=given,
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=480,
+            check=True,
+        )
+        (root / "imported").mkdir(exist_ok=True)
+        (root / "imported" / suite).write_text(done.stdout, encoding="utf-8")
     return root
+
+
+# What the scripts of the page on other tools read, and which suite comes of it.
+ELSEWHERE = {
+    "from_inspect.py": (
+        '{"id": 1, "input": "When?", "target": "Thursday"}\n'
+        '{"id": 2, "input": [{"role": "user", "content": "Which?"}], "target": ["A4-80", "A4-90"]}\n',
+        "samples.eval.yaml",
+    ),
+    "from_deepeval.py": (
+        json.dumps(
+            [{"input": "When?", "actual_output": "Thursday.", "expected_output": "On Thursday.", "context": ["x"]}]
+        ),
+        "goldens.eval.yaml",
+    ),
+    "from_pydantic_evals.py": (
+        "cases:\n- name: delivery_date\n  inputs: When?\n  expected_output: Thursday\n"
+        "  evaluators: [EqualsExpected, {LLMJudge: {rubric: Names a day}}, {Contains: Thu}, {MaxDuration: {seconds: 1}}]\n"
+        "- {name: reams, inputs: {question: Which}, expected_output: {sku: A4-80}}\n",
+        "orders.eval.yaml",
+    ),
+}
+
+
+@pytest.mark.slow
+def test_what_comes_from_other_tools_keeps_what_it_asks(reader: Path) -> None:
+    kept = {
+        name: [
+            [(one.type, one.required) for one in test.asserts] for test in load_suite(reader / "imported" / name).tests
+        ]
+        for _, name in ELSEWHERE.values()
+    }
+    assert kept == {
+        "samples.eval.yaml": [[("contains", True)]] * 2,
+        # A test without asserts is judged by its criteria.
+        "goldens.eval.yaml": [[]],
+        "orders.eval.yaml": [[("equals", False), ("rubrics", False), ("contains", False)], []],
+    }
 
 
 # tests/test_docs.py goes through getting-started.md from top to bottom.
