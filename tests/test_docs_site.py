@@ -164,6 +164,7 @@ LIVE = ("--judge anthropic", "--judge bedrock", "--judge vertex", "--judge opena
 # What the sample world, which drifts and is recorded once, makes of them; every other command ends with 0.
 ENDS = {
     "evaluate": {1},
+    "evaluate --agents pam": {0},
     "evaluate --estimate": {0},
     "baseline": {0},
     "baseline --samples 3": {3},
