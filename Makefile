@@ -23,10 +23,11 @@ demo: .venv/runtime
 	@echo "Open the report:  $(CURDIR)/.persona/reports/report.html"
 	@echo "Open Dagster:     make dev"
 
-# Hundreds of processes are started, each of which would compile the package anew where bytecode is not written.
+# Hundreds of processes are started, each of which would compile the package anew where bytecode is not written, and have
+# threads of its own for arithmetic.
 test: .venv/dev
 	@command -v chromium >/dev/null || echo "no chromium: browser tests are skipped"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadgroup
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

@@ -454,7 +454,8 @@ def gate_load(seconds: float) -> int:
     """Every kind of judge at every level; return how many messages came back changed, twice or not at all."""
     each = seconds / (len(MODES) * len(LEVELS))
     print(
-        f"{'judge':<10}{'at once':>4}{'sent':>5}{'p50 s':>8}{'p99 s':>8}{'p99.9 s':>8}{'most s':>8}{'unchecked':>10}{'wrong':>6}  reasons"
+        f"{'judge':<10}{'at once':>4}{'sent':>5}{'p50 s':>8}{'p99 s':>8}{'p99.9 s':>8}{'most s':>8}"
+        f"{'unchecked':>10}{'wrong':>6}  reasons"
     )
     wrong = 0
     for mode, handler in MODES.items():

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pytest_httpserver import HTTPServer
 
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.render import json_text
@@ -109,6 +110,17 @@ def test_a_world_in_a_folder_is_evaluated_and_what_changed_is_named(runner: Runn
 def test_without_history_the_summary_says_so(runner: Runner) -> None:
     assert runner.run(EVALUATE, "Summary", root="world").returncode == 0
     assert "fetch-depth: 0" in runner.summary
+
+
+def test_who_is_named_hears_that_an_evaluation_left_no_report(runner: Runner, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/hook", method="POST").respond_with_data("ok")
+    (runner.workspace / "world" / "persona.yaml").write_text("alerts: [team]\n", encoding="utf-8")
+    runner.environment = {"PERSONA_ALERT_WEBHOOK_TEAM": httpserver.url_for("/hook")}
+    done = runner.run(EVALUATE, "Notify", root="world", notify="team")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    [(request, _)] = httpserver.log
+    assert "it ended without a report" in json.loads(request.data)["text"]
+    assert runner.run(EVALUATE, "Notify", root="world", notify="nobody").returncode == 2
 
 
 def test_the_comment_is_rendered_by_what_is_trusted(runner: Runner) -> None:

@@ -191,6 +191,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("reader")
     for name in ("personas", "propositions", "messages", "recordings", "baselines", "calibration", "labels", "suites"):
         shutil.copytree(PROJECT / name, root / name)
+    (root / "persona.yaml").write_text("alerts: [voice-team]\n", encoding="utf-8")
     (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/how-to/suites.md")[0].text, encoding="utf-8")
     (root / "answers.json").write_text(blocks("json", "docs/how-to/suites.md")[0].text, encoding="utf-8")
     for script, (given, suite) in ELSEWHERE.items():

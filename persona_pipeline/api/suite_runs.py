@@ -17,6 +17,7 @@ from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 from persona_pipeline.suites.running import opening
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.suite_run import run_suite as _run_suite
+from persona_pipeline.world.personas import is_world
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _options(how: Running, settings: Settings) -> RunOptions:
         test_ids=_several(how.get("test_ids", ())),
         tags=_several(how.get("tags", ())),
         targets=_several(how.get("target", ())),
-        world_root=lambda: settings.world_root,
+        world_root=(lambda: settings.world_root) if is_world(settings.world_root) else None,
         settings=settings,
     )
 

@@ -50,14 +50,7 @@ class BackgroundLoop:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
-        """Return what a coroutine returns.
-
-        Args:
-            timeout: seconds to wait; None: as long as it takes.
-
-        Raises:
-            TimeoutError: it took longer, and was cancelled.
-        """
+        """Return what a coroutine returns; TimeoutError: it took longer than ``timeout`` seconds (None: any), and was cancelled."""
         future = self.start(work)
         try:
             return future.result(timeout)

@@ -12,13 +12,10 @@ from typing import BinaryIO
 # A change within this time of a reading may have left the file's times as they were: nanoseconds, by what the file system notes.
 _FINE, _COARSE, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000
 
-
 # Of what a fingerprint is taken, at most.
 MOST_BYTES = 64_000_000
 
-
 _CHUNK = 1_000_000
-
 
 # By path, how a file looked and its digest then: sensors look twice a minute from one process.
 _DIGESTS: dict[str, tuple[str, str]] = {}
@@ -103,11 +100,7 @@ def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | 
 
 
 def regular_digest(name: str, stat: os.stat_result) -> str | None:
-    """Return the SHA-256 of a regular file of at most 64 MB, None of anything else: a pipe, a device, what grows as it is read.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the SHA-256 of a regular file of at most 64 MB, None of anything else: a pipe, a device, what grows as it is read."""
     if not modes.S_ISREG(stat.st_mode) or stat.st_size > MOST_BYTES:
         return None
     look = look_of(stat)

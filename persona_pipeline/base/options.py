@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypedDict, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -35,10 +35,8 @@ def _day(value: Any) -> Any:
         raise ValueError("is no day such as 2026-07-01") from None
 
 
-class AcceptedDrop(BaseModel):
+class AcceptedDrop(BaseModel, frozen=True, extra="forbid"):
     """A drop that somebody answers for: up to a day it fails nothing and is said, after it it fails again."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     agent: str = Field(description="Whose drop.")
     dimension: str = Field(description="In which dimension; without a claim all drops in it.")
@@ -49,14 +47,12 @@ class AcceptedDrop(BaseModel):
     why: str = Field(min_length=1, description="Why it is meant, for whoever reads the report.")
 
 
-class EvaluationRequest(BaseModel):
+class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What to evaluate, who judges, and when it fails. What is not given is as the world's settings say, else the default.
 
     Raises:
         ConfigError: a value cannot be; all such are named.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     agents: Sequence[str] | None = Field(
         default=None,
@@ -377,11 +373,7 @@ class Registry(Generic[Base]):
         self.loaded: dict[str, type[Base]] = {}
 
     def find(self, name: str) -> type[Base] | None:
-        """Return a class by its registered spelling, None where nobody offers it.
-
-        Raises:
-            ConfigError: it cannot be loaded, or is no subclass of the kind's base.
-        """
+        """Return a class by its registered spelling, None where nobody offers it; ConfigError: it cannot be loaded or used."""
         if name not in self.loaded:
             point = EntryPoint(name, self.built_in[name], self.group) if name in self.built_in else self._others(name)
             if point is None:
@@ -390,11 +382,7 @@ class Registry(Generic[Base]):
         return self.loaded[name]
 
     def add(self, name: str, found: type[Base]) -> None:
-        """Add a class in this process.
-
-        Raises:
-            ConfigError: the name is taken.
-        """
+        """Add a class in this process; ConfigError: the name is taken."""
         name = self.spelled(name)
         known = self.find(name) or found
         if known is not found:

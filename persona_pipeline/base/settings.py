@@ -31,7 +31,7 @@ class Settings(BaseSettings):
 
     Attributes:
         root: the world's folder (personas/, propositions/, messages/, recordings/, baselines/, suites/). Default: the current
-            folder if it has ``personas/``, else the project.
+            folder.
         database_url: the store; default SQLite in ``<root>/.persona/store.db``. A Postgres URL switches everything.
         state: folder of what is made and not kept in git (reports, what suites keep); default ``.persona`` in the world, or at the
             top of a suite's repository. To be set where the world cannot be written.
@@ -141,11 +141,8 @@ class Settings(BaseSettings):
 
     @property
     def world_root(self) -> Path:
-        """The world's folder, absolute."""
-        if self.root is not None:
-            return self.root.expanduser().resolve()
-        here = Path.cwd()
-        return here if (here / "personas").is_dir() else PACKAGE_PARENT
+        """The folder where a world is looked for, absolute: never another than was named, or than one stands in."""
+        return Path.cwd() if self.root is None else self.root.expanduser().resolve()
 
 
 def read_prices(text: str) -> dict[str, TokenPrices]:

@@ -78,11 +78,7 @@ class EvaluationEvent:
 
 
 class Emitter:
-    """Hands events to a thread that sends them over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says; never raises, never waits.
-
-    Args:
-        explained: send explanations along.
-    """
+    """Hands events to a thread that sends them over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says; never raises, never waits."""
 
     def __init__(self, *, explained: bool = False) -> None:
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter

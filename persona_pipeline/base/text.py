@@ -31,6 +31,11 @@ def without_controls(text: str) -> str:
     return _SURROGATES.sub(REPLACEMENT, _BIDI.sub("", _CONTROLS.sub("", text)))
 
 
+def shortened(text: str, most: int) -> str:
+    """Return at most so many characters of a text, with an ellipsis where there are more."""
+    return text if len(text) <= most else f"{text[:most].rstrip()}…"
+
+
 def shown_json(data: Any, indent: int | None = None) -> str:
     """Return JSON with letters of any script as themselves and what no terminal should get raw as escapes: the same value."""
     return escaped(json.dumps(data, indent=indent, ensure_ascii=False))

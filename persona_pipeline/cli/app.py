@@ -24,15 +24,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (
-    *(evaluate, baseline, validate, changes, compare, bisect, ingest, collect, report, forget, schema, init, migrate),
-    *(doctor, watch, calibrate, canary, label),
-):
-    app.command()(command)
-app.add_typer(messages, name="messages")
-app.add_typer(propositions, name="propositions")
-app.add_typer(personas, name="personas")
-app.add_typer(recordings, name="recordings")
-app.add_typer(labels, name="labels")
-app.add_typer(suite, name="suite")
-app.add_typer(corrections, name="corrections")
+# What one wants of them, and in each group the commands in the order one needs them.
+COMMANDS = {
+    "Start": (init, ingest, collect, validate, doctor),
+    "Evaluate": (evaluate, baseline),
+    "Look": (report, compare, bisect, changes),
+    "Teach the judge": (label, calibrate, canary),
+    "Guard and correct": (watch,),
+    "Keep": (forget, schema, migrate),
+}
+GROUPS = {
+    "Start": {"personas": personas},
+    "Evaluate": {"suite": suite},
+    "Teach the judge": {"labels": labels, "propositions": propositions},
+    "Guard and correct": {"corrections": corrections},
+    "Keep": {"messages": messages, "recordings": recordings},
+}
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+for panel, groups in GROUPS.items():
+    for name, group in groups.items():
+        app.add_typer(group, name=name, rich_help_panel=panel)

@@ -48,13 +48,13 @@ def show(
     dimension: Annotated[str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
 ) -> None:
-    """Print an agent's merged propositions of a dimension, the agent's name filled in."""
+    """Print what an agent is judged on in a dimension, its name filled in."""
     from persona_pipeline.reporting.pages.experiments import claims_page
     from persona_pipeline.reporting.render import print_page
-    from persona_pipeline.world.personas import load_persona
+    from persona_pipeline.world.personas import find_world, load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
 
-    root = environment().world_root
+    root = find_world(environment())
     merged = load_proposition_set(root / PROPOSITIONS, dimension, agent)
     try:
         variables = {"agent_name": load_persona(root, agent).display_name}
@@ -144,7 +144,10 @@ def noise(
     format: Format = "table",
     output: Output = None,
 ) -> None:
-    """Say from saved evaluations alone which claims vary, say nothing, or rest on nothing. No call is made."""
+    """Say which claims vary, say nothing, or rest on nothing.
+
+    From saved evaluations alone: no call is made.
+    """
     from persona_pipeline.lab.claims.noise import measure_noise
     from persona_pipeline.reporting.pages.experiments import noise_page
     from persona_pipeline.reporting.render import write_page
@@ -210,7 +213,7 @@ def draft_a_persona(
     record: Record = False,
     estimate: Estimate = False,
 ) -> None:
-    """Let a model propose a persona from logs, each sentence with quotes that stand in the messages.
+    """Let a model propose a persona from logs, with quotes that stand there.
 
     Writes personas/AGENT.draft.yaml, which nothing reads, and overwrites nothing.
 
@@ -264,7 +267,10 @@ def import_cards(
     cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Cards, V1 to V3: JSON, PNG or CHARX.")],
     agent: Annotated[str | None, typer.Option(help="The agent's id; default: made of the character's name.")] = None,
 ) -> None:
-    """Make personas of character cards: personas/AGENT.yaml, and the card as it came in cards/. Overwrites nothing."""
+    """Make personas of character cards.
+
+    Writes personas/AGENT.yaml, and the card as it came to cards/. Overwrites nothing.
+    """
     from persona_pipeline.reporting.text import one_line
     from persona_pipeline.world.cards.files import card_notes, import_card
 
@@ -290,7 +296,10 @@ def export_one(
     ] = None,
     force: Annotated[bool, typer.Option(help="Replace a file that is there.")] = False,
 ) -> None:
-    """Write an agent's persona as a character card: the card it came from, with what was edited since, or a new one."""
+    """Write an agent's persona as a character card.
+
+    The card it came from, with what was edited since, or a new one.
+    """
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.world.cards.files import CardFormat, export_card
 

@@ -76,7 +76,10 @@ def serve(
     connections_per_address: Annotated[int, typer.Option(min=1, help="Of one address.")] = 1000,
     header_timeout: HeaderTimeout = 5.0,
 ) -> None:
-    """Serve the gate and the interventions over HTTP. GET /openapi.json describes them."""
+    """Serve the gate and the interventions over HTTP.
+
+    GET /openapi.json describes them.
+    """
     token = token_in(token_env)
     config_token = token_in(config_token_env)
     if config_token is not None and config_token == token:
@@ -140,7 +143,10 @@ def _settable(command: Command) -> Command:
 @config.command("set")
 @_settable
 def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
-    """Change some of an agent's settings. From then on its persona file does not change them (see reset)."""
+    """Change some of an agent's settings.
+
+    From then on its persona file does not change them (see reset).
+    """
     from pydantic import ValidationError
 
     from persona_pipeline.corrections.configuration import read_config, write_config
@@ -262,7 +268,9 @@ def replay(
     format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
     output: Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")] = None,
 ) -> None:
-    """Say what corrections would have done to stored messages at each threshold, and which one keeps a stated risk.
+    """Say what corrections would have done to stored messages.
+
+    At each threshold, and which one keeps a stated risk.
 
     The gate takes its scores from recordings, or asks a live judge; the others need none. Nothing is corrected by it.
 

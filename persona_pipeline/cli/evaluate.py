@@ -14,6 +14,7 @@ from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.cli.options import (
     Agents,
     MockJudge,
+    Notify,
     asks,
     judge_name,
     names,
@@ -22,31 +23,36 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
-from persona_pipeline.cli.running import run_and_print
+from persona_pipeline.cli.running import run_and_print, tell
 
 if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
 
 FORMATS = ("json", "markdown", "html", "junit")
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen.")
+    bool,
+    typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen."),
 ]
 
 
-@asks(without=["baseline_windows"])
+@asks(without=["baseline_windows"], grouped=True)
 def evaluate(
     context: typer.Context,
     mock_judge: MockJudge = False,
     estimate: Annotated[
-        bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
+        bool,
+        typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing."),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
+        Path | None,
+        typer.Option(help="Write the report to this file; JSON goes to stdout as well."),
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal.")
+        str | None,
+        typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal."),
     ] = None,
     verbose: Verbose = False,
+    notify: Notify = None,
     save_snapshot: Annotated[
         Path | None,
         typer.Option(help="Write all the run was made from and every answer to this file (.json or .json.gz)."),
@@ -63,11 +69,13 @@ def evaluate(
 
     Prints a table on stderr, and the report on stdout where that is no terminal.
 
-    Exit codes: 0 all that was asked held, 1 something dropped or is below the threshold, 2 usage or configuration, 3 nothing
-    dropped and something cannot be told, 4 budget.
+    Exit codes: 0 all that was asked held, 1 something dropped or is below the
+    threshold, 2 usage or configuration, 3 nothing dropped and something cannot be
+    told, 4 budget.
     """
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
+    from persona_pipeline.reporting.notify import report_notice, require_named
 
     require_known("--format", format or FORMATS[0], FORMATS)
     if snapshot is not None:
@@ -76,6 +84,7 @@ def evaluate(
     if save_snapshot is not None and (request.against is not None or estimate):
         raise ConfigError("--save-snapshot saves one run; leave out --against and --estimate")
     with nullcontext(open_world()) if request.against is None else fresh_world(against=request.against) as world:
+        require_named(notify or (), world.written.alerts)
         if estimate:
             from persona_pipeline.evaluation.estimate import estimate_run
             from persona_pipeline.evaluation.read import WorldReader
@@ -93,6 +102,7 @@ def evaluate(
             save_replay(save_snapshot, replace(run.replay(), statistics=run.report.statistics))
             typer.echo(f"snapshot written: {save_snapshot}", err=True)
         _emit(run.report, format, output)
+        tell(report_notice(run.report), notify or ())
         raise typer.Exit(run.report.exit_code)
 
 
@@ -135,7 +145,7 @@ def _write(output: Path, content: str | bytes) -> None:
 MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 
 
-@asks(*MEASURED)
+@asks(*MEASURED, grouped=True)
 def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
@@ -143,8 +153,10 @@ def baseline(
     verbose: Verbose = False,
     **asked: Any,
 ) -> None:
-    """Evaluate agents and write their scores to baselines/. Dimensions that were not scored in full keep what the files say."""
+    """Evaluate agents and keep the scores as their baselines.
 
+    They are written to baselines/. Dimensions that were not scored in full keep what the files say.
+    """
     from persona_pipeline.evaluation.estimate import more_windows_text
 
     request = request_of(context, asked, update_baseline=True, baseline_windows=windows)
@@ -173,7 +185,7 @@ def report(
     by: Annotated[str, typer.Option(help="A row of csv and parquet: an agent, a dimension or a claim.")] = "dimension",
     verbose: Verbose = False,
 ) -> None:
-    """Render the newest evaluation of each agent with its history; judges nothing."""
+    """Show the newest evaluation of each agent and its history; judges nothing."""
     from persona_pipeline.evaluation.history import report_of
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.guard.gate import GateRules

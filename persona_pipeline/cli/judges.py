@@ -35,7 +35,9 @@ def calibrate(
         bool, typer.Option("--require-calibration", help="Fail when a dimension has too few labels to tell.")
     ] = False,
 ) -> None:
-    """Measure each judge against people's labels: rank correlation, weighted kappa, bias, what people would give. Asks nobody.
+    """Measure each judge against people's labels; asks nobody.
+
+    Rank correlation, weighted kappa, judge bias, and what people would give.
 
     Exit codes: 0 no judge is known to be bad, 1 one is no better than chance on a dimension, 2 usage or configuration, 3 not known
     (with --require-calibration).
@@ -66,7 +68,7 @@ def canary(
     estimate: Annotated[bool, typer.Option("--estimate", help="Print what it would take; ask nobody.")] = False,
     max_usd: MaxUsd = None,
 ) -> None:
-    """Make judgments of the baselines' judge again with the live judge, and say whether the judge changed.
+    """Ask the live judge what the baselines' judge was asked: has it changed?
 
     People's labels are used where there are some. What was found is written to calibration/judge_changes.json: with it, runs of the
     new judge are compared with baselines of the old one.
@@ -120,14 +122,18 @@ app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_a
 
 @app.command()
 def sign() -> None:
-    """Sign all recordings with PERSONA_RECORDINGS_SECRET. Where that is set, recordings without its signature are errors."""
+    """Sign all recordings with PERSONA_RECORDINGS_SECRET.
+
+    Where that is set, recordings without its signature are errors.
+    """
     from persona_pipeline.judging.recordings.replay import sign_recordings
+    from persona_pipeline.world.personas import find_world
 
     settings = environment()
     secret = settings.signing_secret
     if secret is None:
         raise ConfigError("there is nothing to sign with; set PERSONA_RECORDINGS_SECRET")
-    for path in sign_recordings(settings.world_root / "recordings", secret):
+    for path in sign_recordings(find_world(settings) / "recordings", secret):
         typer.echo(str(path))
 
 
@@ -137,7 +143,10 @@ _OF_A_REPLAY = ("agents", "dimensions", "window", "as_of", "samples")
 @app.command()
 @asks(*_OF_A_REPLAY)
 def unused(context: typer.Context, **asked: Any) -> None:
-    """List the recorded verdicts that a replay of this window does not ask for: stale, of another window, or slipped in."""
+    """List the recorded verdicts that a replay of this window does not ask for.
+
+    They are stale, of another window, or slipped in.
+    """
     from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 
     world = open_world()
@@ -163,9 +172,9 @@ def rejudge(
     max_usd: MaxUsd = None,
     **asked: Any,
 ) -> None:
-    """Judge a random sample of the recordings again with the live judge, and report where it disagrees.
+    """Judge a random sample of the recordings again, and report what differs.
 
-    Exit codes: 0 it agrees, 1 more disagree than may, 2 usage or configuration, 3 not fully judged.
+    Asks the live judge. Exit codes: 0 it agrees, 1 more disagree than may, 2 usage or configuration, 3 not fully judged.
     """
     from datetime import UTC, datetime
 

@@ -15,8 +15,8 @@ from persona_pipeline.reporting.text import one_line, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from persona_pipeline.guard.labels.files import AnyLabel, LabelType
-    from persona_pipeline.guard.labels.session import Answered, Labeller, Labelling
+    from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType
+    from persona_pipeline.guard.labels.session import Answered, Judgment, Labeller, Labelling
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
     from persona_pipeline.world.models import Message
@@ -43,9 +43,10 @@ def label(
         bool, typer.Option("--voice", help="Say of the agent's messages whether they sound like it, on or off.")
     ] = False,
 ) -> None:
-    """Say how far claims hold in what was judged: what the judge is measured against. Each answer is kept at once.
+    """Say how far claims hold: what the judge is measured against.
 
-    With --voice say which messages sound like the agent: what a check of its voice is learnt from.
+    Shows what was judged; each answer is kept at once. With --voice say which messages sound like the agent: what a check of its
+    voice is learnt from.
     """
     if voice:
         if agent is None or kind != "person" or dimension != "all" or newest:
@@ -262,10 +263,10 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in printable(text).splitlines())
 
 
-def _told(answered: "Answered") -> str:
+def _told(answered: "Answered[Judgment, Label]") -> str:
     judges = Counter(
         f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
-        for verdict in answered.judgment.verdicts
+        for verdict in answered.item.verdicts
     )
     return f"kept; {', '.join(judges)}"
 
@@ -285,7 +286,10 @@ def list_labels(
     stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
     voice: OfVoices = False,
 ) -> None:
-    """List labels, stale ones marked with the reason. A stale label is never used. Of voices: what the check says, too."""
+    """List labels, stale ones marked with the reason.
+
+    A stale label is never used. Of voices: what the check says, too.
+    """
     if voice:
         _list_voices(agents, labeller)
         return
@@ -340,8 +344,9 @@ def export_labels(
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
     from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.world.personas import find_world
 
-    root = environment().world_root
+    root = find_world(environment())
     every: Sequence[AnyLabel] = _voice_labels(root) if voice else load_labels(root / LABELS)
     labels = _chosen(every, agents, dimensions, labeller)
     text = exported(VoiceLabel if voice else Label, labels, format)

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.run import EvaluationRun
     from persona_pipeline.judging.open import Progress
+    from persona_pipeline.reporting.notify import Notice
     from persona_pipeline.world.world import World
 
 # What does not belong to asking for the rest: where the report went, and that everything was asked anew.
@@ -70,6 +71,16 @@ def _again(context: typer.Context, judge: str, window_end: str | None) -> str:
             said += [parameter.opts[0], shlex.quote(str(value))]
     end = ["--as-of", window_end] if window_end else []
     return " ".join([*said, *end, "--judge", judge])
+
+
+def tell(notice: "Notice | None", names: Sequence[str]) -> None:
+    """Tell whoever asked to hear of it; what could not be delivered is a line on stderr, and changes no exit code."""
+    if notice is None or not names:
+        return
+    from persona_pipeline.reporting.notify import addresses, notify
+
+    for problem in notify(notice, addresses(names)):
+        typer.echo(problem, err=True)
 
 
 # What a shell reports of a command that was interrupted.

@@ -226,9 +226,10 @@ def bisect(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     **asked: Any,
 ) -> None:
-    """Name the commit, and the persona line, claim, messages or judge in it, that made an agent's scores fall.
+    """Name the commit that made an agent's scores drop, and what in it.
 
-    Asks nobody: what is recorded or in the store is read. Where that does not tell, it says what it would cost to ask (--live).
+    The persona's line, the claim, the messages or the judge. Asks nobody: what is recorded or in the store is read. Where that
+    does not tell, it says what it would cost to ask (--live).
 
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
@@ -287,12 +288,16 @@ def changes(
     head: Annotated[str, typer.Option(help="The commit after.")] = "HEAD",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Name everything that differs between two commits: what is evaluated, and what decides about it. Markdown."""
+    """Name what differs between two commits, as Markdown.
+
+    What is evaluated, and what decides about it.
+    """
     from persona_pipeline.reporting.pages.experiments import changes_page
     from persona_pipeline.reporting.render import render_page
     from persona_pipeline.world.changes import changed_things
+    from persona_pipeline.world.personas import find_world
 
-    found = changed_things(environment().world_root, base, head)
+    found = changed_things(find_world(environment()), base, head)
     if as_json:
         typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
     else:

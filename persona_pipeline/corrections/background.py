@@ -36,12 +36,7 @@ class DaemonPool:
         self._lock = threading.Lock()
 
     def submit(self, call: Callable[[], Result]) -> Future[Result]:
-        """Queue a call.
-
-        Raises:
-            QueueFullError: as many calls as the pool's capacity wait already.
-            RuntimeError: the system gives the pool not even one thread.
-        """
+        """Queue a call; QueueFullError: too many wait already; RuntimeError: the system gives the pool not even one thread."""
         self._start_thread()
         future: Future[Result] = Future()
         try:

@@ -32,7 +32,7 @@ from persona_pipeline.corrections.judgment import (
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.prompt import feedback_text, language_of_action
 from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
-from persona_pipeline.corrections.voice_check import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
+from persona_pipeline.corrections.voices import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend
@@ -330,53 +330,29 @@ class ActionGate:
             _LOGGER.exception("the observer of the gate failed")
 
     async def _scored(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
-        """Return the record with what the judge says of the text.
-
-        Raises:
-            NotJudgedError: there is no score.
-        """
+        """Return the record with what the judge says of the text; NotJudgedError: there is no score."""
         if voiced := self._voiced(call, facts, record):
             return voiced
         answer = await self._judge.answer(call, facts)
         review = reviewed(answer, facts)
-        settings, threshold = facts.settings, facts.settings.action_gate_threshold
-        action = decide(review.score, threshold, attempt=call.attempt, max_attempts=settings.max_correction_attempts)
-        feedback = None
-        if action is Action.RETRY:
+        threshold = facts.settings.action_gate_threshold
+        decision = replace(_decided(call, facts, record, review.score, threshold), usage=answer.usage)
+        if decision.action is Action.RETRY:
             texts = self._nudges.of(call.agent_id, language_of_action(facts.trajectory))
-            feedback = feedback_text(review, threshold, texts.gate)
-        decision = replace(
-            record.decision,
-            action=action,
-            outcome=outcome_of(action, call.attempt),
-            feedback=feedback,
-            score=review.score,
-            threshold=threshold,
-            usage=answer.usage,
-        )
+            decision = replace(decision, feedback=feedback_text(review, threshold, texts.gate))
         return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
 
     def _voiced(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord | None:
-        """Return the record with what the check of the voice says, None where it is for the judge to say.
-
-        Raises:
-            NotJudgedError: there is neither a check nor a judge.
-        """
+        """Return the record by the check of the voice, None where it is for the judge to say; NotJudgedError: there is neither."""
         settings = facts.settings
         score = self.voices.score(call.agent_id, call.text) if settings.voice_check else None
         if score is None and not settings.action_gate_enabled:
             raise NotJudgedError(NO_CHECK, "nobody has labelled enough of its voice")
         if score is None or (score >= VOICE_THRESHOLD and settings.action_gate_enabled):
             return None
-        action = decide(score, VOICE_THRESHOLD, attempt=call.attempt, max_attempts=settings.max_correction_attempts)
-        decision = replace(
-            record.decision,
-            action=action,
-            outcome=outcome_of(action, call.attempt),
-            feedback=VOICE_FEEDBACK if action is Action.RETRY else None,
-            score=score,
-            threshold=VOICE_THRESHOLD,
-        )
+        decision = _decided(call, facts, record, score, VOICE_THRESHOLD)
+        if decision.action is Action.RETRY:
+            decision = replace(decision, feedback=VOICE_FEEDBACK)
         return replace(record, decision=decision, reasoning=f"sounds like the agent: {score:.1f} of 9, by labels")
 
     async def _write(self, record: CheckRecord, ends: float) -> None:
@@ -403,6 +379,14 @@ class ActionGate:
         """A text that goes out unchecked leaves a trace even where its check cannot be written, as of an agent nobody knows."""
         if record.decision.outcome is Outcome.FAIL_OPEN:
             self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
+
+
+def _decided(
+    call: GateCall, facts: GateFacts, record: CheckRecord, score: float | None, threshold: float
+) -> GateDecision:
+    action = decide(score, threshold, attempt=call.attempt, max_attempts=facts.settings.max_correction_attempts)
+    outcome = outcome_of(action, call.attempt)
+    return replace(record.decision, action=action, outcome=outcome, score=score, threshold=threshold)
 
 
 def _failed_open(record: CheckRecord, error: NotJudgedError) -> CheckRecord:

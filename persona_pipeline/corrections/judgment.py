@@ -55,11 +55,7 @@ class ClaimFiles:
         self._known: dict[str, tuple[str, PropositionSet | None]] = {}
 
     def of(self, agent_id: str) -> PropositionSet | None:
-        """Return an agent's set, None where it has none.
-
-        Raises:
-            ConfigError: a file is not valid.
-        """
+        """Return an agent's set, None where it has none; ConfigError: a file is not valid."""
         digest = proposition_files_hash(self._root, self._dimension, agent_id)
         known = self._known.get(agent_id)
         if known is None or known[0] != digest:
@@ -69,15 +65,9 @@ class ClaimFiles:
 
 
 def gather_facts(
-    world: World,
-    claims: ClaimFiles,
-    call: GateCall,
-    settings: CorrectionSettings | None,
-    before: Before | None = None,
+    world: World, claims: ClaimFiles, call: GateCall, settings: CorrectionSettings | None, before: Before | None = None
 ) -> GateFacts | None:
-    """Return the facts of a check, or None when the agent's gate is off.
-
-    Earlier attempts are looked up where this process remembers none.
+    """Return the facts of a check, or None when the agent's gate is off; earlier attempts that this process forgot are looked up.
 
     Args:
         claims: of adherence.
@@ -137,11 +127,7 @@ class NotJudgedError(Exception):
 
 
 def question_of(agent_id: str, facts: GateFacts) -> Question:
-    """Return what the judge is asked about an action.
-
-    Raises:
-        NotJudgedError: there is more to read than a judge can.
-    """
+    """Return what the judge is asked about an action; NotJudgedError: there is more to read than a judge can."""
     size = sum(len(entry.text) for entry in facts.trajectory.entries)
     if size > _MOST_CHARACTERS:
         raise NotJudgedError(TOO_LONG, f"{size:,} characters")
@@ -155,11 +141,7 @@ def question_of(agent_id: str, facts: GateFacts) -> Question:
 
 
 def reviewed(answer: Answer, facts: GateFacts) -> Review:
-    """Return the review that an answer stands for.
-
-    Raises:
-        NotJudgedError: it holds no verdicts, or no claim applies.
-    """
+    """Return the review that an answer stands for; NotJudgedError: it holds no verdicts, or no claim applies."""
     if answer.data is None:
         reason = answer.unscored or Unscored.INVALID_OUTPUT
         raise NotJudgedError(reason.value, answer.detail, answer.usage)
@@ -197,8 +179,7 @@ class ActionJudge:
     async def facts(self, call: GateCall) -> GateFacts | None:
         """Return what is known of an action; None when the agent's gate is off.
 
-        Raises:
-            NotJudgedError: the store does not answer in time or at all, or the agent's files are not valid.
+        NotJudgedError: the store does not answer in time or at all, or the agent's files are not valid.
         """
         if not is_agent_id(call.agent_id):
             raise NotJudgedError(CONFIGURATION, "no such agent")
@@ -226,11 +207,7 @@ class ActionJudge:
         return facts
 
     async def answer(self, call: GateCall, facts: GateFacts) -> Answer:
-        """Return the judge's answer on an action.
-
-        Raises:
-            NotJudgedError: there is none in time, or there is more to read than a judge can.
-        """
+        """Return the judge's answer on an action; NotJudgedError: none is there in time, or there is too much to read."""
         question = question_of(call.agent_id, facts)
         now = time.monotonic()
         async with self._places.one(now + _SHARE_FOR_WAITING * (call.ends - now)):
@@ -277,14 +254,7 @@ class CheckSlots:
 
     @asynccontextmanager
     async def one(self, ends: float) -> AsyncIterator[None]:
-        """Hold a place.
-
-        Args:
-            ends: the moment (``time.monotonic``) until which waiting for it is of use.
-
-        Raises:
-            NotJudgedError: none was free in time: ``overload``.
-        """
+        """Hold a place that is of use until a moment (``time.monotonic``); NotJudgedError: none was free in time (``overload``)."""
         if self._free:
             self._free -= 1
         else:

@@ -277,7 +277,8 @@ class AntiConvergence:
     def ratio(self, messages: Sequence[Message | str]) -> float | None:
         """Return the share (0-1) of agreeing messages that the threshold is held against; None: there is nothing to look at."""
         latest = messages[-CHANNEL_WINDOW:]
-        if not latest or any(_is_direct(message) for message in latest) or self.unread(messages):
+        direct = any(isinstance(message, Message) and message.is_direct for message in latest)
+        if not latest or direct or self.unread(messages):
             return None
         return agreement_ratio([_words(message) for message in latest], self._lexicon)
 
@@ -306,10 +307,6 @@ class AntiConvergence:
 
 def _words(message: Message | str) -> str:
     return message if isinstance(message, str) else message.text
-
-
-def _is_direct(message: Message | str) -> bool:
-    return isinstance(message, Message) and message.is_direct
 
 
 OWN_WINDOW = 5

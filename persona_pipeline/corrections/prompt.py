@@ -189,11 +189,7 @@ def review_of(verdicts: Sequence[ClaimVerdict], propositions: PropositionSet, va
 
 
 def feedback_text(review: Review, threshold: float, texts: GateTexts) -> str:
-    """Return what the agent is told about a rejected action: the claims it fails, why, and what would help.
-
-    Args:
-        texts: in the language of the action.
-    """
+    """Return what the agent is told about a rejected action, in its language: the claims it fails, why, and what would help."""
     # Cut, not rounded: 4.96 against 5.0 must not read as 5.0.
     score = f"{int((review.score or 0.0) * 10) / 10:.1f}"
     lines = [fill_template(texts.rejected, {"score": score, "threshold": f"{threshold:.1f}"})]

@@ -2,13 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, time, timedelta
 from math import ceil, exp, log
 from typing import Any, Self
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
@@ -23,8 +22,7 @@ _GROWTH = log(1.02)
 _TOKENS = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
 
 
-@dataclass
-class CheckTally:
+class CheckTally(BaseModel):
     """Sums over checks. An action is one message over all its attempts; it ends with the check that sends it.
 
     Attributes:
@@ -50,8 +48,8 @@ class CheckTally:
     usd: float = 0.0
     priced: int = 0
     highest: float = 0.0
-    reasons: Counter[str] = field(default_factory=Counter)
-    latencies: Counter[int] = field(default_factory=Counter)
+    reasons: Counter[str] = Field(default_factory=Counter)
+    latencies: Counter[int] = Field(default_factory=Counter)
 
     def add(self, check: Any, *, first: bool) -> None:
         """Count a row of ``gate_checks``; ``first``: it is the first of its action."""
@@ -95,20 +93,9 @@ class CheckTally:
                 return min(_latency_of(level), self.highest)
         return self.highest
 
-    def to_json(self) -> dict[str, Any]:
-        sums = {name: getattr(self, name) for name in (*_SUMS, "highest")}
-        return sums | {"reasons": dict(self.reasons), "latencies": {str(k): v for k, v in self.latencies.items()}}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        # Days that were summed up by an earlier version know nothing of what came later.
-        sums = {name: data.get(name, 0) for name in (*_SUMS, "highest")}
-        latencies = Counter({int(level): count for level, count in data["latencies"].items()})
-        return cls(**sums, reasons=Counter(data["reasons"]), latencies=latencies)
-
 
 # What adds up; the rest is the highest, and counts by reason and class.
-_SUMS = tuple(item.name for item in fields(CheckTally) if item.name not in ("highest", "reasons", "latencies"))
+_SUMS = tuple(name for name in CheckTally.model_fields if name not in ("highest", "reasons", "latencies"))
 
 
 def _class_of(milliseconds: float) -> int:
@@ -125,15 +112,8 @@ def _latency_of(level: int) -> float:
 _CHECKS, _DAYS = tables.gate_checks, tables.gate_days
 _CHUNK = 5000
 _COLUMNS = (
-    "agent_id",
-    "attempt_number",
-    "decision",
-    "shadow",
-    "reason",
-    "latency_ms",
-    "token_usage",
-    "usd",
-    "created_at",
+    *("agent_id", "attempt_number", "created_at"),
+    *("decision", "shadow", "reason", "latency_ms", "token_usage", "usd"),
 )
 
 
@@ -179,7 +159,7 @@ def day_tallies(
         query = query.where(_DAYS.c.agent_id.in_(agent_ids))
     with store.connect() as connection:
         for row in connection.execute(query):
-            yield row.agent_id, row.day, CheckTally.from_json(row.tally)
+            yield row.agent_id, row.day, CheckTally.model_validate(row.tally)
         for edge in edges:
             for (agent_id, day), tally in _edge(connection, edge, agent_ids).items():
                 yield agent_id, day, tally
@@ -195,11 +175,11 @@ def _count_chunk(connection: Connection) -> int:
     rows = connection.execute(new).all()
     for (agent_id, day), tally in sorted(_tallied(rows).items()):
         own = (_DAYS.c.agent_id == agent_id, _DAYS.c.day == day)
-        new = {"agent_id": agent_id, "day": day, "tally": CheckTally().to_json()}
+        new = {"agent_id": agent_id, "day": day, "tally": CheckTally().model_dump(mode="json")}
         upsert(connection, _DAYS, [new], update=False)
         known = connection.execute(sa.select(_DAYS.c.tally).where(*own).with_for_update()).scalar_one()
-        tally.merge(CheckTally.from_json(known))
-        connection.execute(sa.update(_DAYS).where(*own).values(tally=tally.to_json()))
+        tally.merge(CheckTally.model_validate(known))
+        connection.execute(sa.update(_DAYS).where(*own).values(tally=tally.model_dump(mode="json")))
     if rows:
         marked = sa.update(_CHECKS).where(_CHECKS.c.id == sa.bindparam("row_id")).values(counted=True)
         connection.execute(marked, [{"row_id": row.id} for row in rows])
@@ -285,10 +265,8 @@ def forget_bypasses(store: Store, days: int = _BYPASS_DAYS, *, now: datetime | N
 _RUNS, _LOGS = tables.evaluation_runs, tables.correction_logs
 
 
-class DimensionChange(BaseModel):
+class DimensionChange(BaseModel, frozen=True, extra="forbid"):
     """A dimension's score (0-9) before the first correction and in the newest evaluation after it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     before: float | None
     after: float | None
@@ -299,15 +277,13 @@ class DimensionChange(BaseModel):
         return None if self.before is None or self.after is None else self.after - self.before
 
 
-class CorrectionEffect(BaseModel):
+class CorrectionEffect(BaseModel, frozen=True, extra="forbid"):
     """An agent's evaluations around its corrections.
 
     Attributes:
         first_correction: when the first text was rejected.
         before, after: ends of the windows that are compared: the newest that ended before, the newest of all.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     first_correction: datetime
     before: datetime
@@ -362,10 +338,8 @@ def _scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: dimension.get("score") for name, dimension in summary.get("dimensions", {}).items()}
 
 
-class CheckLatency(BaseModel):
+class CheckLatency(BaseModel, frozen=True, extra="forbid"):
     """Milliseconds of wall-clock time of single checks, by nearest rank, to 2 %; ``highest`` is exact."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     p50: float
     p95: float
@@ -373,7 +347,7 @@ class CheckLatency(BaseModel):
     highest: float
 
 
-class GateStatistics(BaseModel):
+class GateStatistics(BaseModel, frozen=True, extra="forbid"):
     """Actions of one agent, one day or all together.
 
     Attributes:
@@ -391,8 +365,6 @@ class GateStatistics(BaseModel):
             of them ``cache_read_tokens`` read.
         usd: price of the checks in US dollars, as far as it is known; ``unpriced_checks``: of how many it is not.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     actions: int = 0
     passed: int = 0
@@ -418,14 +390,12 @@ class GateStatistics(BaseModel):
     usd_per_check: float | None = None
 
 
-class CorrectionStatistics(BaseModel):
+class CorrectionStatistics(BaseModel, frozen=True, extra="forbid"):
     """The gate over one window of time. ``days`` are UTC dates; an action counts, whole, where it began.
 
     ``effects`` holds, for agents with a correction and evaluations before and after it, every dimension's
     change. ``uncounted``: checks that are not summed up yet, as after an upgrade; the service does so as it runs.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     window_start: datetime | None = None
     window_end: datetime | None = None
@@ -437,11 +407,7 @@ class CorrectionStatistics(BaseModel):
 
 
 def correction_statistics(
-    store: Store,
-    window: Window | None = None,
-    *,
-    agent_ids: Iterable[str] | None = None,
-    most_new: int | None = None,
+    store: Store, window: Window | None = None, *, agent_ids: Iterable[str] | None = None, most_new: int | None = None
 ) -> CorrectionStatistics:
     """Return what the gate did in a window (None: ever), for some agents (None: all).
 
@@ -476,9 +442,7 @@ def _statistics(tally: CheckTally) -> GateStatistics:
     actions = max(tally.actions, judged + unchecked + tally.shadowed)
     p50, p95, p99 = (tally.latency(share) for share in (0.5, 0.95, 0.99))
     latency = CheckLatency(p50=p50, p95=p95, p99=p99, highest=tally.highest)
-    alike = {
-        name: getattr(tally, name) for name in GateStatistics.model_fields if name in CheckTally.__dataclass_fields__
-    }
+    alike = {name: getattr(tally, name) for name in GateStatistics.model_fields if name in CheckTally.model_fields}
     return GateStatistics(
         **alike
         | {

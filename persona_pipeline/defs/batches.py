@@ -35,11 +35,7 @@ class BatchConfig(dg.Config):
 
 
 def planned_questions(world: World, options: ModelOptions, request: EvaluationRequest) -> list[Question]:
-    """Return what an evaluation would ask.
-
-    Raises:
-        ConfigError: an unknown agent or dimension, or files that are not valid.
-    """
+    """Return what an evaluation would ask; ConfigError: it names what is unknown, or files are not valid."""
     from persona_pipeline.judging.estimate import claim_questions
 
     requests = [asked for plan in planned(world, request) for asked in plan.requests]

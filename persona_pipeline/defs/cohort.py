@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import metadata
@@ -273,10 +273,8 @@ class CohortConfig(dg.Config):
     shard_size: int = Field(default=0, ge=0, description="Agents a step evaluates together; 0: PERSONA_SHARD_SIZE.")
 
 
-class Shard(BaseModel):
+class Shard(BaseModel, frozen=True):
     """A step's share of the cohort. ``dimensions`` None: everything."""
-
-    model_config = ConfigDict(frozen=True)
 
     agents: list[str]
     dimensions: list[str] | None = None

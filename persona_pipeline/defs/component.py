@@ -19,10 +19,7 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.definitions import build_agents
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
 from persona_pipeline.defs.batches import build_batches
-from persona_pipeline.defs.changes import (
-    build_changes,
-    build_message_rows,
-)
+from persona_pipeline.defs.changes import build_changes, build_message_rows
 from persona_pipeline.defs.cohort import build_cohort
 from persona_pipeline.defs.corrections import build_corrections
 from persona_pipeline.defs.platform.failures import known_failures
@@ -181,11 +178,7 @@ class PersonaWorldScaffolder(dg.Scaffolder):
     """Writes a world of two agents beside ``defs.yaml``."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        """Write the files.
-
-        Raises:
-            ConfigError: a file of the world is in the way.
-        """
+        """Write the files; ConfigError: a file of the world is in the way."""
         world = request.target_path / WORLD
         write_new(world, {path: text for path, text in template_world().items() if path not in _LEFT_OUT})
         prefix = re.sub(r"[^A-Za-z0-9_]+", "_", request.target_path.name)

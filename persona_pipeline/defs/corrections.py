@@ -22,15 +22,8 @@ from persona_pipeline.world.models import Window, parse_window
 
 ALL_TIME = "all"
 _COUNTED = (
-    "actions",
-    "passed",
-    "passed_after_retry",
-    "corrected",
-    "forced",
-    "fail_open",
-    "shadowed",
-    "would_hold",
-    "abandoned",
+    *("actions", "passed", "passed_after_retry", "corrected", "forced"),
+    *("fail_open", "shadowed", "would_hold", "abandoned"),
 )
 _COLUMNS = (*_COUNTED, "pass_rate", "p50_ms", "p95_ms", "p99_ms", "checks", "usd")
 
@@ -42,11 +35,7 @@ class CorrectionsConfig(dg.Config):
     as_of: str = Field(default="", description="Where it ends (RFC 3339); empty: now.")
 
     def span(self) -> Window | None:
-        """Return the window, None for all of time.
-
-        Raises:
-            ConfigError: the length or the time is not valid.
-        """
+        """Return the window, None for all of time; ConfigError: the length or the time is not valid."""
         if self.window == ALL_TIME:
             return None
         return Window.ending(moment(self.as_of or None, "as_of") or datetime.now(UTC), parse_window(self.window))

@@ -10,13 +10,7 @@ from persona_pipeline.guard.report import Conclusion, Finding, RunReport
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.render import table_records
-from persona_pipeline.reporting.text import (
-    format_delta,
-    format_score,
-    markdown_code,
-    markdown_text,
-    one_line,
-)
+from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import ReportView, dimension_label, estimate_text, verdict_label
 from persona_pipeline.scoring.results import UsageSummary
 
@@ -97,11 +91,7 @@ def listed(lines: Sequence[str], most: int) -> list[str]:
 def check_result(
     name: str, wrong: Sequence[str], facts: Metadata, *, passed: bool | None = None, **more: Any
 ) -> dg.AssetCheckResult:
-    """Return what a check says: the first of what is wrong, which the UI shows above everything else of it.
-
-    Args:
-        passed: None: where nothing is wrong.
-    """
+    """Return what a check says, first what is wrong, which the UI shows above all else. ``passed`` None: where nothing is wrong."""
     return dg.AssetCheckResult(
         check_name=name,
         passed=not wrong if passed is None else passed,

@@ -62,11 +62,7 @@ class SuiteCheck:
 def run_target(
     place: Place, world: World, opened: OpenedSuite, target: str, evaluation: EvaluationSettings
 ) -> "SuiteResult":
-    """Ask one target everything the suite has for it, grade the answers and save the run.
-
-    Raises:
-        ConfigError: it is none of the suite's targets, or is not valid.
-    """
+    """Ask one target everything the suite has for it, grade the answers and save the run."""
     from persona_pipeline.suites.running.history import save_suite_result
     from persona_pipeline.suites.running.plan import RunOptions
     from persona_pipeline.suites.running.suite_run import run_suite
@@ -86,11 +82,7 @@ def run_target(
 
 
 def require_target(opened: OpenedSuite, target: str) -> None:
-    """Check that a suite asks a target.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Check that a suite asks a target; ConfigError: it does not."""
     if target not in opened.target_names:
         known = ", ".join(opened.target_names) or "nobody"
         hint = did_you_mean(target, opened.target_names)

@@ -1,8 +1,5 @@
 """What is looked after: baselines, judges, counts, old runs that are forgotten, failed runs that are told of."""
 
-import json
-import os
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,7 +27,8 @@ from persona_pipeline.guard.calibration.calibrate import Calibration, DimensionC
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
-from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.notify import Notice, addresses, notify
+from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.reporting.view import NOBODY, measured
 from persona_pipeline.world.messages.counting import check_counts
 from persona_pipeline.world.runs import forget_reasons, newest_run_row
@@ -135,7 +133,6 @@ def review_table(due: Sequence[Reviewed]) -> str:
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
 COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias", "people_would_give")
 MOST_SHOWN = 5
-
 
 _OF_CALIBRATION = {
     BELIEVED: "No judge is no better than chance where people labelled enough.",
@@ -323,12 +320,6 @@ def build_check_message_counts(place: Place) -> dg.JobDefinition:
     )
 
 
-_WEBHOOK = "PERSONA_ALERT_WEBHOOK_"
-MOST_LINES = 10
-MOST_CHARACTERS = 300
-SECONDS = 10
-
-
 def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
     @dg.run_failure_sensor(
         name=place.name("run_failure_alert"),
@@ -341,11 +332,11 @@ def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
     def run_failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         """Post what failed, with the first reasons."""
         settings, names = place.orchestration, alerts_of(place)
-        known = {name: os.environ.get(f"{_WEBHOOK}{name.upper().replace('-', '_')}", "") for name in names}
+        known = addresses(names)
         if settings.alert_webhook is not None and not names:
-            known = {"": settings.alert_webhook.get_secret_value()}
-        if missing := [name for name, url in known.items() if not url]:
-            context.log.warning(f"{WORLD_FILE} names {', '.join(missing)}, whose PERSONA_ALERT_WEBHOOK_NAME is not set")
+            known = {"PERSONA_ALERT_WEBHOOK": settings.alert_webhook.get_secret_value()}
+        if missing := [variable for variable, url in known.items() if not url]:
+            context.log.warning(f"{', '.join(missing)}, which alerts in {WORLD_FILE} ask for: not set")
         if not any(known.values()):
             return dg.SkipReason("PERSONA_ALERT_WEBHOOK is not set")
         if not ours(context.dagster_run):
@@ -358,8 +349,9 @@ def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
             reasons = [_error_of(event) for event in context.get_step_failure_events()] or [
                 context.failure_event.message or ""
             ]
-        for url in filter(None, known.values()):
-            post(url, alert_text(context.dagster_run, reasons, settings))
+        notice = alert_notice(context.dagster_run, reasons, settings)
+        if problems := notify(notice, {variable: url for variable, url in known.items() if url}):
+            raise RuntimeError("; ".join(problems))
         return None
 
     return run_failure_alert
@@ -373,34 +365,12 @@ def alerts_of(place: Place) -> list[str]:
         return []
 
 
-def alert_text(run: dg.DagsterRun, reasons: Sequence[str], settings: OrchestrationSettings) -> str:
-    """Return the alert: what failed, for whom, why, and where to look. Foreign text is escaped as Slack asks for."""
+def alert_notice(run: dg.DagsterRun, reasons: Sequence[str], settings: OrchestrationSettings) -> Notice:
+    """Return what is told of a failed run: what failed, for whom, why, and where to look."""
     whom = f" for {run.tags[AGENT]}" if AGENT in run.tags else ""
-    lines = [f"*{run.job_name}*{whom} failed"]
-    lines += [f"• {_escaped(one_line(reason, MOST_CHARACTERS))}" for reason in reasons[:MOST_LINES]]
-    if len(reasons) > MOST_LINES:
-        lines.append(f"and {len(reasons) - MOST_LINES} more")
-    lines.append(f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else f"run {run.run_id}")
-    return "\n".join(lines)
-
-
-def post(url: str, text: str) -> None:
-    """Post a message.
-
-    Raises:
-        RuntimeError: it could not be delivered; the address, which is a secret, is not shown.
-    """
-    request = urllib.request.Request(
-        url, json.dumps({"text": text}).encode("utf-8"), {"Content-Type": "application/json"}, method="POST"
-    )
-    if request.type not in ("http", "https"):
-        raise RuntimeError("PERSONA_ALERT_WEBHOOK is no http address")
-    try:
-        with urllib.request.urlopen(request, timeout=SECONDS):
-            pass
-    except (OSError, ValueError) as error:
-        code = getattr(error, "code", None)
-        raise RuntimeError(f"the alert was not delivered ({code or type(error).__name__})") from None
+    link = f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else f"run {run.run_id}"
+    facts = {"kind": "failed_run", "job": run.job_name, "run_id": run.run_id, "agent": run.tags.get(AGENT)}
+    return Notice(f"{run.job_name}{whom} failed", reasons, link, facts)
 
 
 def _error_of(event: dg.DagsterEvent) -> str:
@@ -408,10 +378,6 @@ def _error_of(event: dg.DagsterEvent) -> str:
     if data.user_failure_data and data.user_failure_data.description:
         return data.user_failure_data.description
     return data.error_display_string
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:

@@ -25,7 +25,6 @@ from persona_pipeline.guard.calibration.calibrate import (
     Rated,
     Usable,
     ballots,
-    by_dimension,
     calibrate_dimension,
     inverted_claims,
     rated_by_judge,
@@ -45,7 +44,7 @@ from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
 from persona_pipeline.world.messages.store import read_messages, speaker_counts
-from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, Window
+from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, Window, grouped
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, own_claims
 from persona_pipeline.world.propositions.models import (
     Proposition,
@@ -148,7 +147,9 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
     return Calibration(
         dimensions=[
             calibrate_dimension(judge, name, found[name], people=people.get(name, ()))
-            for judge, found in ((judge, by_dimension(items)) for judge, items in sorted(rated.items()))
+            for judge, found in (
+                (judge, grouped(items, lambda item: item.dimension)) for judge, items in sorted(rated.items())
+            )
             for name in chosen
             if name in found
         ],

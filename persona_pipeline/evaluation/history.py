@@ -29,9 +29,7 @@ from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.runs import Row, RunRows
-
-MOST_POINTS = 60
+from persona_pipeline.world.runs import MOST_WINDOWS, Row, RunRows
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def points_of(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[P
     found: dict[str, dict[datetime, Point]] = defaultdict(dict)
     for row in rows:
         found[row.agent_id][row.window_end] = _point(row.window_end, row.whole, row.summary or {})
-    return {agent_id: list(found[agent_id].values())[-MOST_POINTS:] for agent_id in agent_ids}
+    return {agent_id: list(found[agent_id].values())[-MOST_WINDOWS:] for agent_id in agent_ids}
 
 
 def _point(window_end: datetime, whole: bool, known: Mapping[str, Any]) -> Point:
@@ -278,13 +276,13 @@ def series_beside(
         Nothing where none of its own is long enough to say anything of it.
     """
     newest, until = _point(evaluation.window_end, True, summary_of(evaluation)), evaluation.window_end
-    known = [point for point in points.get(evaluation.agent_id, ()) if point.window_end <= until][-MOST_POINTS:]
+    known = [point for point in points.get(evaluation.agent_id, ()) if point.window_end <= until][-MOST_WINDOWS:]
     series = series_of(evaluation.agent_id, [*(point for point in known if point.window_end < until), newest])
     if not any(sum(item.score is not None for item in own) > FEWEST_WINDOWS for own in series.values()):
         return {}
     for agent_id, windows in points.items():
         if agent_id != evaluation.agent_id:
-            series |= series_of(agent_id, [point for point in windows if point.window_end <= until][-MOST_POINTS:])
+            series |= series_of(agent_id, [point for point in windows if point.window_end <= until][-MOST_WINDOWS:])
     return series
 
 

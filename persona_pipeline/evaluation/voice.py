@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.report import Finding
 from persona_pipeline.scoring.text.agreement import UNKNOWN
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, SURE, LearntVoice
@@ -243,10 +244,8 @@ def _new_runs(messages: Sequence[Message]) -> Iterator[KnownChange]:
 
 
 def _quoted(found: VoiceChange) -> str:
-    def shown(text: str) -> str:
-        return text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED].rstrip()}…"
-
-    return ", ".join(f"{shown(message.text)!r} ({message.id})" for message in found.alarm.quotes[:MOST_QUOTES])
+    quotes = found.alarm.quotes[:MOST_QUOTES]
+    return ", ".join(f"{shortened(message.text, MOST_QUOTED)!r} ({message.id})" for message in quotes)
 
 
 def _command(found: VoiceChange) -> str:

@@ -146,12 +146,7 @@ def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
     """Return a finding when no dimension of any agent has a score: an empty run is never a pass."""
     if any(item.score is not None for report in reports for item in report.evaluation.dimensions.values()):
         return []
-    return [
-        Finding(
-            kind="nothing_evaluated",
-            message="nothing was evaluated: no dimension has a score",
-        )
-    ]
+    return [Finding(kind="nothing_evaluated", message="nothing was evaluated: no dimension has a score")]
 
 
 def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
@@ -266,9 +261,7 @@ def _covered_in_all(evaluations: Collection[AgentEvaluation], rules: GateRules, 
     scored, expected = (sum(getattr(item, name) for item in items) for name in ("n_scored", "n_expected"))
     if _is_covered(items, rules):
         return []
-    failed: Counter[str] = Counter()
-    for item in items:
-        failed.update(item.failed)
+    failed = sum((Counter(item.failed) for item in items), Counter())
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(failed.items()))
     text = f"{agent_id or 'the run'}: {scored} of {expected} judgments are scored ({reasons})"
     return [Finding(kind="coverage", message=text, agent_id=agent_id)]

@@ -10,14 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from persona_pipeline.base.errors import (
-    EXIT_BUDGET,
-    EXIT_COVERAGE,
-    EXIT_OK,
-    EXIT_REGRESSION,
-    Result,
-    worst_exit_code,
-)
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
 from persona_pipeline.guard.baselines.models import BLIND, BaselineComparison, DimensionComparison
 from persona_pipeline.scoring.results import (
     ANSWERS,

@@ -18,12 +18,7 @@ _TEXTS = ("text", "input_text", "output_text")
 _ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "chat": "assistant"}
 # LangChain writes a message by its class: HumanMessage, AIMessageChunk.
 _CLASS_ENDINGS = ("Message", "MessageChunk")
-_SILENT = {
-    "system": "system prompt",
-    "developer": "system prompt",
-    "tool": "tool result",
-    "function": "tool result",
-}
+_SILENT = {"system": "system prompt", "developer": "system prompt", "tool": "tool result", "function": "tool result"}
 _DIGITS = 24
 
 
@@ -45,11 +40,7 @@ class ChatTurn:
 
 
 def turn_of(value: Any) -> ChatTurn:
-    """Return the turn of a message with a role and content.
-
-    Raises:
-        ValueError: it is none, and what is wrong with it.
-    """
+    """Return the turn of a message with a role and content; ValueError says what it has not."""
     if not isinstance(value, Mapping):
         raise ValueError('is not a message; write {"role": ..., "content": ...}')
     value = _plain(value)

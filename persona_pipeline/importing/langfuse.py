@@ -63,7 +63,8 @@ class LangfuseExport(TracedConversations):
             answered=decoded(record.get("output")),
             user=_get(record, "userId", "user_id"),
             agent=given.get("agent_id") or agent_in(metadata),
-            extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)} | _beside(metadata),
+            extras={f"langfuse_{key}": record[key] for key in beside if record.get(key)}
+            | ({"langfuse_metadata": metadata} if metadata else {}),
             marks=[*_marks(record.get("scores"), own), *_marks(self._scores.get(str(own)))],
         )
         for step in steps:
@@ -117,7 +118,3 @@ def _values(record: Mapping[str, Any], *keys: str) -> list[Any]:
 def _last_end(steps: list[dict[str, Any]]) -> list[Any]:
     ends = [str(end) for step in steps if (end := _get(step, "endTime", "end_time"))]
     return [max(ends)] if ends else []
-
-
-def _beside(metadata: Any) -> dict[str, Any]:
-    return {"langfuse_metadata": metadata} if metadata else {}

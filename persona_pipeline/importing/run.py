@@ -75,11 +75,7 @@ IMPORTERS = Registry(
 
 
 def find_importer(name: str) -> type[Importer]:
-    """Return the importer of a format.
-
-    Raises:
-        ConfigError: nobody offers one of that name, or it cannot be loaded.
-    """
+    """Return the importer of a format; ConfigError: nobody offers one of that name, or it cannot be loaded."""
     found = IMPORTERS.find(name)
     if found is None:
         raise ConfigError(f"--format {name}: unknown format{IMPORTERS.hint(name)}")
@@ -89,8 +85,7 @@ def find_importer(name: str) -> type[Importer]:
 def files_of(source: Source, name: str | None = None) -> list[Source]:
     """Return a source, or, of a folder that is of no format as a whole, the files in it that may be messages.
 
-    Raises:
-        ConfigError: no format of that name, or no such file in a folder.
+    ConfigError: no format of that name, or no such file in a folder.
     """
     whole = [name] if name is not None else IMPORTERS.names()
     if not source.is_folder or any(
@@ -105,9 +100,6 @@ def files_of(source: Source, name: str | None = None) -> list[Source]:
 
 def importer_of(source: Source, name: str | None = None, *, mapped: bool = False) -> Importer:
     """Return the importer of a source, by the name of its format, or by a look at it.
-
-    Args:
-        mapped: keys of its lines are mapped to those of messages.
 
     Raises:
         ConfigError: no format of that name, or it is not clear which one this is.

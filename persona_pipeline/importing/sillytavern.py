@@ -130,11 +130,7 @@ def fill_macros(text: str, character: str, user: str) -> str:
 
 
 def sent_at(sent: Any) -> datetime:
-    """Return the time of a ``send_date``; one without an offset is taken for UTC.
-
-    Raises:
-        ValueError: it is in none of the forms SillyTavern has written.
-    """
+    """Return the time of a ``send_date`` (UTC without an offset); ValueError: SillyTavern never wrote one like it."""
     try:
         if type(sent) in (int, float) or (isinstance(sent, str) and sent.isdecimal()):
             return parse_time(timestamp(float(sent) / 1000 if float(sent) > 0 else -1))

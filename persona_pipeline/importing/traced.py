@@ -65,11 +65,7 @@ class TracedConversations(Importer):
 
     @abstractmethod
     def units(self, line: int, record: Mapping[str, Any], options: ReadOptions) -> Iterator[TraceStep | Skipped]:
-        """Yield what a record holds.
-
-        Raises:
-            ValueError: what is wrong with it.
-        """
+        """Yield what a record holds; ValueError says what is wrong with it."""
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         traces: dict[str, list[TraceStep]] = defaultdict(list)
@@ -118,10 +114,7 @@ def _told(conversation: str, steps: Sequence[TraceStep], ids: TurnIds) -> Iterat
     """Yield what is new in each step of a conversation; the history that a step repeats is told apart."""
     known: list[tuple[str, str]] = []
     for unit in steps:
-        for turns, moment in (
-            (unit.turns[0], unit.started),
-            (unit.turns[1], unit.ended),
-        ):
+        for turns, moment in ((unit.turns[0], unit.started), (unit.turns[1], unit.ended)):
             said = [turn for turn in turns if not turn.skipped]
             yield from (Skipped(unit.line, turn.skipped) for turn in turns if turn.skipped)
             told = [(turn.role, turn.text) for turn in said]
@@ -154,10 +147,7 @@ def overlap(known: Sequence[tuple[str, str]], told: Sequence[tuple[str, str]]) -
 
 
 def turns_in(value: Any, role: str, depth: int = _DEEPEST) -> list[ChatTurn]:
-    """Return the turns of an input or output: a text, a message, a list of them, or an object around one.
-
-    Args:
-        role: whose a text without a role is.
+    """Return the turns of an input or output: a text (``role``: whose), a message, a list of them, or an object around one.
 
     Raises:
         ValueError: there are none in it that anybody could find.
@@ -194,11 +184,7 @@ def _is_message(value: Mapping[str, Any]) -> bool:
 
 
 def moment_of(*values: Any) -> datetime:
-    """Return the first of some times that there is; one without an offset is UTC.
-
-    Raises:
-        ValueError: there is none, or it is no time.
-    """
+    """Return the first of some times that there is, UTC where it has no offset; ValueError: there is none, or it is no time."""
     value = as_text("created_at", next((value for value in values if value not in (None, "")), None))
     if not isinstance(value, str):
         raise ValueError("says no time")

@@ -29,11 +29,7 @@ _REJECTION_LASTS = timedelta(days=7)
 
 
 class JudgmentCache:
-    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed.
-
-    Args:
-        anew: what is kept is not read, only replaced.
-    """
+    """The table ``judgments``. Only valid answers are kept, so no failure is ever replayed; ``anew``: nothing kept is read."""
 
     def __init__(self, store: Store, *, anew: bool = False) -> None:
         self.store = store

@@ -295,11 +295,7 @@ def _shown(value: Any) -> str:
 
 
 def questions_of(
-    requests: Sequence[JudgeRequest],
-    *,
-    max_tokens: int,
-    grouping: int = 1,
-    again: bool = False,
+    requests: Sequence[JudgeRequest], *, max_tokens: int, grouping: int = 1, again: bool = False
 ) -> list[tuple[list[int], Question]]:
     """Return the questions that ask for verdicts on requests, each with the indexes of its requests in its order.
 
@@ -310,10 +306,7 @@ def questions_of(
         again: the first answers quoted what is not in the transcript.
     """
     return [
-        (
-            group,
-            proposition_question([requests[i] for i in group], max_tokens=max_tokens, again=again),
-        )
+        (group, proposition_question([requests[i] for i in group], max_tokens=max_tokens, again=again))
         for group in _groups(requests, grouping)
     ]
 

@@ -14,10 +14,11 @@ from persona_pipeline.judging.batches import cache_hits
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.claims import plain_json, questions_of
 from persona_pipeline.judging.layers import canaries_for
-from persona_pipeline.judging.model.messages import Prefix, RequestStyle, keys_of, prefix_of, traits_of
+from persona_pipeline.judging.model.messages import RequestStyle, keys_of, prefix_of, traits_of
 from persona_pipeline.judging.money import BATCH_FACTOR, estimated_tokens, model_name, price
 from persona_pipeline.judging.providers.base import ModelOptions, connect
 from persona_pipeline.judging.verdict import JudgeRequest, Question, Usage
+from persona_pipeline.world.models import grouped
 
 log = logging.getLogger(__name__)
 
@@ -172,9 +173,7 @@ def estimate_questions(
     asked = questions if store is None else _unanswered(questions, options, store)
     answers = AnswerLengths() if store is None else learnt_answers(store, options.model)
     hits = None if store is None else cache_hits(store)
-    groups: dict[Prefix, list[Question]] = {}
-    for question in asked:
-        groups.setdefault(prefix_of(style, question), []).append(question)
+    groups = grouped(asked, lambda question: prefix_of(style, question))
     first = [members[0] for members in groups.values()] if count else []
     counted, uncounted = _counted(first, style, options)
     sums = _Sums(options, answers, _COUNTED if counted else _GUESSED)

@@ -223,8 +223,7 @@ class KnownClaim:
 def canaries_for(requests: Sequence[JudgeRequest], share: float = 0.0) -> list[KnownClaim]:
     """Return two canaries, a false claim and where words allow a true one, for each transcript that is suspicious or drawn.
 
-    Args:
-        share: of the transcripts that are drawn, 0-1; the same ones each time.
+    ``share``: of the transcripts that are drawn, 0-1; the same ones each time.
     """
     found: dict[tuple[object, ...], list[KnownClaim]] = {}
     for request in requests:

@@ -129,10 +129,7 @@ def _list_price(usage: Usage, name: str, hour_cache_tokens: int) -> float:
     if vendor is None:
         raise LookupError(name)
     cached = usage.cache_creation_tokens + usage.cache_read_tokens
-    writes = {
-        "cache_write_tokens": usage.cache_creation_tokens,
-        "cache_write_1h_tokens": hour_cache_tokens,
-    }
+    writes = {"cache_write_tokens": usage.cache_creation_tokens, "cache_write_1h_tokens": hour_cache_tokens}
     priced = PricedUsage(
         input_tokens=usage.input_tokens + cached,
         cache_read_tokens=usage.cache_read_tokens,

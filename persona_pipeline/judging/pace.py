@@ -12,10 +12,8 @@ from typing import TypeVar
 
 _MINUTE = 60.0
 
-
 # Seconds until a request that was let go is counted by the server: what was refilled by then is in what it says.
 _ON_THE_WAY = 0.25
-
 
 # What is guessed from refusals: this share of what was borne, more by this share a minute, and the longest pause in seconds.
 _SLOWER, _WIDENED, _LONGEST_PAUSE = 0.7, 1.0, 30.0
@@ -42,28 +40,19 @@ _HEADERS = (
     ),
 )
 
-
 # Shorter times are too coarse to tell from them how fast a limit refills.
 _SHORTEST_RESET = 1.0
 
-
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
 
-
 _UNITS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
-
 
 Cost = Mapping[Limit, float]
 
 
 @dataclass
 class _Allowance:
-    """A limit that refills evenly.
-
-    Attributes:
-        spent: all that was ever taken from it.
-        most: what it holds when it is full; None: a minute's worth.
-    """
+    """A limit that refills evenly, up to ``most`` (None: a minute's worth); ``spent``: all that was ever taken from it."""
 
     per_minute: float
     level: float
@@ -90,11 +79,7 @@ class _Allowance:
 
 @dataclass
 class Admission:
-    """Leave for one request.
-
-    Attributes:
-        sent: when it was given, by the pacer's clock; ``spent``: what had been taken from each allowance by then.
-    """
+    """Leave for one request, given at ``sent`` by the pacer's clock; ``spent``: what had been taken from each allowance by then."""
 
     sent: float
     spent: dict[Limit, float] = field(default_factory=dict)
@@ -229,10 +214,8 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 
 Item = TypeVar("Item")
 
-
 # Calls that were under way together are told the same thing; it counts once.
 _ONE_WARNING_SECONDS = 0.5
-
 
 # About the work of one call. Calls that start at one instant are answered at one instant and keep waiting for each other.
 _SPACING_SECONDS = 0.002

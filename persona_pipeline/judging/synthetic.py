@@ -32,10 +32,7 @@ SAMPLE_PROMPTS: tuple[tuple[str, ...], ...] = (
         "I finished the report you asked for, two days late. What do you think?",
         "Be honest: would you have done it differently?",
     ),
-    (
-        "What did you do at the weekend?",
-        "I have to go in a minute. Anything I should remember from this talk?",
-    ),
+    ("What did you do at the weekend?", "I have to go in a minute. Anything I should remember from this talk?"),
 )
 
 RULES = """\
@@ -79,11 +76,7 @@ class _Conversation:
 
 
 async def generate_conversations(
-    persona: Persona,
-    backend: Backend,
-    *,
-    ends: datetime,
-    prompts: Sequence[Sequence[str]] = SAMPLE_PROMPTS,
+    persona: Persona, backend: Backend, *, ends: datetime, prompts: Sequence[Sequence[str]] = SAMPLE_PROMPTS
 ) -> SyntheticConversations:
     """Let a persona answer sample prompts, the conversations side by side.
 

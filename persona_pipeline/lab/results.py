@@ -165,11 +165,7 @@ class VersionComparison(_Value):
 
 
 def read_comparison(text: str, place: str) -> VersionComparison:
-    """Return the comparison that a JSON text holds.
-
-    Raises:
-        ConfigError: it holds none.
-    """
+    """Return the comparison that a JSON text holds; ConfigError: it holds none."""
     if len(text) > MAX_BYTES:
         raise ConfigError(Problem(f"is longer than {MAX_BYTES:,} characters: no comparison of versions", place))
     try:

@@ -22,7 +22,7 @@ from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Verd
 from persona_pipeline.lab.results import CauseKind, ComparisonRequest
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.changes import ask_git
-from persona_pipeline.world.models import Persona, Window, parse_window
+from persona_pipeline.world.models import Persona, Window, grouped, parse_window
 from persona_pipeline.world.names import read_names
 from persona_pipeline.world.personas import PERSONAS, agent_ids, load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet
@@ -68,20 +68,12 @@ class Side:
         return self.root / RECORDINGS
 
     def agent_ids(self) -> list[str]:
-        """Return its agents, sorted.
-
-        Raises:
-            ConfigError: a file's name cannot be an agent's id.
-        """
+        """Return its agents, sorted; ConfigError: a file's name cannot be an agent's id."""
         with self._named():
             return agent_ids(self.root)
 
     def agent(self, agent_id: str, dimensions: Sequence[str]) -> SideAgent:
-        """Read an agent's persona and its claims of some dimensions.
-
-        Raises:
-            ConfigError: files of it are missing or not valid, with their places in this version.
-        """
+        """Read an agent's persona and claims; ConfigError: files are missing or not valid, with their places in this version."""
         with self._named():
             persona = load_persona(self.root, agent_id)
             sets = {name: StoredSet.read(self.root / PROPOSITIONS, name, agent_id) for name in dimensions}
@@ -108,10 +100,7 @@ class Side:
 def split_versions(text: str) -> tuple[str, str]:
     """Return the two sides of ``A..B`` (``A..`` is ``A..HEAD``); one version alone stands before the world as it is, ``""``.
 
-    ``A...B`` is what ``B`` changed since the two parted, as with ``git diff``.
-
-    Raises:
-        ConfigError: there is nothing before the dots.
+    ``A...B`` is what ``B`` changed since the two parted, as with ``git diff``. ConfigError: there is nothing before the dots.
     """
     if Path(text).is_dir() or ".." not in text:
         return text, ""
@@ -186,10 +175,7 @@ class State:
     def requests(self, dimension: str) -> dict[str, list[JudgeRequest]]:
         """Return what the judge is asked of a dimension, by claim."""
         plan = self.plan.plans.get(dimension) if self.plan else None
-        found: dict[str, list[JudgeRequest]] = {}
-        for request in plan.requests if plan else ():
-            found.setdefault(request.proposition_id, []).append(request)
-        return found
+        return grouped(plan.requests if plan else (), lambda request: request.proposition_id)
 
 
 @dataclass
@@ -259,8 +245,7 @@ class RecordedAnswers:
 class CommitStates(AbstractContextManager["CommitStates"]):
     """Reads an agent's states from commits, each when it is first asked for.
 
-    Args:
-        length: the window that is scored, such as ``7d``; it ends at the newest message of each commit.
+    ``length``: the window that is scored, such as ``7d``; it ends at the newest message of each commit.
     """
 
     def __init__(self, world: World, agent_id: str, answers: RecordedAnswers, length: str) -> None:
@@ -288,11 +273,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
         return folder
 
     def state(self, revision: Revision) -> State | None:
-        """Return the agent's state in a commit; None where it has no persona or no message.
-
-        Raises:
-            ConfigError: its files are not valid.
-        """
+        """Return the agent's state in a commit; None where it has no persona or message. ConfigError: its files are not valid."""
         if revision.id not in self._states:
             self._states[revision.id] = self._state(revision)
         return self._states[revision.id]

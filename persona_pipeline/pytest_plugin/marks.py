@@ -19,6 +19,7 @@ from persona_pipeline.guard.gate import weighed
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
 from persona_pipeline.suites.running.opening import SharedJudge, open_judge
+from persona_pipeline.world.personas import find_world
 
 
 class Evaluations:
@@ -65,7 +66,7 @@ class Evaluations:
             return Path(self._config.invocation_params.dir) / given
         if configured:
             return (self._config.inipath.parent if self._config.inipath else self._config.rootpath) / configured
-        return get_settings().world_root
+        return find_world(get_settings())
 
     @cached_property
     def judge(self) -> pp.Judge:

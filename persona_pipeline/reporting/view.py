@@ -317,7 +317,9 @@ class ReportView:
             return f"; the run as a whole {VERDICTS[of_run.verdict or Result.CANNOT_TELL]}: {of_run.reason}"
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
-        return ""
+        # In character by somebody's word is not the same as by the scores.
+        accepted = {finding.agent_id for finding in self.report.all_findings() if finding.kind == "accepted"}
+        return f"; accepted drops of {plural(len(accepted), 'agent')}" if accepted else ""
 
 
 def dropped(row: AgentRow) -> str:

@@ -1,7 +1,7 @@
 """Consistency: does the agent still sound like itself? Pairs of excerpts, one earlier and one now, no persona shown."""
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +15,7 @@ from persona_pipeline.scoring.plan import (
     judged_plan,
     no_evidence,
 )
-from persona_pipeline.world.models import Entry, Message, message_entry, windowed
+from persona_pipeline.world.models import Entry, Message, grouped, message_entry, windowed
 from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
 
 MOST_PAIRS = 10
@@ -82,9 +82,7 @@ def _standing_in(conversation: str, earlier: Mapping[str, list[Sequence[Message]
 
 
 def _excerpts(messages: Sequence[Message]) -> dict[str, list[Sequence[Message]]]:
-    conversations: dict[str, list[Message]] = defaultdict(list)
-    for message in messages:
-        conversations[message.conversation].append(message)
+    conversations = grouped(messages, lambda message: message.conversation)
     return {
         conversation: [said[start : start + EXCERPT_LENGTH] for start in range(0, len(said), EXCERPT_LENGTH)]
         for conversation, said in conversations.items()

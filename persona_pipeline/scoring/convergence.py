@@ -19,12 +19,7 @@ from persona_pipeline.scoring.plan import (
     judged_plan,
     no_evidence,
 )
-from persona_pipeline.scoring.results import (
-    HIGHEST,
-    PropositionResult,
-    algorithmic_row,
-    weighted_mean,
-)
+from persona_pipeline.scoring.results import HIGHEST, PropositionResult, algorithmic_row, weighted_mean
 from persona_pipeline.scoring.text.agreement import (
     AgreementLexicon,
     agreement_ratio,
@@ -132,11 +127,7 @@ def _context(
 
 
 def _row(
-    row_id: str,
-    claim: str,
-    by_channel: Mapping[str, Mapping[str, Any]],
-    weights: Mapping[str, int],
-    name: str,
+    row_id: str, claim: str, by_channel: Mapping[str, Mapping[str, Any]], weights: Mapping[str, int], name: str
 ) -> PropositionResult:
     read = {channel: values for channel, values in by_channel.items() if name in values}
     unread = sorted({no_lexicon(values["unread_language"]) for values in by_channel.values() if name not in values})

@@ -13,10 +13,7 @@ from persona_pipeline.scoring.plan import (
     judged_plan,
     no_evidence,
 )
-from persona_pipeline.scoring.text.repetition import (
-    catchphrase_part,
-    ngram_part,
-)
+from persona_pipeline.scoring.text.repetition import catchphrase_part, ngram_part
 from persona_pipeline.scoring.text.said_again import said_again_statistics, said_again_text
 from persona_pipeline.world.models import windowed
 from persona_pipeline.world.propositions.models import FLUENCY, PropositionSet

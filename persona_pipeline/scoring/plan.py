@@ -159,11 +159,7 @@ class JudgingPlan:
     samples: Mapping[str, int]
 
     def collect(self, verdicts: Sequence[Verdict]) -> JudgedPropositions:
-        """Put the verdicts of ``requests`` together.
-
-        Raises:
-            ValueError: there are not as many verdicts as requests.
-        """
+        """Put the verdicts of ``requests`` together; ValueError: there are not as many."""
         pairs = list(zip(self.requests, verdicts, strict=True))
         results: dict[str, PropositionResult] = {}
         ideas: dict[str, tuple[str, ...]] = {}
@@ -322,20 +318,12 @@ class Scorer(Protocol):
 
 @cache
 def scorers() -> Mapping[str, Scorer]:
-    """Return the scorer of each dimension.
-
-    Raises:
-        ConfigError: a dimension names one that is not there.
-    """
+    """Return the scorer of each dimension; ConfigError: a dimension names one that is not there."""
     return {name: load_scorer(item) for name, item in DIMENSIONS.items()}
 
 
 def load_scorer(dimension: Dimension) -> Scorer:
-    """Return the scorer that a dimension names.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    """Return the scorer that a dimension names; ConfigError: there is none of that name."""
     module, _, name = dimension.scorer.partition(":")
     try:
         return getattr(import_module(module), name)
@@ -403,11 +391,9 @@ def judged_plan(
     persona: str | None = None,
     lists_ideas: bool = False,
 ) -> DimensionPlan:
-    """Return the plan of a dimension whose claims are judged on contexts.
+    """Return the plan of a dimension whose claims are judged on contexts; the rest as in ``plan_judgments``.
 
-    Args:
-        compose_with: from the judged propositions, the computed rows, all parts of the score and the statistics.
-        persona, lists_ideas: see ``plan_judgments``.
+    ``compose_with``: makes the computed rows, all parts of the score and the statistics of the judged propositions.
     """
     samples = case.samples_of(propositions)
     plan = plan_judgments(

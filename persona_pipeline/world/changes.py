@@ -45,15 +45,8 @@ _WHAT = {
     ".github": "workflow",
 }
 _SPREAD = (
-    "windows",
-    "samples",
-    "between",
-    "below",
-    "between_medians",
-    "below_medians",
-    "spread",
-    "degrees",
-    "outliers",
+    *("windows", "samples", "between", "below", "between_medians", "below_medians"),
+    *("spread", "degrees", "outliers"),
 )
 _JUDGED_BY = ("judge_model", "prompt_version")
 _LARGEST, _MOST_DECIDING = 20_000_000, 50_000_000

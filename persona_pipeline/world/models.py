@@ -2,13 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
@@ -23,7 +23,7 @@ def _not_blank(value: str) -> str:
 NotBlank = Annotated[str, AfterValidator(_not_blank)]
 
 
-class CorrectionSettings(BaseModel):
+class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
     """Runtime corrections of one agent (spec/2 ``agent_evaluation_config``). All off by default.
 
     Attributes:
@@ -33,8 +33,6 @@ class CorrectionSettings(BaseModel):
         shadow_mode: corrections that are on measure and record what they would have done, and do nothing.
         voice_check: the gate first asks the check that labels of the agent's voice train; alone, where the gate is off.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     action_gate_enabled: bool = False
     action_gate_threshold: float = Field(default=5.0, ge=0, le=9, allow_inf_nan=False)
@@ -124,6 +122,18 @@ def seed_from(*parts: Any) -> int:
     return int.from_bytes(digest.digest()[:8], "big")
 
 
+Item = TypeVar("Item")
+Name = TypeVar("Name", bound=Hashable)
+
+
+def grouped(items: Iterable[Item], name: Callable[[Item], Name]) -> dict[Name, list[Item]]:
+    """Return items by a name that each has, names and items in the order of their coming."""
+    found: dict[Name, list[Item]] = {}
+    for item in items:
+        found.setdefault(name(item), []).append(item)
+    return found
+
+
 _WINDOW = re.compile(r"([0-9]{1,6})([hd])")
 _HOURS = {"h": 1, "d": 24}
 
@@ -196,12 +206,7 @@ class Trajectory:
                 content.append({"omitted": item.count})
                 continue
             number += 1
-            fields = {
-                "part": item.part,
-                "speaker": item.speaker,
-                "channel": item.channel,
-                "to": item.recipient,
-            }
+            fields = {"part": item.part, "speaker": item.speaker, "channel": item.channel, "to": item.recipient}
             content.append(
                 {"id": f"m{number}"} | {k: v for k, v in fields.items() if v is not None} | {"text": item.text}
             )

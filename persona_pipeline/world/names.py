@@ -141,15 +141,7 @@ class Aliases:
 
 
 def check_mapping(speakers: Collection[str], mapping: Mapping[str, str], agent_ids: Collection[str]) -> None:
-    """Look whether speakers can be mapped to agents.
-
-    Args:
-        speakers: who speaks in what is read.
-        mapping: agent ids by speaker.
-
-    Raises:
-        ConfigError: one is no agent, or nobody of that name speaks.
-    """
+    """Look whether speakers of what is read can be mapped to agents; ConfigError: one is none, or nobody of that name speaks."""
     problems = [
         Problem(f"--map {speaker}={agent_id}: there is no personas/{agent_id}.yaml{did_you_mean(agent_id, agent_ids)}")
         for speaker, agent_id in mapping.items()

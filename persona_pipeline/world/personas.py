@@ -1,13 +1,15 @@
 """Persona files, ``personas/<agent_id>.yaml``, and which names of agents and files are allowed."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.settings import Settings
 from persona_pipeline.world.models import CorrectionSettings, NotBlank, Persona
 
 # Ends the name of a file that is proposed and not in force: <agent>.draft.yaml.
@@ -32,12 +34,14 @@ def check_agent_id(text: str) -> str:
     return text
 
 
-def find_yaml(folder: Path, stem: str) -> Path | None:
-    """Return ``<stem>.yaml`` or ``<stem>.yml``, None when there is neither.
+def id_of_name(name: str) -> str:
+    """Return an agent id made of a name's Latin letters and digits, empty where it has none."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
 
-    Raises:
-        ConfigError: both spellings are there.
-    """
+
+def find_yaml(folder: Path, stem: str) -> Path | None:
+    """Return ``<stem>.yaml`` or ``<stem>.yml``, None when there is neither; ConfigError: both spellings are there."""
     found = [path for path in (folder / f"{stem}.yaml", folder / f"{stem}.yml") if path.is_file()]
     if len(found) > 1:
         raise ConfigError(Problem(f"stands beside {found[0].name}; keep one of the two", str(found[1])))
@@ -55,10 +59,35 @@ def yaml_stems(folder: Path) -> list[str]:
 PERSONAS = "personas"
 
 
-class PersonaFile(BaseModel):
-    """A persona file as it is written."""
+def is_world(folder: Path) -> bool:
+    """Return whether a folder is a world: it has a folder ``personas``."""
+    return (folder / PERSONAS).is_dir()
 
-    model_config = ConfigDict(extra="forbid", title="Persona")
+
+def find_world(settings: Settings, root: Path | str | None = None) -> Path:
+    """Return the world's folder, absolute: the one that is named, else that of ``PERSONA_ROOT``, else the current one.
+
+    Raises:
+        ConfigError: it is no world; says where it was looked for, and what to do.
+    """
+    folder = settings.world_root if root is None else Path(root).expanduser().resolve()
+    if is_world(folder):
+        return folder
+    if root is not None:
+        looked = f"{folder} is no world: it has no personas folder"
+    elif settings.root is not None:
+        looked = f"there is no world: PERSONA_ROOT is {folder}, which has no personas folder"
+    else:
+        looked = f"there is no world here: {folder} has no personas folder, and PERSONA_ROOT is not set"
+        looked += next((f"; one is above: cd {parent}" for parent in folder.parents if is_world(parent)), "")
+    raise ConfigError(
+        f"{looked}; set PERSONA_ROOT to your world's folder, begin a world with `persona-pipeline init DIR`, or get a first "
+        "finding from an export with `persona-pipeline try FILE`"
+    )
+
+
+class PersonaFile(BaseModel, extra="forbid", title="Persona"):
+    """A persona file as it is written."""
 
     agent_id: str | None = Field(None, description="The agent's id; must be the file's name.")
     display_name: NotBlank = Field(description="The name others see.")
@@ -80,11 +109,7 @@ class PersonaFile(BaseModel):
 
 
 def agent_ids(root: Path) -> list[str]:
-    """Return the ids of all agents that have a persona file, sorted.
-
-    Raises:
-        ConfigError: a file's name cannot be an agent's id.
-    """
+    """Return the ids of all agents that have a persona file, sorted; ConfigError: a file's name cannot be an agent's id."""
     stems = yaml_stems(root / PERSONAS)
     problems = [
         Problem(
@@ -100,11 +125,7 @@ def agent_ids(root: Path) -> list[str]:
 
 
 def persona_path(root: Path, agent_id: str) -> Path:
-    """Return the path of an agent's persona file.
-
-    Raises:
-        ConfigError: there is none; the message names the nearest agent.
-    """
+    """Return the path of an agent's persona file; ConfigError: there is none, and it names the nearest agent."""
     path = find_yaml(root / PERSONAS, check_agent_id(agent_id))
     if path is None:
         hint = did_you_mean(agent_id, yaml_stems(root / PERSONAS))

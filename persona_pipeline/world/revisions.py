@@ -86,11 +86,7 @@ def tree_of(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str,
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write files of a commit, by their path as of ``tree_of``, into a folder.
-
-    Raises:
-        ConfigError: one would lie elsewhere.
-    """
+    """Write files of a commit, by their path as of ``tree_of``, into a folder; ConfigError: one would lie elsewhere."""
     for path, data in files.items():
         place = folder / path
         if not place.resolve().is_relative_to(folder.resolve()):

@@ -22,9 +22,7 @@ _ASKED = tables.evaluations_asked
 def record_windows(connection: Connection, windows: Sequence[tuple[str, Window, datetime | None]]) -> None:
     """Keep windows of agents; one that is known keeps its bounds.
 
-    Args:
-        windows: each with when its messages were read for an evaluation (None: they were not): what touched them before is
-            evaluated now.
+    Each comes with when its messages were read for an evaluation (None: not): what touched them before is evaluated now.
     """
     rows = [
         {"id": _window_id(agent_id, w), "agent_id": agent_id, "window_start": w.start, "window_end": w.end}
@@ -104,11 +102,13 @@ def _window_id(agent_id: str, window: Window) -> uuid.UUID:
 
 
 Row: TypeAlias = sa.Row
-_RUNS, _SCORES = tables.evaluation_runs, tables.evaluation_scores
+_RUNS, _SCORES, _NEWEST = tables.evaluation_runs, tables.evaluation_scores, tables.newest_runs
 # Which of an agent's runs counts: of the newest window, a whole one before one of a part, the later.
 _NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
 _NEWEST_FIRST = tuple(column.desc() for column in _NEWEST_LAST)
 _FINISHED = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+# Windows of an agent that a history or a trend goes back.
+MOST_WINDOWS = 60
 # Runs of one transaction, so that other writers have their turn.
 AT_ONCE = 200
 
@@ -146,6 +146,18 @@ def write_runs(connection: Connection, runs: Sequence[RunRows]) -> None:
         if item.is_baseline:
             theirs = sa.update(_RUNS).where(_RUNS.c.agent_id == item.run["agent_id"])
             connection.execute(theirs.values(is_baseline=_RUNS.c.id == item.run["id"]))
+    note_newest(connection, sorted({item.run["agent_id"] for item in runs}))
+
+
+def note_newest(connection: Connection, agent_ids: Sequence[str]) -> None:
+    """Keep which run of each agent is the newest; whoever else writes runs of them meanwhile waits for this transaction's end."""
+    upsert(connection, _NEWEST, [{"agent_id": agent_id} for agent_id in agent_ids], update=False)
+    for some in chunks(agent_ids):
+        theirs = sa.select(_NEWEST.c.agent_id).where(_NEWEST.c.agent_id.in_(some)).order_by(_NEWEST.c.agent_id)
+        connection.execute(theirs.with_for_update()).all()
+        own = sa.select(_RUNS.c.id).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, *_FINISHED)
+        newest = own.order_by(*_NEWEST_FIRST).limit(1).correlate(_NEWEST).scalar_subquery()
+        connection.execute(sa.update(_NEWEST).where(_NEWEST.c.agent_id.in_(some)).values(run_id=newest))
 
 
 def find_run(store: Store, run_id: str) -> sa.Row | None:
@@ -182,10 +194,8 @@ def newest_run_row(store: Store, agent_id: str) -> sa.Row | None:
 
 
 def newest_ids() -> sa.Select:
-    """Return the query of the ids of every agent's newest finished run; of the runs before it nothing long is read."""
-    place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=_NEWEST_FIRST).label("place")
-    ranked = sa.select(_RUNS.c.id, place).where(*_FINISHED).subquery()
-    return sa.select(ranked.c.id).where(ranked.c.place == 1)
+    """Return the query of the ids of every agent's newest finished run, whose cost does not depend on how many were before."""
+    return sa.select(_NEWEST.c.run_id).where(_NEWEST.c.run_id.is_not(None))
 
 
 def newest_p_values(store: Store) -> dict[str, float]:
@@ -212,17 +222,21 @@ def newest_outline_rows(store: Store, since: datetime | None = None) -> Sequence
 def summary_rows(
     store: Store, agent_ids: Collection[str], *, until: datetime | None = None, since: datetime | None = None
 ) -> Sequence[sa.Row]:
-    """Return agent, window's end, ``whole`` and ``summary`` of finished runs; of one window the last is the one that counts."""
-    query = (
-        sa.select(_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.summary)
-        .where(among(_RUNS.c.agent_id, agent_ids), *_FINISHED)
-        .order_by(*_NEWEST_LAST)
-    )
-    if since is not None:
-        query = query.where(_RUNS.c.window_end >= since)
-    if until is not None:
-        query = query.where(_RUNS.c.window_end <= until)
+    """Return agent, window's end, ``whole`` and ``summary`` of finished runs; of one window the last is the one that counts.
+
+    Of each agent they are those of its newest 60 windows, at least: what lies before everybody's is not read.
+    """
+    bounds = [] if until is None else [_RUNS.c.window_end <= until]
+    bounds += [] if since is None else [_RUNS.c.window_end >= since]
+    ends = sa.select(_RUNS.c.window_end).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, *_FINISHED, *bounds).distinct()
+    oldest = ends.order_by(_RUNS.c.window_end.desc()).offset(MOST_WINDOWS - 1).limit(1).correlate(_NEWEST)
+    columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.summary)
+    query = sa.select(*columns).where(among(_RUNS.c.agent_id, agent_ids), *_FINISHED, *bounds).order_by(*_NEWEST_LAST)
     with store.connect() as connection:
+        asked = sa.select(oldest.scalar_subquery()).where(among(_NEWEST.c.agent_id, agent_ids))
+        known = connection.execute(asked).scalars().all()
+        if known and None not in known:
+            query = query.where(_RUNS.c.window_end >= min(known))
         return connection.execute(query).all()
 
 

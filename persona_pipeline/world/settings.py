@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -29,10 +29,8 @@ _OUTSIDE = re.compile(
 _ADDRESS = re.compile(r"://|\$\{|\{\{|^(?:sk|xox[a-z])-")
 
 
-class JudgeNames(BaseModel):
+class JudgeNames(BaseModel, extra="forbid"):
     """Who judges where neither an option nor the environment says it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     provider: str | None = Field(
         default=None, min_length=1, description="recorded, or who serves the model: anthropic, openai, ..."
@@ -40,10 +38,8 @@ class JudgeNames(BaseModel):
     model: str | None = Field(default=None, min_length=1, description="The model's name.")
 
 
-class WorldFile(BaseModel):
+class WorldFile(BaseModel, extra="forbid", title="World"):
     """A world's settings as they are written; what is not said is as the options, the environment or the defaults say."""
-
-    model_config = ConfigDict(extra="forbid", title="World")
 
     judge: JudgeNames = Field(default=JudgeNames(), description="Who judges, by names.")
     leave_out: list[str] = Field(

@@ -230,11 +230,7 @@ BASELINES = "baselines"
 
 
 def missing_agents(root: Path, decided_by: Path | None = None) -> list[str]:
-    """Return the ids of agents that have a golden baseline and no persona file, sorted.
-
-    Args:
-        decided_by: the folder with the baselines, where it is another.
-    """
+    """Return the agents that have a golden baseline (in ``decided_by``, where it is another folder) and no persona file, sorted."""
     folder = (decided_by or root) / BASELINES
     if not folder.is_dir():
         return []

@@ -124,11 +124,7 @@ class World:
             ConfigError: the folder has no ``personas`` folder, or the store cannot be opened.
         """
         settings = settings or get_settings()
-        folder = Path(root).expanduser().resolve() if root is not None else settings.world_root
-        if not (folder / personas.PERSONAS).is_dir():
-            raise ConfigError(
-                f"{folder} is no world: it has no personas folder; set PERSONA_ROOT or run persona-pipeline init"
-            )
+        folder = personas.find_world(settings, root)
         if database_url is not None:
             return cls(folder, open_store(database_url), environment=settings)
         if settings.database_url is None:

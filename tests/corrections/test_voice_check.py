@@ -7,7 +7,7 @@ import pytest
 
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.corrections.voice_check import LearntChecks
+from persona_pipeline.corrections.voices import LearntChecks
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.voice import VoiceLabel
 from persona_pipeline.world import CorrectionSettings, World

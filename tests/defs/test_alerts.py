@@ -9,7 +9,7 @@ from pytest_httpserver import HTTPServer
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.platform.settings import OrchestrationSettings, orchestration
-from persona_pipeline.defs.upkeep import alert_text, post
+from persona_pipeline.defs.upkeep import alert_notice
 from tests.defs.support import Project
 
 SETTINGS = OrchestrationSettings.model_validate({"dagster_url": "http://dagster.example/"})
@@ -37,7 +37,7 @@ def test_a_regression_is_posted_with_agent_and_reasons(sample: Project, webhook:
     alert_about(sample, sample.evaluate("michael"))
     [(request, _)] = webhook.log
     text = json.loads(request.data)["text"]
-    assert text.startswith("*evaluate_agent* for michael failed\n• no_regression: ")
+    assert text.startswith("*evaluate_agent for michael failed*\n• no_regression: ")
     assert "adherence 8.7 → 0.3" in text
 
 
@@ -66,26 +66,15 @@ def test_without_a_webhook_nothing_is_posted(small: Project) -> None:
     assert "PERSONA_ALERT_WEBHOOK" in (skipped.skip_message or "")
 
 
-def test_foreign_text_cannot_address_a_channel() -> None:
+def test_where_to_look_is_said() -> None:
     run = dg.DagsterRun(job_name="evaluate_agent", run_id="r1", tags={"agent": "ann"})
-    text = alert_text(run, ["x: <!channel> & <http://evil.example|click>"], SETTINGS)
-    assert "<" not in text
-    assert text.endswith("http://dagster.example/runs/r1")
+    assert alert_notice(run, [], SETTINGS).link == "http://dagster.example/runs/r1"
 
 
-def test_many_reasons_are_cut() -> None:
-    run = dg.DagsterRun(job_name="evaluate_cohort", run_id="r1")
-    assert "and 5 more" in alert_text(run, [f"reason {n}" for n in range(15)], SETTINGS)
-
-
-@pytest.mark.parametrize("status", [404, 500])
-def test_an_alert_that_is_not_delivered_fails_without_showing_the_address(httpserver: HTTPServer, status: int) -> None:
-    httpserver.expect_request("/secret").respond_with_data("no", status=status)
-    with pytest.raises(RuntimeError, match=f"not delivered \\({status}\\)") as caught:
-        post(httpserver.url_for("/secret"), "hello")
+def test_an_alert_that_is_not_delivered_fails_the_look_without_showing_the_address(
+    sample: Project, webhook: HTTPServer
+) -> None:
+    webhook.clear()
+    with pytest.raises(RuntimeError, match="PERSONA_ALERT_WEBHOOK did not take it") as caught:
+        alert_about(sample, sample.evaluate("michael"))
     assert "secret" not in str(caught.value)
-
-
-def test_a_webhook_must_be_http() -> None:
-    with pytest.raises(RuntimeError, match="no http address"):
-        post("file:///etc/passwd", "hello")

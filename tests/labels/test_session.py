@@ -61,7 +61,7 @@ def test_undo_takes_back_one_after_the_other(tmp_path: Path) -> None:
         session.skip(keys[-1]) if answer is None else session.answer(keys[-1], answer)
     for key in reversed(keys):
         undone = session.undo()
-        assert undone is not None and undone.judgment.key == key == now(session)
+        assert undone is not None and undone.item.key == key == now(session)
     assert session.undo() is None
     assert load_labels(tmp_path) == []
     for key in keys:

@@ -1,6 +1,9 @@
 """Labelling a voice: what is asked, in the session, on the page and in the terminal."""
 
+from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -8,12 +11,14 @@ from typer.testing import CliRunner
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
-from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels import check, voice
+from persona_pipeline.guard.labels import session as sessions
+from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.page.app import create_app
-from persona_pipeline.guard.labels.voice import load_voice_labels
+from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
 from persona_pipeline.guard.labels.voice_session import VoiceLabelling
 from persona_pipeline.world.models import Message, Persona
-from tests.labels.voices import START, message
+from tests.labels.voices import HALF, START, labels, message
 
 PERSONA = Persona("ann", "Ann", "A pirate.")
 
@@ -43,6 +48,26 @@ def test_half_by_lot_and_once_there_is_a_check_half_in_doubt(tmp_path: Path) -> 
     assert rest[::2] == ["random"] * 10
 
 
+def test_the_check_is_learnt_at_every_eighth_answer_and_the_file_read_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = (START + timedelta(seconds=number) for number in count())
+    monkeypatch.setattr(voice, "datetime", Mock(now=lambda _: next(moments)))
+    write_label_files(VoiceLabel, tmp_path, labels(HALF))
+    learnt, read = Mock(wraps=check._learnt), Mock(wraps=sessions.load_label_files)
+    monkeypatch.setattr(check, "_learnt", learnt)
+    monkeypatch.setattr(sessions, "load_label_files", read)
+    check.learn_check.cache_clear()
+    running = session(tmp_path, count=80)
+    for _ in range(16):
+        current = running.current()
+        assert current is not None
+        running.answer(current.key, on(current.message))
+        running.progress()
+    assert learnt.call_count == 3
+    assert read.call_count == 17
+
+
 def test_the_same_seed_asks_the_same_and_another_does_not(tmp_path: Path) -> None:
     first, same, other = (session(tmp_path, seed=seed).current() for seed in (1, 1, 2))
     assert first == same != other
@@ -59,7 +84,7 @@ def test_skipped_comes_last_and_what_is_taken_back_next(tmp_path: Path) -> None:
     running.answer(second.key, True, "aye")
     assert running.last is not None and running.last.label is not None
     undone = running.undo()
-    assert undone is not None and undone.asked == second
+    assert undone is not None and undone.item == second
     assert running.current() == second
     assert load_voice_labels(tmp_path) == []
     running.answer(second.key, False)

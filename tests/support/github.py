@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import yaml
 _EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+|toJSON\(inputs\)) *\}\}")
 
 
+@cache
 def load(path: Path) -> dict[str, Any]:
-    """Return a workflow or an action. Everything is a string, so that the key ``on`` is no boolean."""
+    """Return a workflow or an action, not to be changed. Everything is a string, so that the key ``on`` is no boolean."""
     return yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)
 
 
@@ -31,12 +33,16 @@ def step(path: Path, name: str) -> dict[str, Any]:
 
 @dataclass
 class Runner:
-    """A runner with its folders below ``folder``. ``workspace`` is the checkout; ``contexts`` answer expressions by their name."""
+    """A runner with its folders below ``folder``. ``workspace`` is the checkout; ``contexts`` answer expressions by their name.
+
+    ``environment``: what the job sets for all of its steps.
+    """
 
     folder: Path
     workspace: Path
     contexts: Mapping[str, str] = field(default_factory=dict)
     event: str = "pull_request"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.temp = self.folder / "runner-temp"
@@ -79,7 +85,7 @@ class Runner:
         return subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", found["run"]],
             cwd=self.workspace,
-            env={**own, **environment},
+            env={**own, **self.environment, **environment},
             capture_output=True,
             text=True,
             timeout=300,

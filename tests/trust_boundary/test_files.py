@@ -151,8 +151,12 @@ _TARGETS: dict[str, dict[str, Any]] = {
 _PLAIN = ("name", "type", "weight", "required", "negate")
 
 
+# What leads out, what is a link and what is a pipe: where a field takes a list or a program, too. Every place is tried as a text.
+_IN_EVERY_SHAPE = ("../outside/rows.json", "link-rows.json", "../pipe.md", "/proc/self/environ")
+
+
 def shapes(place: str) -> list[Any]:
-    return [place, [place], {"script": [place]}]
+    return [place, [place], {"script": [place]}] if place in _IN_EVERY_SHAPE else [place]
 
 
 def judge() -> SuiteJudge:

@@ -106,6 +106,7 @@ def test_an_accepted_drop_is_said_and_fails_nothing_until_its_day_has_passed(sam
     done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
     found = json.loads(done.stdout)["agents"]["michael"]["findings"]
     assert done.returncode == 0, [item["message"] for item in found]
+    assert json.loads(done.stdout)["headline"] == "The agent is in character; accepted drops of 1 agent"
     kinds = {item["kind"] for item in found if item["dimension"] == "adherence"}
     assert kinds == {"accepted"} and all(
         f"accepted until {TOMORROW}: he is retired" in item["message"] for item in found
@@ -127,6 +128,8 @@ def test_who_is_left_out_is_evaluated_only_by_name(sample_root: Path, cli: Cli) 
     write(sample_root, leave_out=["michael"])
     assert "michael" not in json.loads(cli("evaluate").stdout)["agents"]
     assert "michael" in json.loads(cli("evaluate", "--agents", "michael").stdout)["agents"]
+    done = cli("watch", "--once")
+    assert (done.returncode, "michael: followed" in done.stdout, "pam: followed" in done.stdout) == (0, False, True)
 
 
 def test_a_pull_request_is_judged_by_the_settings_of_its_base_as_a_whole(sample_root: Path, cli: Cli) -> None:

@@ -26,7 +26,7 @@ from persona_pipeline.base.settings import Settings
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
-HEAD = "0011"
+HEAD = "0012"
 # Steps that were never released; the second release takes a store from wherever among them it stands.
 _UNRELEASED = tuple(f"000{step}" for step in range(2, 10))
 _ADVISORY_LOCK = 0x706572736F6E61
@@ -44,8 +44,7 @@ def current_revision(connection: Connection) -> str | None:
 def upgrade(engine: Engine) -> None:
     """Run the pending migrations, or make all tables in an empty database; does nothing when there is nothing to do.
 
-    Raises:
-        NewerStoreError: the database was written by a newer version of this package.
+    NewerStoreError: the database was written by a newer version of this package.
     """
     with engine.connect() as connection:
         revision = current_revision(connection)
@@ -120,7 +119,6 @@ _POSTGRES_CONNECTION = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-
 
 # What SQLite says of a disk that is full or fails; no setting mends that.
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")

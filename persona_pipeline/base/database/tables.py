@@ -129,7 +129,6 @@ voice_models = sa.Table(
     created_at("updated_at"),
 )
 
-
 run_messages = sa.Table(
     "run_messages",
     metadata,
@@ -249,7 +248,6 @@ trace_pieces = sa.Table(
     sa.Index(None, "received_at"),
 )
 
-
 evaluation_runs = sa.Table(
     "evaluation_runs",
     metadata,
@@ -290,17 +288,18 @@ evaluation_runs = sa.Table(
     # All that is asked of every run to find the newest: documents are long, and on SQLite a column behind one is read through it.
     sa.Index(
         "ix_evaluation_runs_newest",
-        "agent_id",
-        "window_end",
-        "whole",
-        "completed_at",
-        "id",
-        "status",
-        "synthetic",
-        "overall_score",
+        *("agent_id", "window_end", "whole", "completed_at", "id", "status", "synthetic", "overall_score"),
     ),
     sa.CheckConstraint("status IN ('pending', 'running', 'completed', 'failed')", name="status"),
     sa.CheckConstraint("overall_score BETWEEN 0 AND 9", name="overall_score"),
+)
+
+newest_runs = sa.Table(
+    "newest_runs",
+    metadata,
+    # Each agent's newest finished run, kept when runs are saved: of all before it nobody need be asked. NULL: none has finished.
+    sa.Column("agent_id", sa.Text(), primary_key=True),
+    sa.Column("run_id", sa.Uuid()),
 )
 
 evaluation_scores = sa.Table(
@@ -374,7 +373,6 @@ judge_batches = sa.Table(
     sa.Column("ended_at", UtcDateTime()),
     sa.CheckConstraint("status IN ('submitting', 'submitted', 'collected', 'failed')", name="status"),
 )
-
 
 correction_logs = sa.Table(
     "correction_logs",
@@ -469,7 +467,6 @@ agent_evaluation_config = sa.Table(
     # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),
 )
-
 
 # A lease that is not renewed runs out.
 leases = sa.Table(

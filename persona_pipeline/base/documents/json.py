@@ -106,7 +106,6 @@ def _int(text: str) -> int:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=_int)
 
-
 # Bytes of a file of rows that are read into memory.
 _MOST_ROWS = 2_000_000_000
 

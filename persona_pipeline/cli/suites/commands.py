@@ -34,7 +34,10 @@ app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args
 
 @app.command()
 def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
-    """Check suites: every problem with its file, line and column. Exit code 2 if there is one."""
+    """Check suites: every problem with its file, line and column.
+
+    Exit code 2 if there is one.
+    """
     from persona_pipeline.base.settings import get_settings
     from persona_pipeline.suites.running.opening import find_suites, load_suite, suite_roots
 
@@ -61,7 +64,10 @@ def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = No
 
 @app.command()
 def show(file: File, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
-    """Print a suite in its normalised form: one spelling, defaults filled in, asserts inherited."""
+    """Print a suite in its normalised form.
+
+    One spelling, defaults filled in, asserts inherited.
+    """
     data = load(file, allow_path).model_dump()
     if as_json:
         print_json(data)
@@ -80,7 +86,9 @@ def explain(
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
 ) -> None:
-    """Print who would answer, which asserts would run, where they come from, what they weigh and what all of it needs.
+    """Print who would answer, which asserts would run, and what all of it needs.
+
+    Of each assert: where it comes from and what it weighs.
 
     Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
@@ -205,7 +213,9 @@ def import_(
     force: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a suite of an eval file of promptfoo or AgentV, and name what has no counterpart, with file and line.
+    """Make a suite of an eval file of promptfoo or AgentV.
+
+    What has no counterpart is named, with file and line.
 
     Exit codes: 0 all of it was taken over, 1 what was named was not, 2 nothing was written.
     """

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
+from persona_pipeline.cli.options import JudgeName, Notify, judge_name, world_settings
+from persona_pipeline.cli.running import tell
 from persona_pipeline.cli.suites.options import (
     AllowEnv,
     AllowPath,
@@ -90,18 +91,22 @@ def run(
     ] = None,
     keep_workspaces: Annotated[bool, typer.Option(help="Keep the workspaces of tests that pass too.")] = False,
     save: Annotated[bool, typer.Option(help="Write the run to the store too.")] = False,
+    notify: Notify = None,
 ) -> None:
     """Run suites.
 
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
     was run, 4 budget.
     """
+    from persona_pipeline.reporting.notify import require_named, suite_notice
     from persona_pipeline.suites.answering.base import load_responses
     from persona_pipeline.suites.grading.results import SuiteResult
     from persona_pipeline.suites.running.history import RowWriter, save_suite_result
     from persona_pipeline.suites.running.opening import find_suites, open_judge, open_targets
     from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard
     from persona_pipeline.suites.running.suite_run import chosen, joined, run_suites
+    from persona_pipeline.world.personas import is_world
+    from persona_pipeline.world.settings import load_world_file
 
     outputs = _outputs(out or [])
     if watch:
@@ -110,6 +115,7 @@ def run(
     if resume and rows is None:
         raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
     settings = world_settings()
+    require_named(notify or (), load_world_file(settings.world_root).alerts if notify else ())
     options = RunOptions(
         allow_code=allow_code,
         test_ids=tuple(test_id or ()),
@@ -121,7 +127,7 @@ def run(
         max_retries=max_retries,
         cache=cache,
         keep_workspaces=keep_workspaces,
-        world_root=lambda: settings.world_root,
+        world_root=(lambda: settings.world_root) if is_world(settings.world_root) else None,
         settings=settings,
         keyed=bool(outputs) or save or as_json,
         written=tuple(outputs),
@@ -134,6 +140,7 @@ def run(
             RowWriter(rows, append=resume).close()
         nothing = [SuiteResult(suite.name, str(suite.path), [], reason=str(error)) for suite in loaded]
         _report(joined(loaded, nothing), nothing[:1], as_json, outputs)
+        tell(suite_notice(nothing[0]), notify or ())
         raise typer.Exit(nothing[0].exit_code) from None
     recorded = load_responses(responses) if responses is not None else None
     if recorded is not None and len(suites) > 1:
@@ -166,6 +173,7 @@ def run(
         with closing(open_store(default_url(settings))) as store:
             for result in results:
                 save_suite_result(store, result)
+    tell(suite_notice(whole), notify or ())
     raise typer.Exit(whole.exit_code)
 
 

@@ -51,8 +51,9 @@ def doctor(
     ] = False,
     max_usd: MaxUsd = None,
 ) -> None:
-    """Check world, database, recordings, key, endpoint, model, structured output, whether the judge can judge, caching and Dagster.
+    """Check all that an evaluation needs: world, database, key, model, Dagster.
 
+    Of the model: whether it can judge, its structured output and caching.
     What --reading finds is kept in calibration/reading.json. Without a key it is asked of the recordings.
 
     Exit codes: 0 all that is needed works, 2 something does not, 3 the judge cannot judge, or does not read: it decides nothing.
@@ -79,17 +80,17 @@ def doctor(
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[ProbeFinding]":
     """Return what was found, in the order it is shown."""
     from persona_pipeline.judging.model.probe import ProbeLevel
+    from persona_pipeline.world.personas import is_world
     from persona_pipeline.world.settings import load_world_file, merged
 
-    asked = _start_dagster() if dagster else None
-    findings = [
-        _checked("world", _world, settings),
-        _checked("settings", _settings, settings),
-        _checked("database", _database, settings),
-    ]
-    if findings[-1].level is not ProbeLevel.ERROR:
-        findings.append(_checked("messages", _messages, settings))
-        findings += _voices(settings)
+    # Without a world, looking would begin a store, and Dagster's, in a folder that is none.
+    there = is_world(settings.world_root)
+    asked = _start_dagster() if dagster and (there or "DAGSTER_HOME" in os.environ) else None
+    findings = [_checked("world", _world, settings), _checked("settings", _settings, settings)]
+    if there or settings.database_url is not None:
+        findings.append(_checked("database", _database, settings))
+        if findings[-1].level is not ProbeLevel.ERROR:
+            findings += [_checked("messages", _messages, settings), *_voices(settings)]
     findings.append(_checked("recordings", _recordings, settings))
     with suppress(ConfigError):
         # One that is not valid was named above.
@@ -115,12 +116,13 @@ def _checked(name: str, check: "Callable[[Settings], ProbeFinding]", settings: "
 
 def _world(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-    from persona_pipeline.world.personas import agent_ids, load_persona
+    from persona_pipeline.world.personas import agent_ids, find_world, load_persona
 
-    root = settings.world_root
-    if not (root / "personas").is_dir():
-        remedy = "set PERSONA_ROOT to your world's folder, or make one with persona-pipeline init DIR"
-        return ProbeFinding("world", ProbeLevel.ERROR, f"{root} has no personas folder", remedy)
+    try:
+        root = find_world(settings)
+    except ConfigError as error:
+        said, _, remedy = str(error).partition("; ")
+        return ProbeFinding("world", ProbeLevel.ERROR, said, remedy)
     agents = agent_ids(root)
     for agent_id in agents:
         load_persona(root, agent_id)

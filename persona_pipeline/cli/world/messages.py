@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from persona_pipeline.cli.options import (
     Agents,
     HeaderTimeout,
     Host,
+    Notify,
     Port,
     TokenEnv,
     names,
@@ -21,9 +23,10 @@ from persona_pipeline.cli.options import (
     require_token,
     token_in,
 )
+from persona_pipeline.cli.running import tell
 
 if TYPE_CHECKING:
-    from persona_pipeline.importing.run import Imported
+    from persona_pipeline.importing.run import Imported, ImportOptions
     from persona_pipeline.world.world import World
 
 _MOST_NAMED = 12
@@ -64,15 +67,30 @@ def ingest(
         ),
     ] = False,
 ) -> None:
-    """Add messages to the store. A message that is known is not doubled; a line that is not valid is named and left out."""
-    from persona_pipeline.importing.base import ReadOptions
-    from persona_pipeline.importing.run import ImportOptions, import_messages
-    from persona_pipeline.world.names import alias_problems
-    from persona_pipeline.world.speakers import stored_names
+    """Add messages to the store, from files or what other programs export.
+
+    A message that is known is not doubled; a line that is not valid is named and left out.
+    """
+    from persona_pipeline.importing.run import ImportOptions, ReadOptions
 
     speakers, fields = _mapping(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
-    world = open_world()
+    raise typer.Exit(2 if bring_in(open_world(), files, options, marks=marks) else 0)
+
+
+def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, marks: bool = False) -> int:
+    """Add messages of files to the store, say what came of it and whose names do not match; return how many lines are wrong.
+
+    Args:
+        marks: users' marks are kept as labels.
+
+    Raises:
+        ConfigError: a file cannot be read at all.
+    """
+    from persona_pipeline.importing.run import import_messages
+    from persona_pipeline.world.names import alias_problems
+    from persona_pipeline.world.speakers import stored_names
+
     imported = import_messages(world, files, options)
     _tell(imported)
     _tell_marks(world, imported, keep=marks)
@@ -82,7 +100,7 @@ def ingest(
     named = stored_names(world).among(imported.result.speakers)
     for line in (*(str(problem) for problem in wrong), *named.lines()):
         typer.echo(line, err=True)
-    raise typer.Exit(2 if imported.result.problems else 0)
+    return len(imported.result.problems)
 
 
 def _tell(imported: "Imported") -> None:
@@ -175,9 +193,9 @@ def collect(
     header_timeout: HeaderTimeout = 5.0,
     body_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for its body to arrive.")] = 30.0,
 ) -> None:
-    """Take OpenTelemetry traces and events over OTLP/HTTP, and add the messages in them to the store.
+    """Add messages to the store as they come in OpenTelemetry traces.
 
-    A request is answered with success when what it brought is stored, and not before.
+    Takes traces and events over OTLP/HTTP. A request is answered with success when what it brought is stored, and not before.
     """
     token = token_in(token_env)
     require_token(token, token_env, host)
@@ -219,10 +237,10 @@ def remove(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it, they are only counted.")] = False,
 ) -> None:
-    """Take messages out of the store: those to which all of the options apply. Files are not touched.
+    """Take messages out of the store: those to which all of the options apply.
 
-    A removed message stays out when its file is read again, until the file says something else of it or it is ingested with
-    --restore.
+    Files are not touched. A removed message stays out when its file is read again, until the file says something else of it or
+    it is ingested with --restore.
     """
     from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages
 
@@ -265,12 +283,13 @@ def watch(
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     relearn: Annotated[bool, typer.Option(help="Learn the voices anew, although there are some.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    notify: Notify = None,
 ) -> None:
-    """Follow messages and print an alarm when an agent has lost its voice: since which message, and the worst ones.
+    """Follow messages and print an alarm when an agent has lost its voice.
 
-    What an agent says again of a conversation is printed beside the earlier line, and is no alarm. Says first whom it follows,
-    against which voices and since when, and what it cannot see. Asks no model. A voice is learnt once, from what was said before,
-    and again when the agent's persona changes.
+    Says since which message, and the worst ones. What an agent says again of a conversation is printed beside the earlier line,
+    and is no alarm. Says first whom it follows, against which voices and since when, and what it cannot see. Asks no model. A voice
+    is learnt once, from what was said before, and again when the agent's persona changes.
     """
     from datetime import timedelta
 
@@ -281,12 +300,14 @@ def watch(
         VoiceWatches,
         alarm_facts,
     )
+    from persona_pipeline.reporting.notify import Notice, require_named, run_link
     from persona_pipeline.reporting.text import one_line, plural
     from persona_pipeline.scoring.text.said_again import pair_text
     from persona_pipeline.world.names import Aliases
 
     world = open_world(sync=True)
-    chosen = names(agents) or world.agent_ids()
+    require_named(notify or (), world.written.alerts)
+    chosen = world.chosen(names(agents))
     newest = world.newest_message_time()
     start = moment(since, "--since")
     if start is None and newest is not None:
@@ -306,7 +327,14 @@ def watch(
         new = source.new()
         for problem in source.problems if isinstance(source, FileMessages) else ():
             typer.echo(problem, err=True)
-        for alarm in watches.read(new):
+        alarms = watches.read(new)
+        if alarms:
+            facts = {"kind": "voice_alarm", "alarms": [*map(alarm_facts, alarms)]}
+            tell(
+                Notice("Persona watch: a voice was lost", [alarm.text for alarm in alarms], run_link(), facts),
+                notify or (),
+            )
+        for alarm in alarms:
             raised += 1
             if as_json:
                 typer.echo(shown_json(alarm_facts(alarm)))

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,27 +20,45 @@ DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
 
 def init(
     directory: Annotated[Path, typer.Argument(help="Folder of the new world; made if it is not there.")],
+    agent: Annotated[
+        str | None, typer.Option(help="What your agent is called; by default two agents of a museum.", metavar="NAME")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Of its agents and claims: ar, de, en, es, fr, it, ja, nl, pt or zh.")
+    ] = None,
+    messages: Annotated[
+        str | None, typer.Option(help="Its messages: a file or folder that `ingest` reads; by default an example.")
+    ] = None,
     deploy: Annotated[
         bool,
         typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that."),
     ] = False,
-    language: Annotated[
-        str, typer.Option(help="Of its agents and claims: ar, de, en, es, fr, it, ja, nl, pt or zh.")
-    ] = "en",
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, on a terminal too.")] = False,
 ) -> None:
-    """Write a small world of your own: two agents, their messages, and propositions for every dimension.
+    """Begin a world of your own: an agent, its claims, and its messages.
+
+    On a terminal it asks for the agent's name, its language and its messages, where no option says them.
 
     Nothing is overwritten: if a file is in the way, nothing is written.
     """
     from persona_pipeline.world.world import template_world, write_new
 
     there = (directory / "personas").is_dir()
-    texts = {} if deploy and there else template_world(language)
+    told = yes or deploy or there or any((agent, language, messages))
+    if not told and sys.stdin.isatty() and sys.stdout.isatty():
+        agent, language, messages = _asked()
+    texts, name = {} if deploy and there else template_world(language or "en"), ""
+    if agent or messages:
+        name = _agent_id(agent or "My agent")
+        texts = _own(texts, agent or "My agent", name, example=not messages)
     written = write_new(directory, {**texts, **(deployment(directory) if deploy else {})})
     typer.echo(f"{len(written)} files written to {directory}")
+    unread = _bring_in(directory, messages) if messages else False
     typer.echo("Next:")
     if directory.resolve() != Path.cwd():
         typer.echo(f"  cd {directory}")
+    if name:
+        typer.echo(f"  (say in personas/{name}.yaml who {agent or 'it'} is, and in propositions/ what holds of it)")
     if not (deploy and there):
         typer.echo("  persona-pipeline validate")
         typer.echo("  persona-pipeline evaluate --judge anthropic --record --samples 3    (needs ANTHROPIC_API_KEY)")
@@ -47,6 +66,97 @@ def init(
     if deploy:
         typer.echo("  cp deploy/example.env deploy/.env && chmod 600 deploy/.env           (then fill it in)")
         typer.echo("  docker compose -f deploy/compose.yaml --env-file deploy/.env up --build --detach --wait")
+    if unread:
+        raise typer.Exit(2)
+
+
+def _asked() -> tuple[str | None, str, str | None]:
+    """Ask for the agent's name, its language and its messages; what is not answered is the example's."""
+    from persona_pipeline.world.world import template_world
+
+    def require_there(text: str) -> None:
+        if not Path(text).expanduser().exists():
+            raise ConfigError(f"{text} does not exist")
+
+    languages = "ar, de, en, es, fr, it, ja, nl, pt or zh"
+    return (
+        _answer("What is your agent called? (Enter: an example of two agents)", "", _agent_id) or None,
+        _answer(f"In which language does it write? ({languages})", "en", template_world),
+        _answer("Where do its messages come from? (a file or folder; Enter: an example)", "", require_there) or None,
+    )
+
+
+def _answer(question: str, default: str, check: Callable[[str], object]) -> str:
+    """Ask until the answer is nothing, or what the check lets pass."""
+
+    def value(text: str) -> str:
+        try:
+            if text.strip():
+                check(text.strip())
+        except ConfigError as error:
+            raise typer.BadParameter(str(error)) from error
+        return text.strip()
+
+    return typer.prompt(question, default=default, value_proc=value, show_default=bool(default))
+
+
+def _agent_id(name: str) -> str:
+    from persona_pipeline.world.personas import id_of_name, is_name
+
+    if not is_name(name):
+        raise ConfigError(f"{name!r} is no name; write 1 to 256 printable characters")
+    # A name in another script has no Latin letters; the file can be renamed.
+    return id_of_name(name) or "agent"
+
+
+def _own(texts: Mapping[str, str], name: str, agent_id: str, *, example: bool) -> dict[str, str]:
+    """Return the template with one of its agents under another name; without the example it is undescribed, and silent."""
+    before, other = ("otto", "mira") if agent_id == "otto" else ("mira", "otto")
+    quoted, called = json.dumps(name, ensure_ascii=False), ""
+    made = {}
+    for path, text in texts.items():
+        stem = Path(path).stem
+        if not example and (stem in (before, other) or path.startswith("messages/")):
+            continue
+        if path == f"personas/{before}.yaml":
+            called = re.findall("^display_name: (.*)$", text, re.MULTILINE)[0]
+            text = text.replace(f"display_name: {called}", f"display_name: {quoted}").replace(called, name)
+        text = text.replace('"agent_id": "' + before, '"agent_id": "' + agent_id)
+        if stem == before:
+            text = text.replace(f"agent_id: {before}", f"agent_id: {json.dumps(agent_id)}")
+            text = text.replace(f"id: {before}-", f"id: {agent_id}-").replace(f"about {called},", f"about {name},")
+            path = path.replace(before, agent_id)
+        made[path] = text
+    if not example:
+        said = f"  Say here who {name} is, how it writes, and what it never does."
+        lines = [
+            f"agent_id: {json.dumps(agent_id)}",
+            f"display_name: {quoted}",
+            "persona: |",
+            said,
+            "corrections: {}",
+            "",
+        ]
+        made[f"personas/{agent_id}.yaml"] = "\n".join(lines)
+        made["README.md"] = made["README.md"].replace(
+            "Two agents of a small museum, to be replaced by your own.", f"{name}."
+        )
+    return made
+
+
+def _bring_in(directory: Path, messages: str) -> bool:
+    """Add messages to a new world, and return whether some could not be read."""
+    from persona_pipeline.cli.world.messages import bring_in
+    from persona_pipeline.importing.run import ImportOptions
+
+    world = open_world(directory)
+    try:
+        return bring_in(world, [str(Path(messages).expanduser())], ImportOptions()) > 0
+    except ConfigError as error:
+        typer.echo(f"{error}\nbring them in later: persona-pipeline ingest FILE", err=True)
+        return True
+    finally:
+        world.store.close()
 
 
 def deployment(directory: Path) -> dict[str, str]:
@@ -66,13 +176,15 @@ def validate(
         typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings."),
     ] = False,
 ) -> None:
-    """Check personas, propositions, messages, recordings, labels, baselines and suites.
+    """Check the files of a world: every problem with its line.
 
+    Personas, propositions, messages, recordings, labels, baselines and suites.
     Baselines are taken again from the recordings they name, without a call, and compared.
 
     Every problem is a line on stderr; exit code 2 if there is one.
     """
     from persona_pipeline.cli.world.checking import check_paths, check_world
+    from persona_pipeline.world.personas import find_world
 
     root = environment().world_root
     checked = check_paths(paths) if paths else check_world(root, require_signed=require_signed)
@@ -81,20 +193,23 @@ def validate(
     if checked.problems:
         raise ConfigError(list(dict.fromkeys(checked.problems)))
     if not checked.files:
-        raise ConfigError(Problem("nothing to validate", str(root)))
+        raise ConfigError(Problem("nothing to validate", str(find_world(environment()))))
     typer.echo("1 file is valid" if checked.files == 1 else f"{checked.files} files are valid")
 
 
 def migrate() -> None:
-    """Bring the store, and with DAGSTER_HOME set Dagster's own storage too, to the newest schema; does nothing where they are.
+    """Bring the store to this version, and with DAGSTER_HOME Dagster's own.
 
-    Whatever opens the store does the first by itself. In a deployment this command goes before all else, so that a migration which
-    fails stops the upgrade and nothing else.
+    Does nothing where they are. Whatever opens the store does the first by itself. In a deployment this command goes before all
+    else, so that a migration which fails stops the upgrade and nothing else.
     """
     from persona_pipeline.base.database.engine import HEAD, default_url, open_store
-    from persona_pipeline.base.settings import get_settings
+    from persona_pipeline.world.personas import find_world
 
-    open_store(default_url(get_settings())).close()
+    settings = environment()
+    if settings.database_url is None:
+        find_world(settings)
+    open_store(default_url(settings)).close()
     typer.echo(f"store: {HEAD}")
     if not os.environ.get("DAGSTER_HOME"):
         typer.echo("Dagster: DAGSTER_HOME is not set, nothing to do")
@@ -113,7 +228,7 @@ def schema(
         ),
     ] = Path("schemas"),
 ) -> None:
-    """Write the JSON schemas of persona, proposition and suite files, of a label, and of a world's settings."""
+    """Write JSON schemas of the files of a world, for editors."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in schema_texts().items():
         (directory / name).write_text(text, encoding="utf-8")
@@ -153,7 +268,10 @@ def forget(
         bool, typer.Option("--yes", help="Take the person out of the store; files and git are only named.")
     ] = False,
 ) -> None:
-    """Take claims, reasons and quotes out of old runs; scores, findings, histories and trends stay. Or find and remove a person."""
+    """Take reasons and quotes out of old runs, or find and remove a person.
+
+    Of old runs scores, findings, histories and trends stay.
+    """
     if person:
         _forget_person(person, yes)
         return

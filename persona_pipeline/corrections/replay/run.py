@@ -184,8 +184,7 @@ class ReplayedCheck:
 def questions_about(world: World, agent_id: str, messages: Sequence[Message]) -> list[GateQuestion]:
     """Return what the gate would have asked about an agent's messages when they were sent, by today's persona and claims.
 
-    Raises:
-        ConfigError: the agent has no persona or no valid adherence claims.
+    ConfigError: the agent has no persona or no valid adherence claims.
     """
     claims = ClaimFiles(world.root, ADHERENCE.name)
     return [_asking(world, claims, agent_id, message) for message in messages]

@@ -137,15 +137,9 @@ def touched_at_most(good: int, risk: float) -> int:
     """
     if not 0 < risk < 1:
         raise ValueError(f"a risk of {risk:g} is no share; give one between 0 and 1")
-    low, high = 0, floor(risk * good + 1e-9) + 1
     # The k-th order statistic lets k - 1 be touched; more are never safer.
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _keeps(middle, good, risk):
-            low = middle
-        else:
-            high = middle - 1
-    return low - 1
+    ranks = range(1, floor(risk * good + 1e-9) + 2)
+    return bisect_left(ranks, True, key=lambda rank: not _keeps(rank, good, risk)) - 1
 
 
 def good_needed(good: int, risk: float) -> int:

@@ -126,7 +126,7 @@ class InterventionsRequest(_Wire):
     channel: Place | None = None
 
 
-class NudgeResponse(_Wire):
+class NudgeResponse(_Wire, from_attributes=True):
     """One piece of guidance and the share (0-1) that rose above its threshold."""
 
     kind: Intervention
@@ -146,21 +146,17 @@ class InterventionsResponse(_Wire):
 
     @classmethod
     def of(cls, guidance: Guidance) -> Self:
-        nudges, withheld = (
-            [
-                NudgeResponse(kind=item.kind, text=item.text, share=item.share, threshold=item.threshold)
-                for item in found
-            ]
-            for found in (guidance.nudges, guidance.withheld)
+        return cls(
+            guidance=guidance.block,
+            nudges=[NudgeResponse.model_validate(item) for item in guidance.nudges],
+            withheld=[NudgeResponse.model_validate(item) for item in guidance.withheld],
+            failed=guidance.failed,
+            voice_alarm=VoiceAlarmResponse.of(guidance.voice_alarm),
         )
-        alarm = VoiceAlarmResponse.of(guidance.voice_alarm)
-        return cls(guidance=guidance.block, nudges=nudges, withheld=withheld, failed=guidance.failed, voice_alarm=alarm)
 
 
-class ConfigRequest(CorrectionSettings):
+class ConfigRequest(CorrectionSettings, frozen=True, extra="forbid", strict=True):
     """All settings of an agent; what is left out gets its default, which for every correction is off."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     max_correction_attempts: WholeNumber = Field(default=2, ge=0, le=10)
 
@@ -168,10 +164,8 @@ class ConfigRequest(CorrectionSettings):
         return CorrectionSettings(**self.model_dump())
 
 
-class ConfigResponse(CorrectionSettings):
+class ConfigResponse(CorrectionSettings, frozen=True, extra="forbid"):
     """An agent's settings. ``source``: ``persona`` (its file) or ``api`` (set here or by command line)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     agent_id: str
     source: Literal["persona", "api"]
@@ -179,14 +173,8 @@ class ConfigResponse(CorrectionSettings):
 
     @classmethod
     def of(cls, config: StoredConfig) -> Self:
-        return cls.model_validate(
-            {
-                "agent_id": config.agent_id,
-                "source": config.source,
-                "updated_at": config.updated_at,
-                **config.settings.model_dump(),
-            }
-        )
+        told = {"agent_id": config.agent_id, "source": config.source, "updated_at": config.updated_at}
+        return cls.model_validate(told | config.settings.model_dump())
 
 
 class StatisticsQuery(_Wire):

@@ -67,18 +67,6 @@ class GateCheck:
         return metadata.check_result(self.name, wrong, facts, asset_key=specs.comparisons.key, severity=self.severity)
 
 
-def _fell(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
-    return [item.text for item in line.findings if item.exit_code == EXIT_REGRESSION]
-
-
-def _untold(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
-    return [item.text for item in line.findings if item.exit_code not in (EXIT_OK, EXIT_REGRESSION)]
-
-
-def _warnings(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
-    return report.comparison.warnings
-
-
 def _injections(report: AgentReport, line: AgentVerdict) -> Sequence[str]:
     return [
         f"{dimension_label(name)}, {item.id}: the judged text seems to address the judge"
@@ -93,27 +81,22 @@ GATE = (
         "no_regression",
         "No dimension and no claim dropped below its baseline by more than it may.",
         ERROR,
-        _fell,
+        lambda _, line: [item.text for item in line.findings if item.exit_code == EXIT_REGRESSION],
         compares=True,
     ),
     GateCheck(
         "full_coverage",
         "It can be told: all was judged by a judge that can be believed, has a baseline, and no large drop is left undecided.",
         ERROR,
-        _untold,
+        lambda _, line: [item.text for item in line.findings if item.exit_code not in (EXIT_OK, EXIT_REGRESSION)],
     ),
     GateCheck(
         "baseline_is_current",
         "The baseline was taken with the same judge, prompt and claims; if not, scores are not quite comparable.",
         WARN,
-        _warnings,
+        lambda report, _: report.comparison.warnings,
     ),
-    GateCheck(
-        "no_injection_suspected",
-        "No message tries to talk the judge into a score.",
-        WARN,
-        _injections,
-    ),
+    GateCheck("no_injection_suspected", "No message tries to talk the judge into a score.", WARN, _injections),
 )
 
 
@@ -182,11 +165,7 @@ def all_in_character(
 
 
 def newest_report(agent_id: str, world: World) -> AgentReport:
-    """Return an agent's newest comparison.
-
-    Raises:
-        dagster.Failure: it has never been compared.
-    """
+    """Return an agent's newest comparison; ``dagster.Failure`` where it has never been compared."""
     with known_failures():
         run = saved_run(newest_run_row(world.store, agent_id))
     if run is None or run.report is None:

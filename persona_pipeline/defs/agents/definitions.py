@@ -45,11 +45,7 @@ class AgentStep:
         return WorldReader(self.world).scope(self.agent_id, dimensions, window)
 
     def finished(self) -> AgentReport:
-        """Return the report of the run that the agent's scores make up.
-
-        Raises:
-            ConfigError: a dimension is not scored on the agent's current messages.
-        """
+        """Return the report of the run that the agent's scores make up; ConfigError: one is not of its current messages."""
         judge, request = self.evaluation.open_judge(self.world), self.evaluation.request(self.world)
         return evaluate_stored(self.world, self.scope(()), judge, request)
 
@@ -133,11 +129,7 @@ def make_in_character(at: AgentStep) -> Made:
 def evaluate_several(
     at: AgentStep, agent_ids: Sequence[str], dimensions: Sequence[str] | None = None
 ) -> Iterator[Event]:
-    """Evaluate agents in this one step, down to their checks, and fail as their runs would.
-
-    Raises:
-        dagster.Failure: an agent is broken or has findings.
-    """
+    """Evaluate agents in this one step, down to their checks, and raise ``dagster.Failure`` where their runs would."""
     if len(agent_ids) > 1:
         run_tags.add_run_tags(at.context.instance, at.context.run_id, {run_tags.AGENT: f"{len(agent_ids)} agents"})
     request = at.evaluation.request(at.world, agent_ids, dimensions)
@@ -272,8 +264,6 @@ def build_agents(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> Age
         partitions_def=specs.agents,
     )
     definitions = dg.Definitions(
-        assets=[*sources.by_name.values(), *steps, voices],
-        asset_checks=[gate],
-        jobs=[evaluate_agent, follow_voices],
+        assets=[*sources.by_name.values(), *steps, voices], asset_checks=[gate], jobs=[evaluate_agent, follow_voices]
     )
     return Agents(specs, evaluate_agent, follow_voices, definitions)

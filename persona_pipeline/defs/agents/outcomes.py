@@ -35,11 +35,7 @@ def persona_outcome(persona: Persona) -> AssetOutcome:
 
 
 def messages_outcome(length: str, window: Window, said: Sequence[Message], names: NameMatch) -> AssetOutcome:
-    """Return the size and bounds of a window, and its newest messages.
-
-    Args:
-        names: what of speakers and personas does not match and concerns this agent.
-    """
+    """Return the size and bounds of a window, its newest messages, and the ``names`` in it that match no persona."""
     rows = [
         {"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[: metadata.MOST_TEXT]}
         for m in said[: -metadata.MOST_ROWS - 1 : -1]
@@ -129,11 +125,7 @@ def voice_outcome(state: VoiceState) -> AssetOutcome:
 
 
 def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> AssetOutcome:
-    """Return the run's scores, its history, its cost and what it came from; pictures of scores are here and nowhere else.
-
-    Args:
-        history: is drawn, oldest first.
-    """
+    """Return the run's scores, its history (oldest first), its cost and what it came from; pictures of scores are here alone."""
     lines = ["| Dimension | Score (0–9) | Judged |", "|:--|--:|--:|"]
     for name, item in evaluation.dimensions.items():
         score = format_score(item.score) if item.score is not None else f"_{unscored_label(item.unscored)}_"

@@ -46,7 +46,7 @@ class Lineage:
     ) -> None:
         self._specs = specs
         self._instance = instance
-        self._agents = set(agent_ids)
+        agents = sorted(agent_ids)
         self._planned = set(planned)
         # From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
         self._parents = {spec.key: tuple(dep.asset_key for dep in spec.deps) for spec in specs.evaluated}
@@ -54,8 +54,8 @@ class Lineage:
         self._code_versions = {spec.key: spec.code_version for spec in specs.evaluated}
         keys = [(spec.key, OBSERVED) for spec in specs.sources.by_name.values()]
         keys += [(key, MATERIALIZED) for key in self._parents]
-        self._events: Events = {key: self._newest_events(key, kind) for key, kind in keys}
-        self._versions: Versions = {key: self._newest_versions(key, kind) for key, kind in keys}
+        self._events: Events = {key: newest_events(instance, key, kind, set(agents)) for key, kind in keys}
+        self._versions: Versions = {key: newest_versions(instance, key, kind, agents) for key, kind in keys}
 
     def events(
         self, result: CohortResult, names: Collection[str] | None = None
@@ -77,7 +77,7 @@ class Lineage:
                     )
             if changed:
                 # What has just been written is what the next asset downstream rests on.
-                self._events[key] |= self._newest_events(key, MATERIALIZED, set(changed))
+                self._events[key] |= newest_events(self._instance, key, MATERIALIZED, set(changed))
         yield from check_evaluations(
             self._specs, {a: item.report for a, item in _newest(result).items()}, result.fail_on
         )
@@ -106,12 +106,6 @@ class Lineage:
             for parent in self._parents[key]
         }
         return lineage_tags(outcome.version, self._code_versions[key], inputs)
-
-    def _newest_events(self, key: Key, kind: dg.DagsterEventType, agent_ids: set[str] | None = None) -> dict[str, int]:
-        return newest_events(self._instance, key, kind, agent_ids or self._agents)
-
-    def _newest_versions(self, key: Key, kind: dg.DagsterEventType) -> dict[str, str]:
-        return newest_versions(self._instance, key, kind, sorted(self._agents))
 
 
 def check_evaluations(

@@ -60,9 +60,7 @@ def build_sources(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> So
             messages_from,
         ),
         baseline_files=source(
-            "baseline_files",
-            "json",
-            "`baselines/<agent>.json`: golden scores the agent should not drop below.",
+            "baseline_files", "json", "`baselines/<agent>.json`: golden scores the agent should not drop below."
         ),
         proposition_files={
             dimension: source(

@@ -13,14 +13,7 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.gate import weighed
-from persona_pipeline.guard.report import (
-    EXIT_OK,
-    AgentReport,
-    Conclusion,
-    Finding,
-    Result,
-    worst_exit_code,
-)
+from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, worst_exit_code
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_label
 from persona_pipeline.world.runs import newest_ids
@@ -153,12 +146,7 @@ def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[A
 def failure_of(
     lines: Sequence[AgentVerdict], exit_code: int = EXIT_OK, facts: Mapping[str, Any] | None = None
 ) -> dg.Failure | None:
-    """Return why a run over these agents fails; None: it does not.
-
-    Args:
-        exit_code: what is wrong besides.
-        facts: metadata shown with it.
-    """
+    """Return why a run over these agents fails, with facts to show; None: it does not. ``exit_code``: what is wrong besides."""
     code = worst_exit_code({code for line in lines for code in line.exit_codes} | {exit_code})
     if not code:
         return None

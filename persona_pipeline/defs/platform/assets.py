@@ -64,24 +64,17 @@ _OBJECT_STORES = ("s3", "gs", "az")
 
 
 def reports_folder(root: Path, settings: Settings) -> Path:
-    """Return where the reports of the world at ``root`` belong: PERSONA_REPORTS, else ``reports`` in the folder of the state.
-
-    Raises:
-        ConfigError: nothing is installed that knows the URL's store.
-    """
+    """Return where the reports of the world at ``root`` belong: PERSONA_REPORTS, else ``reports`` in the folder of the state."""
     if settings.reports:
         return open_folder(settings.reports, "PERSONA_REPORTS")
     return (settings.state or root / STATE) / "reports"
 
 
 def open_folder(place: str, variable: str) -> Path:
-    """Return a folder by its path or by the URL of an object store; the latter is written and read like one of the disk.
-
-    Args:
-        variable: where it stands, to be named in an error.
+    """Return a folder by its path or the URL of an object store, which is read and written alike.
 
     Raises:
-        ConfigError: nothing is installed that knows the URL's store.
+        ConfigError: nothing is installed that knows the URL's store; it names the ``variable`` that has it.
     """
     if "://" not in place:
         return Path(place)

@@ -53,12 +53,9 @@ def runs_under_way(instance: dg.DagsterInstance, address: Address) -> list[dg.Da
 
 
 def serve(host: str, address: Address, module: str = "persona_pipeline.definitions") -> None:
-    """Run Dagster's code server until it is stopped and its runs are done.
+    """Run Dagster's code server on an interface until it is stopped and its runs are done.
 
-    Args:
-        host: the interface it listens on.
-        address: as the workspace file has it.
-        module: the definitions.
+    ``address``: as the workspace file has it; ``module``: the definitions.
     """
     # Dagster takes a SIGTERM for a SIGINT, which a shell lets programs ignore that it starts in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -42,13 +42,9 @@ def bad_input(error: ConfigError) -> dg.Failure:
 
 
 def retry_unanswered(reasons: Mapping[str, int], judge: Judge, retry_number: int) -> None:
-    """Ask for a retry when a live judge was overloaded or out of reach; refusals, bad answers and budgets stay as they are.
+    """Raise ``RetryRequested`` when a live judge was overloaded or out of reach; refusals, bad answers, budgets stay as they are.
 
-    Args:
-        reasons: how many judgments are missing, by reason.
-
-    Raises:
-        dagster.RetryRequested: another try may answer more.
+    ``reasons``: how many judgments are missing, by reason.
     """
     unanswered = sum(reasons.get(reason.value, 0) for reason in _PASSING)
     if judge.live and unanswered and retry_number < JUDGE_RETRIES:

@@ -165,7 +165,6 @@ def in_one_batch(instance: dg.DagsterInstance) -> Iterator[None]:
 _BATCHED = (MATERIALIZED, OBSERVED)
 _holding = threading.local()
 
-
 URL_VARIABLES = ("PERSONA_DAGSTER_DATABASE_URL", "PERSONA_DATABASE_URL")
 
 

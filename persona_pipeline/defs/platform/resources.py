@@ -42,18 +42,14 @@ class WorldResource(dg.ConfigurableResource):
 
     place: ClassVar[Place] = Place()
 
-    root: str = Field(default="", description="The world's folder; empty: PERSONA_ROOT, else the project.")
+    root: str = Field(default="", description="The world's folder; empty: PERSONA_ROOT, else the current folder.")
     database_url: str = Field(
         default="", description="The store; empty: PERSONA_DATABASE_URL, else SQLite in the world."
     )
     _world: World | None = PrivateAttr(default=None)
 
     def open(self) -> World:
-        """Return the world, opened once a process.
-
-        Raises:
-            dagster.Failure: it cannot be opened; nothing a retry would mend.
-        """
+        """Return the world, opened once a process; ``dagster.Failure``: it cannot be, which no retry would mend."""
         if self._world is None:
             with known_failures(retry=False):
                 self._world = self.place.open_world(self.root or None, self.database_url or None)
@@ -116,11 +112,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         return {}
 
     def asked(self, world: World) -> EvaluationRequest:
-        """Return what is asked of an evaluation, whomever it is about; what is not, the world's settings say.
-
-        Raises:
-            ConfigError: ``as_of`` or ``since`` is no time, or the settings are not valid.
-        """
+        """Return what is asked of an evaluation, whomever it is about; what is not, the world's settings say."""
         return world.settled(EvaluationRequest(**self.given))
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
@@ -143,11 +135,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
         *,
         touched: bool = False,
     ) -> EvaluationRequest:
-        """Return what is asked of an evaluation of these agents.
-
-        Raises:
-            ConfigError: ``as_of`` or ``since`` is no time, or the settings are not valid.
-        """
+        """Return what is asked of an evaluation of these agents; ConfigError: a time is none, or the settings are not valid."""
         asked = self.asked(world)
         about = {"agents": agents, "dimensions": dimensions, "touched": touched or asked.touched}
         return asked.model_copy(update=about)
@@ -199,20 +187,12 @@ class EventLogValues(dg.IOManager):
     """Keeps JSON values as metadata of the event that reports an output. Meant for kilobytes; they go when the run is deleted."""
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Store a value.
-
-        Raises:
-            TypeError: it is no JSON.
-        """
+        """Store a value; TypeError: it is no JSON."""
         if obj is not None:
             context.add_output_metadata({VALUE: json.dumps(obj), MAPPING_KEY: context.mapping_key or ""})
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Return the value an upstream step of the same run stored.
-
-        Raises:
-            LookupError: there is none.
-        """
+        """Return the value an upstream step of the same run stored; LookupError: there is none."""
         upstream = context.upstream_output
         assert upstream is not None
         wanted = (upstream.step_key, upstream.name, upstream.mapping_key or "")

@@ -24,12 +24,7 @@ Ours = Callable[[dg.DagsterRun], bool]
 
 
 def label_run(instance: dg.DagsterInstance, run: dg.DagsterRun, asked: Mapping[str, Any], place: Place) -> None:
-    """Add the labels a run does not have yet, whoever started it.
-
-    Args:
-        asked: the options of its evaluation.
-        place: of the world, whose settings say which model a live judge asks.
-    """
+    """Add the labels a run does not have yet, whoever started it, by the options it ``asked`` for and the settings of its world."""
     judge, as_of = asked.get("judge", "recorded"), asked.get("as_of")
     window = f"since {asked['since']}" if "since" in asked else asked.get("window", WINDOW_LENGTH)
     labels = {

@@ -95,9 +95,5 @@ class OrchestrationSettings(BaseSettings):
 
 @cache
 def orchestration() -> OrchestrationSettings:
-    """Return this process's, read once from the environment.
-
-    Raises:
-        ConfigError: a variable has a value it cannot have; all such are named.
-    """
+    """Return this process's, read once from the environment; ConfigError names every variable that cannot be."""
     return from_environment(OrchestrationSettings)

@@ -56,11 +56,7 @@ def dropped(current: float, baseline: float, delta: float) -> bool:
 
 
 def check_option(name: str, value: float | None) -> None:
-    """Check a number that may be asked for, against the bounds that its option has.
-
-    Raises:
-        ConfigError: it is not a finite number within them.
-    """
+    """Check a number that may be asked for; ConfigError: it is not within the bounds that its option has."""
     if value is None:
         return
     least, most = bounds_of(name)
@@ -70,9 +66,7 @@ def check_option(name: str, value: float | None) -> None:
 
 
 def find_regressions(
-    current: Mapping[str, float | None],
-    baseline: Mapping[str, float] | Baseline,
-    delta: float = REGRESSION_DELTA,
+    current: Mapping[str, float | None], baseline: Mapping[str, float] | Baseline, delta: float = REGRESSION_DELTA
 ) -> list[Regression]:
     """Return the dimensions that fell by more than ``delta``, in baseline order.
 

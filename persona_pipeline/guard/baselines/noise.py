@@ -83,17 +83,11 @@ def between_windows(level: Level, medians: Mask) -> tuple[Numbers, Numbers]:
 
 
 def learnt(
-    agent_of: Indices,
-    between: Numbers,
-    judge: Numbers,
-    degrees: Numbers,
-    own: Mask,
-    otherwise: Numbers,
+    agent_of: Indices, between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, otherwise: Numbers
 ) -> Week:
     """Return what is known of the week from windows: the fleet's where enough agents have several, else each agent's own.
 
-    Args:
-        agent_of: the agent of each row; the others as in ``from_windows``.
+    ``agent_of``: the agent of each row; the others as in ``from_windows``.
     """
     showing = np.unique(agent_of[degrees > 0])
     if len(showing) >= FEWEST_AGENTS:

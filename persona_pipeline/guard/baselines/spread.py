@@ -81,8 +81,7 @@ class Summary:
 def spread_of(baseline: Baseline, dimension: str) -> DimensionSpread:
     """Return what a golden file says of a dimension's spread; older files tell of one window, or of nothing.
 
-    Raises:
-        pydantic.ValidationError: the file says something else.
+    pydantic.ValidationError: the file says something else.
     """
     known: Mapping[str, Any] = baseline.provenance.get("dimensions", {}).get(dimension, {})
     if "claims" in known:
@@ -100,11 +99,7 @@ def spread_of(baseline: Baseline, dimension: str) -> DimensionSpread:
 
 
 def summarised(windows: Sequence[DimensionEvaluation]) -> Summary:
-    """Return a dimension over the windows it was scored in, newest last.
-
-    Raises:
-        ValueError: there is no window, or one without a score.
-    """
+    """Return a dimension over the windows it was scored in, newest last; ValueError: there is no window, or one without a score."""
     if not windows or any(item.score is None for item in windows):
         raise ValueError("a baseline needs at least one window, each with a score")
     newest = windows[-1]

@@ -23,6 +23,7 @@ from persona_pipeline.guard.calibration.measures import (
 from persona_pipeline.guard.calibration.peoples import peoples_mean
 from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.world.models import grouped
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,6 @@ class Rated:
         return HIGHEST - score if self.inverted else score
 
 
-def by_dimension(rated: Iterable[Rated]) -> dict[str, list[Rated]]:
-    """Return judgments by dimension, in their order."""
-    found: dict[str, list[Rated]] = {}
-    for item in rated:
-        found.setdefault(item.dimension, []).append(item)
-    return found
-
-
 Judge = tuple[str, str]
 
 
@@ -79,12 +72,9 @@ class Usable:
 
 def usable(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> Usable:
     """Return the labels that may be used. An agent whose files are not valid costs its own labels only."""
-    by_agent: dict[str, list[Label]] = {}
-    for label in labels:
-        by_agent.setdefault(label.agent_id, []).append(label)
     kept: list[Label] = []
     reasons: list[str] = []
-    for agent_id, own in by_agent.items():
+    for agent_id, own in grouped(labels, lambda label: label.agent_id).items():
         try:
             stale = stale_labels(own, asked, is_judged=is_judged)
         except ConfigError as error:
@@ -140,7 +130,8 @@ def rated_by_judge(
     found: dict[Judge, list[Rated]] = {}
     for key, agent_id, dimension, claim, verdicts in judgments:
         ballot = said.get(key, Ballot())
-        for judge, own in _by_judge(verdicts).items():
+        made = grouped(verdicts, lambda verdict: (verdict.model or "", verdict.prompt_version or ""))
+        for judge, own in made.items():
             scores = [verdict.score for verdict in own if verdict.score is not None]
             rated = Rated(
                 key,
@@ -153,13 +144,6 @@ def rated_by_judge(
                 ballot.models,
             )
             found.setdefault(judge, []).append(rated)
-    return found
-
-
-def _by_judge(verdicts: Iterable[Verdict]) -> dict[Judge, list[Verdict]]:
-    found: dict[Judge, list[Verdict]] = {}
-    for verdict in verdicts:
-        found.setdefault((verdict.model or "", verdict.prompt_version or ""), []).append(verdict)
     return found
 
 
@@ -201,8 +185,7 @@ def within_claims(rated: Iterable[Rated]) -> float | None:
 def belief_of(labelled: int, rank: Measure, within: float | None, *, is_census: bool = False) -> Belief:
     """Return whether a judge can be believed: it ranks as people do, over all and within claims; ``unknown``: too few labels.
 
-    Args:
-        is_census: all it judged is labelled, which is enough whatever the number.
+    ``is_census``: all it judged is labelled, which is enough whatever the number.
     """
     if (labelled < FEWEST_LABELS and not is_census) or within is None:
         return "unknown"
@@ -371,10 +354,8 @@ def calibrate_dimension(
 
 def _claims(labelled: Sequence[Rated]) -> list[ClaimCalibration]:
     """Return the claims that people labelled, those that judge and people read most unlike first."""
-    found: dict[str, list[Rated]] = {}
-    for item in labelled:
-        found.setdefault(item.proposition_id, []).append(item)
-    claims = [_claim(name, own) for name, own in found.items()]
+    by_claim = grouped(labelled, lambda item: item.proposition_id)
+    claims = [_claim(name, own) for name, own in by_claim.items()]
     return sorted(claims, key=lambda claim: (not claim.rewrite, -(claim.apart or 0.0), claim.proposition_id))
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.measures import bias, spearman
+from persona_pipeline.world.models import grouped
 
 # Below this many anchors a change of .4 in rank correlation is seen in less than half of the cases.
 FEWEST_ANCHORS = 40
@@ -51,10 +52,8 @@ class Anchor:
     claim: str = ""
 
 
-class JudgeName(BaseModel, frozen=True):
+class JudgeName(BaseModel, frozen=True, extra="forbid"):
     """A judge: model as it was served, and version of the prompt."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str
     prompt_version: str
@@ -63,16 +62,14 @@ class JudgeName(BaseModel, frozen=True):
         return f"{self.model} (prompt {self.prompt_version})"
 
 
-class DimensionShift(BaseModel):
+class DimensionShift(BaseModel, extra="forbid", frozen=True):
     """How much more the judge of now gives, in points (now - before), on a dimension."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dimension: str
     points: Measure
 
 
-class JudgeChange(BaseModel):
+class JudgeChange(BaseModel, extra="forbid", frozen=True):
     """What comparing two judges found.
 
     Attributes:
@@ -83,8 +80,6 @@ class JudgeChange(BaseModel):
         reasons: why the judge counts as changed; empty: it does not.
         ran_at: RFC 3339.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     before: JudgeName
     now: JudgeName
@@ -121,11 +116,11 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
     first, second = [item.before for item in anchors], [item.now for item in anchors]
     labelled = [(item, item.people) for item in anchors if item.people is not None]
     people = [score for _, score in labelled]
-    rank_before = spearman([item.before for item, _ in labelled], people)
-    rank_now = spearman([item.now for item, _ in labelled], people)
+    theirs, ours = [item.before for item, _ in labelled], [item.now for item, _ in labelled]
+    rank_before, rank_now = spearman(theirs, people), spearman(ours, people)
     alike = spearman(first, second)
     reasons = []
-    groups = {"": list(anchors), **_by_dimension(anchors)}
+    groups = {"": list(anchors), **grouped(anchors, lambda item: item.dimension)}
     tests = [name for name, own in groups.items() if len(own) >= FEWEST_OF_A_DIMENSION]
     for name in tests:
         moved, p_value = _moved(groups[name])
@@ -134,7 +129,7 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
     if (flat := _flattened(anchors)) is not None:
         reasons.append(f"it gives each claim its usual score (within claims {flat:.2f} times as much apart)")
     if len(labelled) >= FEWEST_ANCHORS:
-        if _agrees_less(labelled, rank_before, rank_now, spearman(*_pairs(labelled))):
+        if _agrees_less(labelled, rank_before, rank_now, spearman(theirs, ours)):
             told = " and ".join("none" if m.value is None else f"{m.value:.2f}" for m in (rank_before, rank_now))
             reasons.append(f"it agrees less with people (rank correlation before and now: {told})")
     elif len(anchors) >= FEWEST_ANCHORS and (alike.high is None or alike.high < UNLIKE):
@@ -163,10 +158,7 @@ def _flattened(anchors: Sequence[Anchor]) -> float | None:
     """Return how much less the judge of now spreads its scores within claims, as a share of before; None: not surely much less."""
     from scipy.special import fdtr
 
-    claims: dict[tuple[str, str], list[Anchor]] = {}
-    for item in anchors:
-        if item.claim:
-            claims.setdefault((item.dimension, item.claim), []).append(item)
+    claims = grouped((item for item in anchors if item.claim), lambda item: (item.dimension, item.claim))
     free = sum(len(own) - 1 for own in claims.values())
     if free < FEWEST_WITHIN:
         return None
@@ -174,17 +166,6 @@ def _flattened(anchors: Sequence[Anchor]) -> float | None:
     before, now = np.sqrt(np.sum(squares, axis=0) / free).tolist()
     is_flat = before >= LEAST_SPREAD and fdtr(free, free, (now / before / _FLAT) ** 2) < _FLAT_LEVEL
     return now / before if is_flat else None
-
-
-def _by_dimension(anchors: Sequence[Anchor]) -> dict[str, list[Anchor]]:
-    found: dict[str, list[Anchor]] = {}
-    for item in anchors:
-        found.setdefault(item.dimension, []).append(item)
-    return found
-
-
-def _pairs(labelled: Sequence[tuple[Anchor, float]]) -> tuple[list[float], list[float]]:
-    return [item.before for item, _ in labelled], [item.now for item, _ in labelled]
 
 
 def _moved(anchors: Sequence[Anchor]) -> tuple[float, float]:
@@ -217,18 +198,12 @@ def _agrees_less(labelled: Sequence[tuple[Anchor, float]], before: Measure, now:
 CHANGES = Path("calibration") / "judge_changes.json"
 
 
-class _Changes(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Changes(BaseModel, extra="forbid"):
     changes: list[JudgeChange]
 
 
 def load_judge_changes(path: Path) -> list[JudgeChange]:
-    """Return what was found of every pair of judges; a missing file holds nothing.
-
-    Raises:
-        ConfigError: the file is not valid.
-    """
+    """Return what was found of every pair of judges; a missing file holds nothing. ConfigError: it is not valid."""
     return load_kept(path, _Changes, "run persona-pipeline canary").changes if path.exists() else []
 
 
@@ -236,14 +211,7 @@ Kept = TypeVar("Kept", bound=BaseModel)
 
 
 def load_kept(path: Path, kind: type[Kept], remedy: str) -> Kept:
-    """Return what a file of ``calibration/`` holds.
-
-    Args:
-        remedy: the command that writes it anew.
-
-    Raises:
-        ConfigError: the file is not valid.
-    """
+    """Return what a file of ``calibration/`` holds; ConfigError: it is not valid, and ``remedy`` writes it anew."""
     try:
         return kind.model_validate_json(read_regular(path))
     except ValidationError as error:

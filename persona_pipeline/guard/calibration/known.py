@@ -17,7 +17,6 @@ from persona_pipeline.guard.calibration.calibrate import (
     agreement,
     ballots,
     belief_of,
-    by_dimension,
     inverted_claims,
     rated_by_judge,
     usable,
@@ -39,7 +38,7 @@ from persona_pipeline.judging.verdict import (
     shown_subject,
 )
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
-from persona_pipeline.world.models import Trajectory
+from persona_pipeline.world.models import Trajectory, grouped
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,9 @@ class PeoplesLabels:
 
 
 def in_peoples_points(item: DimensionComparison, share: float) -> People | None:
-    """Return what people say of a comparison, with its change as people would see it: the judged part over the judge's slope.
+    """Return what people say of a comparison, its change as they would see it: the judged part over the judge's slope.
 
-    Args:
-        share: part (0-1) of the dimension's score that is judged.
+    ``share``: part (0-1) of the dimension's score that is judged.
     """
     people, slope = item.people, item.people.slope if item.people else Measure()
     if people is None or people.belief != "believed" or not slope.is_above_zero or item.delta is None:
@@ -207,11 +205,7 @@ class KnownVerdicts:
         ]
 
     def on_labels(self, labels: Sequence[Label]) -> list[list[Verdict]]:
-        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand.
-
-        Raises:
-            ConfigError: the world's recordings are not valid.
-        """
+        """Return, for each label, the answers to what it is of. No quote is checked: its transcript need not be at hand."""
         said = self._said([shown_subject(label) for label in labels])
         return [
             _verdicts(JudgeRequest(label.dimension, label.proposition_id, label.claim, Trajectory(())), own)
@@ -219,11 +213,7 @@ class KnownVerdicts:
         ]
 
     def rated(self, used: Usable, asked: AskedOf) -> dict[Judge, list[Rated]]:
-        """Return what is labelled as each judge and the labellers see it.
-
-        Args:
-            asked: says what claims are inverted.
-        """
+        """Return what is labelled as each judge and the labellers see it; ``asked`` says what claims are inverted."""
         first = {label.key: label for label in used.labels}
         verdicts = self.on_labels(list(first.values()))
         judgments = [
@@ -233,11 +223,7 @@ class KnownVerdicts:
         return rated_by_judge(judgments, ballots(used.labels), inverted_claims(asked))
 
     def knows(self, key: str) -> bool:
-        """Whether there is a verdict on a judgment, by the key of its first sample.
-
-        Raises:
-            ConfigError: the world's recordings are not valid.
-        """
+        """Whether there is a verdict on a judgment, by the key of its first sample; ConfigError: the recordings are not valid."""
         return key in self._recorded or key in self._keys
 
     @cached_property
@@ -279,8 +265,7 @@ class KnownVerdicts:
 def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
     """Return what people's labels say of the judges that are known to have made the same judgments.
 
-    Raises:
-        ConfigError: recordings are not valid.
+    ConfigError: recordings are not valid.
     """
     people = [label for label in labels if label.is_persons]
     if not people:
@@ -289,7 +274,7 @@ def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts
     rated = [
         (model, prompt, dimension, own)
         for (model, prompt), items in known.rated(used, asked).items()
-        for dimension, own in by_dimension(items).items()
+        for dimension, own in grouped(items, lambda item: item.dimension).items()
     ]
     return PeoplesLabels(labels_hash(used), rated)
 

@@ -117,10 +117,9 @@ def between_people(labels: Sequence[Sequence[float]]) -> tuple[Measure, Measure]
 
 
 def labels_to_halve(n: int, population: int | None = None) -> int:
-    """Return how many labels more halve an interval that rests on ``n``: three times as many, or fewer where the whole is finite.
+    """Return how many labels more halve an interval that rests on ``n``: three times as many, or fewer of a finite population.
 
-    Args:
-        population: of how many judgments the mean is wanted (Cochran, Sampling Techniques, 1977, 2.8); None: of any there may be.
+    Cochran, Sampling Techniques, 1977, 2.8.
     """
     if population is None:
         return 3 * n

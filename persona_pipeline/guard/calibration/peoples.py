@@ -261,11 +261,7 @@ class PeoplesScores:
         )
 
     def _inverted(self, agent: Hashable, given: float, few: float) -> tuple[float, float, float]:
-        """Return what people would give where the judge gave this mean, with its interval.
-
-        Args:
-            few: sum of the squared weights of its judgments.
-        """
+        """Return what people would give where the judge gave this mean, and its interval; ``few``: the sum of squared weights."""
         from scipy.special import stdtr
 
         tried = _TRIED - self.middle

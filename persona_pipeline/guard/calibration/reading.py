@@ -135,11 +135,7 @@ class _Readings(_Kept):
 
 
 def load_readings(path: Path) -> list[ReadingTest]:
-    """Return what was found of every judge that was tested; a missing file holds nothing.
-
-    Raises:
-        ConfigError: the file is not valid.
-    """
+    """Return what was found of every judge that was tested; a missing file holds nothing. ConfigError: it is not valid."""
     return load_kept(path, _Readings, "run persona-pipeline doctor --reading").readings if path.exists() else []
 
 

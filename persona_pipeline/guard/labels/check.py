@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
 from persona_pipeline.guard.report import Finding
 from persona_pipeline.scoring.voice_alarm.model import COLUMNS, hashed, inverse_frequencies, vectors, weighted
 from persona_pipeline.world.messages.store import read_messages
-from persona_pipeline.world.models import Message, Window, seed_from
+from persona_pipeline.world.models import Message, Window, grouped, seed_from
 from persona_pipeline.world.world import World
 
 # Labels it takes, of each kind, and conversations they come from; a label counts for what its source is worth.
@@ -173,9 +174,7 @@ def world_checks(root: Path, agent_ids: Sequence[str]) -> dict[str, VoiceCheck |
     Raises:
         ConfigError: lines that are no label of a voice.
     """
-    labels: dict[str, list[VoiceLabel]] = {}
-    for label in load_voice_labels(root / LABELS):
-        labels.setdefault(label.agent_id, []).append(label)
+    labels = grouped(load_voice_labels(root / LABELS), lambda label: label.agent_id)
     return {agent_id: learn_check(tuple(labels[agent_id])) for agent_id in agent_ids if agent_id in labels}
 
 
@@ -187,11 +186,8 @@ def learn_check(labels: tuple[VoiceLabel, ...]) -> VoiceCheck | NoCheck:
     A text that several people labelled is one, with what most of them said. Scores are calibrated (Platt, 1999) on texts held out
     conversation by conversation, and the model held against new texts is the mean of those of cross-validation.
     """
-    by_text: dict[str, list[VoiceLabel]] = {}
-    for label in labels:
-        by_text.setdefault(label.text, []).append(label)
     texts, talk, rows = [], [], []
-    for text, said in by_text.items():
+    for text, said in grouped(labels, lambda label: label.text).items():
         vote = sum(label.worth if label.on else -label.worth for label in said)
         if vote:
             texts.append(text)
@@ -361,7 +357,7 @@ def check_findings(found: CheckedVoice) -> Sequence[Finding]:
     """Return a warning where surely more than a tenth of a window's messages do not sound like the agent."""
     if isinstance(found.check, NoCheck) or not found.messages or found.share[0] <= FAR_OFF:
         return ()
-    quotes = ", ".join(f"{_short(message.text)!r} ({message.id})" for message in found.worst)
+    quotes = ", ".join(f"{shortened(message.text, _LONGEST_QUOTE)!r} ({message.id})" for message in found.worst)
     return (
         Finding(
             kind="voice_check",
@@ -371,7 +367,3 @@ def check_findings(found: CheckedVoice) -> Sequence[Finding]:
             agent_id=found.agent_id,
         ),
     )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE].rstrip()}…"

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from persona_pipeline.base.documents.json import (
     content_hash,
@@ -55,10 +55,8 @@ class LabellerKind(StrEnum):
     MODEL = "model"
 
 
-class AnyLabel(BaseModel):
+class AnyLabel(BaseModel, extra="forbid", frozen=True, strict=True):
     """What labels of all kinds have: of what, by whom, when; ``file``: the stem of the file it belongs in."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     key: _Sha256 = Field(description="SHA-256 of what is labelled; another than the other fields give is an error.")
     agent_id: str = Field(min_length=1, description="Whose judgment or message it is.")
@@ -106,10 +104,8 @@ class AnyLabel(BaseModel):
 LabelType = TypeVar("LabelType", bound=AnyLabel)
 
 
-class Label(AnyLabel):
+class Label(AnyLabel, frozen=True, title="Label", json_schema_extra={"oneOf": _ONE_ANSWER}):
     """What one labeller says of one judgment: exactly one of ``score`` (whole, 0-9, as the claim is written) and ``unscored``."""
-
-    model_config = ConfigDict(title="Label", json_schema_extra={"oneOf": _ONE_ANSWER})
 
     dimension: str = Field(json_schema_extra={"enum": list(ALL_DIMENSIONS)}, description="Also the file's name.")
     proposition_id: str = Field(min_length=1, description="The claim's id.")
@@ -192,11 +188,7 @@ def label_of(
 
 
 def checked_label(model: type[LabelType], data: dict[str, Any]) -> LabelType:
-    """Return the label of plain data.
-
-    Raises:
-        ValueError: everything that is wrong with it, in one line.
-    """
+    """Return the label of plain data; ValueError says everything that is wrong with it in one line."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -205,11 +197,7 @@ def checked_label(model: type[LabelType], data: dict[str, Any]) -> LabelType:
 
 
 def check_labeller(name: str) -> str:
-    """Return a labeller's name.
-
-    Raises:
-        ValueError: it cannot be one.
-    """
+    """Return a labeller's name; ValueError: it cannot be one."""
     if not re.fullmatch(LABELLER_PATTERN, name):
         raise ValueError(f"{name!r} cannot name a labeller; use letters, digits and ._@-, at most 64")
     return name
@@ -238,11 +226,7 @@ def load_labels(folder: Path) -> list[Label]:
 
 
 def load_label_files(model: type[LabelType], paths: Iterable[Path]) -> list[LabelType]:
-    """Return the labels of some files, each of the same kind.
-
-    Raises:
-        ConfigError: as ``load_labels``.
-    """
+    """Return the labels of some files, each of the same kind; ConfigError as ``load_labels``."""
     problems: list[Problem] = []
     found = [(path, number, label) for path in paths for number, label in _read(model, path, problems)]
     problems += _contradictions(found)

@@ -5,15 +5,24 @@ Judgments are labelled at random, so that what is labelled stands for all that w
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Generic, Protocol, TypeVar
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.base.files import look_of
+from persona_pipeline.guard.labels.files import (
+    Label,
+    LabellerKind,
+    LabelType,
+    label_of,
+    load_label_files,
+    write_label_files,
+)
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
-from persona_pipeline.world.models import Window, seed_from
+from persona_pipeline.world.models import Window, grouped, seed_from
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 
@@ -33,7 +42,6 @@ BANDS = (
     Band(6, 8, "mostly true"),
     Band(9, 9, "true beyond doubt"),
 )
-
 
 JudgeVersion = tuple[str | None, str | None]
 
@@ -70,10 +78,7 @@ class Judgment:
     @property
     def by_judge(self) -> Mapping[JudgeVersion, Sequence[Verdict]]:
         """The verdicts by (model, prompt version), in the order they were given."""
-        found: dict[JudgeVersion, list[Verdict]] = {}
-        for verdict in self.verdicts:
-            found.setdefault((verdict.model, verdict.prompt_version), []).append(verdict)
-        return found
+        return grouped(self.verdicts, lambda verdict: (verdict.model, verdict.prompt_version))
 
     @property
     def score(self) -> float | None:
@@ -131,18 +136,92 @@ class LabellingProgress:
     judged: int
 
 
+class Labelled(Protocol):
+    """What is labelled; ``key``: names it among all that may be."""
+
+    @property
+    def key(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=Labelled)
+
+
 @dataclass(frozen=True)
-class Answered:
+class Answered(Generic[Item, LabelType]):
     """What was done last, with what stood there before (None: nothing). ``label`` None: it was skipped."""
 
-    judgment: Judgment
-    label: Label | None
-    before: Label | None
+    item: Item
+    label: LabelType | None
+    before: LabelType | None
 
 
-@dataclass
-class Labelling:
-    """A session. What is in the files counts, whoever wrote it; every answer is in them when its call returns.
+class LabellingSession(Generic[Item, LabelType]):
+    """A session. What is in the files counts, whoever wrote it; every answer is in them when its call returns."""
+
+    def __init__(self, model: type[LabelType], folder: Path, items: Iterable[Item]) -> None:
+        self.folder = folder
+        self._model = model
+        self._by_key = {item.key: item for item in items}
+        self._done: list[Answered[Item, LabelType]] = []
+        self._back: list[Item] = []
+        self._lock = threading.RLock()
+        self._read: tuple[list[str], list[LabelType]] = [], []
+
+    def skip(self, key: str) -> Answered[Item, LabelType]:
+        """Put what has this key at the end of the queue, for this session.
+
+        Raises:
+            KeyError: nothing has it.
+        """
+        with self._lock:
+            return self._did(Answered(self._by_key[key], None, None))
+
+    def undo(self) -> Answered[Item, LabelType] | None:
+        """Take back what was done last in this session and return it; it comes next. None: there is nothing to take back."""
+        with self._lock:
+            if not self._done:
+                return None
+            last = self._done[-1]
+            if last.label is not None:
+                before = [last.before] if last.before else []
+                write_label_files(self._model, self.folder, before, remove=[last.label.identity])
+            self._done.pop()
+            self._back.append(last.item)
+            return last
+
+    @property
+    def last(self) -> Answered[Item, LabelType] | None:
+        """What was done last in this session."""
+        return self._done[-1] if self._done else None
+
+    def _all_labels(self) -> list[LabelType]:
+        """Return the labels of everybody; files that look as they did are not read again."""
+        paths = self._model.paths(self.folder)
+        looks = [f"{path} {look_of(path.stat())}" for path in paths]
+        if looks != self._read[0]:
+            self._read = looks, load_label_files(self._model, paths)
+        return self._read[1]
+
+    def _taken_back(self, done: Container[str]) -> Item | None:
+        """Return what was taken back last and is not labelled again, by whom ever; None: nothing."""
+        return next((item for item in reversed(self._back) if item.key not in done), None)
+
+    def _skipped(self) -> dict[str, int]:
+        return {done.item.key: place for place, done in enumerate(self._done) if done.label is None}
+
+    def _keep(self, item: Item, label: LabelType) -> Answered[Item, LabelType]:
+        before = next((known for known in self._all_labels() if known.identity == label.identity), None)
+        write_label_files(self._model, self.folder, [label])
+        return self._did(Answered(item, label, before))
+
+    def _did(self, answered: Answered[Item, LabelType]) -> Answered[Item, LabelType]:
+        self._done.append(answered)
+        self._back = [item for item in self._back if item.key != answered.item.key]
+        return answered
+
+
+class Labelling(LabellingSession[Judgment, Label]):
+    """A session on judgments.
 
     Attributes:
         judgments: all that may be labelled.
@@ -151,30 +230,16 @@ class Labelling:
         ConfigError: the label files are not valid, or have labels of the other kind under this name.
     """
 
-    folder: Path
-    judgments: Sequence[Judgment]
-    labeller: Labeller
-    seed: int = 0
-    _order: Sequence[Judgment] = field(init=False)
-    _by_key: Mapping[str, Judgment] = field(init=False)
-    _done: list[Answered] = field(default_factory=list)
-    _back: list[str] = field(default_factory=list)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def __post_init__(self) -> None:
-        self._order = labelling_order(self.judgments, seed=self.seed)
-        self._by_key = {item.key: item for item in self.judgments}
-        if any(label.labeller_kind != self.labeller.kind for label in self.labelled().values()):
-            other = next(kind for kind in LabellerKind if kind != self.labeller.kind)
-            raise ConfigError(f"{self.labeller.name} has labels as a {other} here; name a model by a name of its own")
+    def __init__(self, folder: Path, judgments: Sequence[Judgment], labeller: Labeller, seed: int = 0) -> None:
+        super().__init__(Label, folder, labelling_order(judgments, seed=seed))
+        self.judgments, self.labeller = judgments, labeller
+        if any(label.labeller_kind != labeller.kind for label in self.labelled().values()):
+            other = next(kind for kind in LabellerKind if kind != labeller.kind)
+            raise ConfigError(f"{labeller.name} has labels as a {other} here; name a model by a name of its own")
 
     def labelled(self) -> dict[str, Label]:
-        """Return the labels of this labeller, by key.
-
-        Raises:
-            ConfigError: the label files are not valid.
-        """
-        return {label.key: label for label in load_labels(self.folder) if label.labeller == self.labeller.name}
+        """Return the labels of this labeller, by key; ConfigError: the label files are not valid."""
+        return {label.key: label for label in self._all_labels() if label.labeller == self.labeller.name}
 
     def current(self) -> Judgment | None:
         """Return what is to be labelled now: what was taken back, else the next in order, what was skipped last. None: all is done.
@@ -183,19 +248,18 @@ class Labelling:
         """
         with self._lock:
             done = self.labelled()
-            for key in reversed(self._back):
-                if key not in done:
-                    return self._by_key[key]
+            if back := self._taken_back(done):
+                return back
             reached = {item.dimension for item in self._progress(done) if item.done >= TARGET}
-            skipped = {item.judgment.key: place for place, item in enumerate(self._done) if item.label is None}
-            left = [item for item in self._order if item.key not in done]
+            skipped = self._skipped()
+            left = [item for key, item in self._by_key.items() if key not in done]
             return min(left, key=lambda item: (skipped.get(item.key, -1), item.dimension in reached), default=None)
 
     def progress(self) -> list[LabellingProgress]:
         """Return how far the labeller has come, a dimension each."""
         return self._progress(self.labelled())
 
-    def answer(self, key: str, score: int | None, note: str = "") -> Answered:
+    def answer(self, key: str, score: int | None, note: str = "") -> Answered[Judgment, Label]:
         """Write a label. ``score``: 0-9; None: not applicable.
 
         Raises:
@@ -204,51 +268,14 @@ class Labelling:
             ConfigError: the label files are not valid.
         """
         with self._lock:
-            judgment = self._by_key[key]
-            who = self.labeller
+            judgment, who = self._by_key[key], self.labeller
             label = label_of(judgment.request, score, labeller=who.name, kind=who.kind, note=note.strip())
-            before = self.labelled().get(key)
-            write_labels(self.folder, [label])
-            return self._did(Answered(judgment, label, before))
+            return self._keep(judgment, label)
 
-    def skip(self, key: str) -> Answered:
-        """Put a judgment at the end of the queue, for this session.
-
-        Raises:
-            KeyError: there is no such judgment.
-        """
-        with self._lock:
-            return self._did(Answered(self._by_key[key], None, None))
-
-    def undo(self) -> Answered | None:
-        """Take back what was done last in this session and return it; it comes next. None: there is nothing to take back."""
-        with self._lock:
-            if not self._done:
-                return None
-            last = self._done[-1]
-            if last.label is not None:
-                before = [last.before] if last.before else []
-                write_labels(self.folder, before, remove=[last.label.identity])
-            self._done.pop()
-            self._back.append(last.judgment.key)
-            return last
-
-    @property
-    def last(self) -> Answered | None:
-        """What was done last in this session."""
-        return self._done[-1] if self._done else None
-
-    def _did(self, answered: Answered) -> Answered:
-        self._done.append(answered)
-        self._back = [key for key in self._back if key != answered.judgment.key]
-        return answered
-
-    def _progress(self, done: Mapping[str, Label]) -> list[LabellingProgress]:
-        keys: dict[str, list[str]] = {}
-        for item in self.judgments:
-            keys.setdefault(item.dimension, []).append(item.key)
+    def _progress(self, done: Container[str]) -> list[LabellingProgress]:
+        judged = grouped(self.judgments, lambda item: item.dimension)
         return [
-            LabellingProgress(name, sum(key in done for key in keys[name]), len(keys[name]))
+            LabellingProgress(name, sum(item.key in done for item in judged[name]), len(judged[name]))
             for name in ALL_DIMENSIONS
-            if name in keys
+            if name in judged
         ]

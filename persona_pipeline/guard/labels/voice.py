@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from persona_pipeline.base.documents.json import content_hash, rfc3339
 from persona_pipeline.guard.labels.files import (
@@ -44,10 +44,8 @@ class MarkSource(StrEnum):
 WORTH = {MarkSource.STARS: 0.5, MarkSource.THUMBS: 0.5, MarkSource.SWIPE: 0.25, MarkSource.REGENERATION: 0.25}
 
 
-class VoiceLabel(AnyLabel):
+class VoiceLabel(AnyLabel, frozen=True, title="Voice label"):
     """What one labeller says of one text of an agent: whether it sounds like the agent."""
-
-    model_config = ConfigDict(title="Voice label")
 
     message: str = Field(
         min_length=1, description="The message's id; of a text that was swiped away, of the one that was kept."

@@ -84,11 +84,7 @@ class _Waiting:
 
 
 class Writer:
-    """Writes pieces in the order of their coming; use it as an async context manager, which ends when all is written.
-
-    Args:
-        keep_days: after how many days pieces are dropped.
-    """
+    """Writes pieces in the order of their coming; an async context manager, which ends when all is written."""
 
     def __init__(self, world: World, metrics: CollectorMetrics, keep_days: float) -> None:
         self._world, self._metrics, self._keep = world, metrics, timedelta(days=keep_days)
@@ -263,11 +259,7 @@ class _Collector:
 
 
 def create_app(world: World, *, access: Access | None = None, bounds: Bounds | None = None) -> FastAPI:
-    """Return the application.
-
-    Args:
-        access: by default no token and localhost only.
-    """
+    """Return the application of the collector; ``access``: by default no token and localhost only."""
     _flush_every_commit(world)
     collector = _Collector(world, bounds or Bounds())
 

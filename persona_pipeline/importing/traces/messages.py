@@ -18,7 +18,7 @@ from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.importing.traces.calls import ASSISTANT, Piece, SaidMessage, last_words
 from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import Message, grouped
 from persona_pipeline.world.names import Aliases, same_name
 from persona_pipeline.world.runs import touch_windows
 from persona_pipeline.world.world import World
@@ -33,11 +33,7 @@ class InputPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """Words that a call was told.
-
-    Attributes:
-        number: counts the words of the call from 0.
-    """
+    """Words that a call was told, ``number`` counted from 0."""
 
     span_id: str
     said: SaidMessage
@@ -71,11 +67,7 @@ class TraceWords:
         self._messages: dict[tuple[str, int], list[Told]] = defaultdict(list)
 
     def add(self, agent: str, told: Told, above: Collection[str]) -> None:
-        """Take words in.
-
-        Args:
-            above: the spans above the call.
-        """
+        """Take words in; ``above``: the spans above the call."""
         text = told.said.text
         number = self._places.get((agent, text, told.place))
         if number is None:
@@ -129,11 +121,7 @@ class _Call:
 
 
 def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, TracedMessage]:
-    """Return the turns of whole traces by message id, each as its agent's.
-
-    Args:
-        pieces: all that are known of each trace.
-    """
+    """Return the turns of whole traces by message id, each as its agent's; ``pieces``: all that are known of each trace."""
     traces: dict[str, dict[str, list[Piece]]] = defaultdict(lambda: defaultdict(list))
     for piece in pieces:
         traces[piece.trace_id][piece.span_id].append(piece)
@@ -386,9 +374,7 @@ def _known(
     connection: Connection, turns: Mapping[str, TracedMessage], former: Collection[str]
 ) -> dict[str, TracedMessage]:
     """Return stored turns that are, or may be, the same as some of these, or that these were before."""
-    by_place: dict[str, list[TracedMessage]] = {}
-    for turn in turns.values():
-        by_place.setdefault(turn.message.channel or "", []).append(turn)
+    by_place = grouped(turns.values(), lambda turn: turn.message.channel or "")
     conditions = [_MESSAGES.c.id.in_(chunk) for chunk in chunks(sorted({*turns, *former}))]
     ours = _MESSAGES.c.id.like(f"{PREFIX}%")
     for places in chunks(sorted(by_place)):

@@ -76,11 +76,7 @@ def unpack(body: bytes, encoding: str, most: int) -> bytes:
 
 
 def read_request(body: bytes, content_type: str, *, logs: bool = False) -> list[OtlpRecord]:
-    """Return the spans (or log records) of an export request.
-
-    Raises:
-        UnreadableError: it is no such request.
-    """
+    """Return the spans (or log records) of an export request; UnreadableError: it is no such request."""
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 

@@ -26,6 +26,7 @@ from persona_pipeline.judging.pace import AdaptiveWidth, Cost, Limit, Pacer, fan
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import CallError, Leave, ModelOptions, connect, send
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Question, Unscored, Usage
+from persona_pipeline.world.models import grouped
 
 
 @dataclass(frozen=True)
@@ -242,9 +243,7 @@ class ModelBackend:
                         self.progress.heard(answers[call.key])
                     return answers[call.key].data is not None
 
-                by_prefix: dict[Prefix, list[Call]] = {}
-                for call in pending.values():
-                    by_prefix.setdefault(call.prefix, []).append(call)
+                by_prefix = grouped(pending.values(), lambda call: call.prefix)
                 groups = list(by_prefix.values())
                 shared = {prefix for prefix, group in by_prefix.items() if self._expected.is_cacheable(group)}
                 # With little money a few transcripts in full are worth more than the first claim of each.
@@ -315,11 +314,7 @@ class ModelBackend:
         return answer
 
     async def _paid(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
-        """One call within the budget, asked again for as long as only the server's limits stand against it.
-
-        Raises:
-            CallError: the call brought no message.
-        """
+        """One call within the budget, asked again while only the server's limits stand against it; CallError: no message came."""
         started = time.monotonic()
         while True:
             await self._wait_for_leave(leave)

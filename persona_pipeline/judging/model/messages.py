@@ -65,8 +65,7 @@ def traits_of(model: str) -> ModelTraits:
 class RequestStyle:
     """How questions become requests: what is not in the question and can change the answer.
 
-    Attributes:
-        structured: the schema goes into ``output_config``; otherwise into the last turn, as text.
+    ``structured``: the schema goes into ``output_config``; otherwise into the last turn, as text.
     """
 
     model: str
@@ -103,11 +102,7 @@ class RequestStyle:
                 {
                     "role": "user",
                     "content": [
-                        {
-                            "type": "tool_result",
-                            "tool_use_id": _TOOL_USE_ID,
-                            "content": encodable(question.evidence),
-                        }
+                        {"type": "tool_result", "tool_use_id": _TOOL_USE_ID, "content": encodable(question.evidence)}
                     ],
                 },
                 {"role": "assistant", "content": [after_evidence]},

@@ -148,28 +148,13 @@ class Recording:
 
 _FIELDS = {field.name for field in fields(Recording)}
 _STRINGS = (
-    *(
-        "kind",
-        "agent_id",
-        "dimension",
-        "proposition_id",
-        "claim",
-        "trajectory",
-        "subject",
-        "detail",
-        "reasoning",
-        "label",
-    ),
-    *("recorded_at", "signature"),
+    *("kind", "agent_id", "dimension", "proposition_id", "claim", "trajectory", "subject"),
+    *("detail", "reasoning", "label", "recorded_at", "signature"),
 )
 
 
 def parse_line(line: str, secret: bytes | None = None) -> Recording:
-    """Return the recording of a line; ``secret``: it must be signed with it.
-
-    Raises:
-        ValueError: what is wrong with the line.
-    """
+    """Return the recording of a line, signed with ``secret``; ValueError: what is wrong with the line."""
     data = json_object(line)
     for name in data.keys() - _FIELDS:
         raise ValueError(f"unknown field {name!r}{did_you_mean(name, _FIELDS)}")
@@ -259,8 +244,5 @@ def _safe(name: str) -> str:
 def read_recordings(path: Path, problems: list[Problem], secret: bytes | None) -> list[tuple[int, Recording]]:
     """Return a file's recordings with their line numbers; ``problems`` gets the lines that are none or not signed."""
     return read_rows(
-        path,
-        lambda line: parse_line(line, secret),
-        problems,
-        remedy="correct the line or delete it and record again",
+        path, lambda line: parse_line(line, secret), problems, remedy="correct the line or delete it and record again"
     )

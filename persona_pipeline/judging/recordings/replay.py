@@ -79,11 +79,7 @@ class RecordedBackend:
         return [recording for key, recording in known.items() if key not in self.replayed]
 
     def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
-        """Return whether there are requests and all of them are answered in recordings.
-
-        Args:
-            failures: what was asked for and failed counts too.
-        """
+        """Return whether there are requests and recordings answer them all; ``failures``: to have been asked for counts too."""
         known = (self.recordings, self.failures if failures else {})
         found = [not request.trajectory.entries or any(request.key in some for some in known) for request in requests]
         return bool(found) and all(found)
@@ -209,10 +205,9 @@ def load_with_failures(folder: Path, secret: bytes | None) -> tuple[dict[str, Re
 
 
 def load_recording_file(path: Path, secret: bytes | None) -> list[Recording]:
-    """Return the recordings of one file, failures among them; ``secret``: each must be signed with it.
+    """Return the recordings of one file, failures among them.
 
-    Raises:
-        ConfigError: lines that are no recording or not signed, each with its place.
+    ConfigError: lines that are no recording, or not signed with ``secret`` where there is one, each with its place.
     """
     problems: list[Problem] = []
     found = read_recordings(path, problems, secret)
@@ -222,11 +217,7 @@ def load_recording_file(path: Path, secret: bytes | None) -> list[Recording]:
 
 
 def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
-    """Sign every recording of a folder, and return the files that changed.
-
-    Raises:
-        ConfigError: a file does not load.
-    """
+    """Sign every recording of a folder, and return the files that changed; ConfigError: a file does not load."""
     from filelock import FileLock
 
     changed = []

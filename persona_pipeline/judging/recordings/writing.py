@@ -11,16 +11,13 @@ from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.judging.recordings.line import Recording, in_one_line
 from persona_pipeline.judging.recordings.replay import load_recording_file
 from persona_pipeline.judging.verdict import Answer, Ask, JudgeRequest, Question, Unscored, Verdict
+from persona_pipeline.world.models import grouped
 
 
 def recording_of(
     request: JudgeRequest, verdict: Verdict, *, recorded_at: datetime, min_coverage: float | None = None
 ) -> Recording | None:
-    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids.
-
-    Args:
-        min_coverage: stands with a failure, so that a replay asks for as much.
-    """
+    """Return the recording of a verdict, None of one that is itself of a recording. Quotes go under local message ids."""
     if verdict.unscored is Unscored.UNRECORDED:
         return None
     local = {entry.message_id: f"m{number}" for number, entry in enumerate(request.trajectory.entries, start=1)}
@@ -130,9 +127,7 @@ def write_recordings(folder: Path, recordings: Iterable[Recording], secret: byte
     """
     from filelock import FileLock
 
-    by_file: dict[Path, list[Recording]] = {}
-    for recording in recordings:
-        by_file.setdefault(folder / recording.file, []).append(recording)
+    by_file = grouped(recordings, lambda recording: folder / recording.file)
     changed = []
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):

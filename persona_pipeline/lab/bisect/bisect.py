@@ -49,11 +49,7 @@ class Interval:
 
 
 def find_step(value: Callable[[int], float | None], good: int, bad: int) -> Interval:
-    """Return a step across the middle of two scores, with as few looks as halving takes where all points have one.
-
-    Args:
-        value: the score of a point; None where it has none. Those of ``good`` and ``bad`` are known.
-    """
+    """Return a step across the middle of two scores, with as few looks as halving takes where all points have one."""
     first, last = value(good), value(bad)
     if first is None or last is None:
         raise ValueError("both ends must have a score")

@@ -178,11 +178,7 @@ def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
 
 
 def draft_backend(judge: Judge) -> Backend:
-    """Return what answers a draft's question.
-
-    Raises:
-        ConfigError: the judge answers nothing but claims.
-    """
+    """Return what answers a draft's question; ConfigError: the judge answers nothing but claims."""
     if not isinstance(judge, OpenedJudge):
         raise ConfigError(f"the judge {judge.name!r} drafts nothing; add --judge anthropic")
     return judge.without_recorded()
@@ -331,11 +327,7 @@ def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all"
 
 
 def draft_claims(draft: ClaimDraft, backend: Backend) -> Drafted:
-    """Ask for the claims and write those that stand on what was said, each marked as a draft.
-
-    Raises:
-        ConfigError: somebody wrote the file meanwhile.
-    """
+    """Ask for the claims and write those that stand on what was said, each marked as a draft; ConfigError: the file is there."""
     return _written(draft, backend, "claims", _claim_problem, lambda kept: _claim_lines(draft, kept))
 
 

@@ -4,19 +4,20 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import language_of
+from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.models import Message
 
 _DATA = Path(__file__).parent / "data"
-
 
 # Scripts that put no spaces between words, as far as there are words of theirs here.
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー]"
@@ -27,7 +28,7 @@ class NotApplicableError(Exception):
     """The fault cannot be planted in these messages; the message says why."""
 
 
-class LanguageWords(BaseModel):
+class LanguageWords(BaseModel, extra="forbid", frozen=True):
     """Words and stock lines of one language.
 
     Attributes:
@@ -37,8 +38,6 @@ class LanguageWords(BaseModel):
         fillers: words of emphasis and interjections; in scripts without spaces they go where a clause begins with them.
         swapped: lists of weekdays, months and numbers, lower case; a word is swapped for another of its list.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: str
     boilerplate: list[str] = Field(min_length=10)
@@ -283,10 +282,7 @@ class BrokenCase:
 def material_of(case: AgentCase) -> Material:
     """Return what an agent's messages can be broken with: the others' lines are taken from before the window where they can."""
     texts = [message.text for message in case.messages]
-    now: dict[str, list[str]] = {}
-    for messages in case.channels.values():
-        for message in messages:
-            now.setdefault(message.agent_id, []).append(message.text)
+    now = by_speaker(chain.from_iterable(case.channels.values()))
     before = case.earlier_texts()
     lines = {
         agent: said if len(said := before.get(agent, [])) >= len(texts) else [*said, *now.get(agent, [])]

@@ -245,11 +245,6 @@ class KillMatrix(_Model):
         }
 
 
-def _contexts_of(result: PropositionResult) -> int:
-    # Channels or actions.
-    return len({part["part"] for part in result.parts}) or 1
-
-
 def good(result: PropositionResult, value: float) -> float:
     """Return what a judge said as a score for which high is good, whichever way the claim is written."""
     return 9 - value if result.inverted else value
@@ -257,7 +252,9 @@ def good(result: PropositionResult, value: float) -> float:
 
 def pooled_sd(results: Iterable[PropositionResult]) -> tuple[float, int] | None:
     """Return the standard deviation of one judgment and its degrees of freedom, from claims that were judged again."""
-    found = [(r.spread, len(r.samples) - _contexts_of(r)) for r in results if r.spread is not None]
+    # Parts are channels or actions.
+    contexts = ((r, len({part["part"] for part in r.parts}) or 1) for r in results)
+    found = [(r.spread, len(r.samples) - count) for r, count in contexts if r.spread is not None]
     spreads = [(spread, freedom) for spread, freedom in found if freedom > 0]
     degrees = sum(freedom for _, freedom in spreads)
     if not degrees:
@@ -266,11 +263,7 @@ def pooled_sd(results: Iterable[PropositionResult]) -> tuple[float, int] | None:
 
 
 def noise_quantile(cells: int, degrees: int | None) -> float:
-    """Return how many standard errors a fall must be, so that noise alone makes a kill in one matrix of twenty (Bonferroni).
-
-    Args:
-        degrees: of freedom of the judge's standard deviation; None: it is assumed.
-    """
+    """Return how many standard errors a fall must be, so that noise alone makes a kill in one matrix of twenty (Bonferroni)."""
     chance = 1 - _FALSE_KILLS / max(cells, 1)
     if degrees is None:
         return NormalDist().inv_cdf(chance)

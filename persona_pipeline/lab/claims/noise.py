@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.evaluation.history import SavedRun, saved_runs
@@ -30,7 +30,7 @@ _AT_AN_END = 0.25
 REWRITE = 5
 
 
-class ClaimNoise(BaseModel):
+class ClaimNoise(BaseModel, extra="forbid", frozen=True):
     """One claim of one agent over its windows, the newest wording only.
 
     Attributes:
@@ -43,8 +43,6 @@ class ClaimNoise(BaseModel):
         reasons: why it should be written anew, the worst first; none for a claim that is as it should be.
         trouble: how bad it is, to rank claims by.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     agent_id: str
     dimension: str
@@ -68,10 +66,8 @@ class ClaimNoise(BaseModel):
         return f"{self.dimension}/{self.id}"
 
 
-class NoiseReport(BaseModel):
+class NoiseReport(BaseModel, extra="forbid", frozen=True):
     """The claims of some agents, worst first."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     claims: tuple[ClaimNoise, ...]
 

@@ -162,10 +162,7 @@ def _again(plan: AgentPlan, case: AgentCase) -> AgentPlan:
 def _speakers(world: World, scope: AgentScope) -> list[str]:
     """Return the other agents of the world that spoke in the window, those with the most messages first."""
     known = set(world.agent_ids()) - {scope.agent_id}
-    counts: dict[str, int] = {}
-    for message in world.messages(scope.window):
-        if message.agent_id in known:
-            counts[message.agent_id] = counts.get(message.agent_id, 0) + 1
+    counts = Counter(item.agent_id for item in world.messages(scope.window) if item.agent_id in known)
     return sorted(counts, key=lambda name: (-counts[name], name))
 
 
@@ -187,11 +184,7 @@ _OFF = CorrectionSettings()
 
 
 def read_signals(case: AgentCase, before: Sequence[Message] = ()) -> dict[str, SignalReading]:
-    """Return what each signal says of an agent's messages in the window.
-
-    Args:
-        before: what everybody said before the window, from which the agent's voice is learnt.
-    """
+    """Return what each signal says of an agent's messages in the window; its voice is learnt from what was said ``before``."""
     texts = [message.text for message in case.messages]
     history = case.earlier_texts().get(case.agent_id, ())
     return {

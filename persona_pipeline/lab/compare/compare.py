@@ -87,11 +87,7 @@ class Contest:
     def plans(
         self, tally: AgentTally, scene: Scene, texts: Sequence[str], request: ComparisonRequest
     ) -> tuple[AgentPlan, AgentPlan]:
-        """Return what is judged of a scene for each side, what is decided left out.
-
-        Args:
-            texts: what both answered; empty where messages are judged.
-        """
+        """Return what is judged of a scene for each side, what is decided left out; ``texts``: what both answered, if anything."""
         own = (tally.before, tally.after)
         if self.answering is None:
             before, after = (window_plan(self.world, agent, scene, request) for agent in own)
@@ -365,11 +361,7 @@ def _judges(world: World, asking: AskedVersions, options: JudgeOptions) -> tuple
 
 
 def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Suite] = ()) -> dict[str, list[Scene]]:
-    """Return the scenes of every agent, in the order they are looked at.
-
-    Raises:
-        ConfigError: there is no message, or no test.
-    """
+    """Return the scenes of every agent, in the order they are looked at; ConfigError: there is no message, or no test."""
     world, (wanted, _, _) = contest.world, contest.agents(request)
     world.sync_messages()
     if contest.answering is None:

@@ -67,10 +67,7 @@ class Scene:
 def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
     """Return the windows an agent spoke in, in an order by seed: the newest and those of the same length before it.
 
-    Weeks that follow one another are alike: neighbours count as one conversation.
-
-    Raises:
-        ConfigError: there is no message, or the window is none.
+    Weeks that follow one another are alike: neighbours count as one conversation. ConfigError: there is no message or window.
     """
     window: Window | None = WorldReader(world).window(request.window, request.as_of)
     said = [message.created_at for message in world.messages(agent_id=agent_id)]
@@ -119,11 +116,7 @@ def moments(world: World, agent_id: str, request: ComparisonRequest) -> list[Sce
 def suite_scenes(
     tests: Mapping[str, Sequence[Mapping[str, str]]], agent_id: str, request: ComparisonRequest
 ) -> list[Scene]:
-    """Return the inputs of a suite's tests as scenes.
-
-    Args:
-        tests: the messages of each test, as ``role`` and ``content``.
-    """
+    """Return the inputs of a suite's tests, lists of ``role`` and ``content``, as scenes."""
     end, found = datetime(2026, 1, 1, tzinfo=UTC), []
     for name, messages in tests.items():
         systems = [item["content"] for item in messages if item["role"] == "system"]
@@ -343,11 +336,7 @@ def answers_folder(world: World) -> Path:
 
 
 def inputs_of(suites: Sequence[Suite]) -> dict[str, Sequence[Mapping[str, str]]]:
-    """Return the messages of every test of some suites, by the test's id, as a target would be sent them.
-
-    Raises:
-        ConfigError: a file that a message names is gone, or there is no test.
-    """
+    """Return the messages of every test of some suites, by its id, as a target would be sent them."""
     found: dict[str, Any] = {}
     for suite in suites:
         for name, messages in inputs(suite):

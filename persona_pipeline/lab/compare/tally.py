@@ -191,8 +191,7 @@ def rule_of(agents: int) -> str:
 def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: bool = True) -> list[AgentDifference]:
     """Return what the scores of all agents come to; every p-value is corrected for all of them.
 
-    Args:
-        intervals: off for a look in between, which asks only what is decided.
+    ``intervals``: off for a look in between, which asks only what is decided.
     """
     # What is asked alike is no test: its differences are nothing, whatever the judge says.
     dimensions = [(p, name) for p, tally in enumerate(tallies) for name in tally.compared if name not in tally.alike]

@@ -14,7 +14,7 @@ import numpy as np
 from persona_pipeline.scoring.results import HIGHEST
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.scoring.text.voices import VOICE, Nearness, Voices, nearness, text_vectors
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import Message, grouped
 
 # A line this long (in tokens) is not said twice by chance; so many of them, and this share of an agent's long lines, make a clone.
 _LONG, FEWEST_LINES, CLONE_SHARE = 6, 2, 0.2
@@ -319,12 +319,10 @@ def nearness_score(z: float) -> float:
     return HIGHEST * min(1.0, max(0.0, (_MERGED - z) / (_MERGED - _DISTINCT)))
 
 
-def by_speaker(messages: Sequence[Message]) -> dict[str, list[str]]:
+def by_speaker(messages: Iterable[Message]) -> dict[str, list[str]]:
     """Return each speaker's texts, in order."""
-    spoken: dict[str, list[str]] = {}
-    for message in messages:
-        spoken.setdefault(message.agent_id, []).append(message.text)
-    return spoken
+    spoken = grouped(messages, lambda message: message.agent_id)
+    return {agent_id: [message.text for message in own] for agent_id, own in spoken.items()}
 
 
 def _frozen(voices: Voices) -> FrozenVoices:

@@ -41,12 +41,9 @@ Gram = TypeVar("Gram", bound=Hashable)
 
 
 def shares_of_ngrams(grams: Sequence[Collection[Gram]], holders: Counter[Gram] | None = None) -> list[float | None]:
-    """Return for each message, given as its distinct n-grams, the share (0-1) that also stands in another message.
+    """Return for each message, given as its distinct n-grams, the share (0-1) that also stands in another; None without n-grams.
 
-    A message without n-grams has None.
-
-    Args:
-        holders: in how many messages each n-gram stands, where that is known.
+    ``holders``: in how many messages each n-gram stands, where that is known.
     """
     holders = Counter(gram for each in grams for gram in each) if holders is None else holders
     return [sum(holders[gram] > 1 for gram in each) / len(each) if each else None for each in grams]
@@ -192,10 +189,7 @@ def _extent(read: tuple["_Read", ...]) -> tuple[float, float, float, float, floa
 
 
 def excessive_repetition(
-    messages: Sequence[str],
-    threshold: float,
-    catchphrases: Sequence[Catchphrase] = (),
-    history: Sequence[str] = (),
+    messages: Sequence[str], threshold: float, catchphrases: Sequence[Catchphrase] = (), history: Sequence[str] = ()
 ) -> Repetition | None:
     """Return ``find_repetition`` of messages that repeat one another too much (``Repetition.exceeds``), else None.
 

@@ -212,9 +212,15 @@ def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
     """
     if found < _FEWEST:
         return False
-    from scipy.stats import betabinom
+    a, b = found_before + 0.5, before - found_before + 0.5
 
-    return bool(betabinom.sf(found - 1, messages, found_before + 0.5, before - found_before + 0.5) < _CHANCE)
+    def likely(count: int) -> float:
+        # scipy.stats has it too, and takes longer to import than an evaluation.
+        ways = math.lgamma(messages + 1) - math.lgamma(count + 1) - math.lgamma(messages - count + 1)
+        shares = math.lgamma(count + a) + math.lgamma(messages - count + b) - math.lgamma(messages + a + b)
+        return math.exp(ways + shares + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b))
+
+    return math.fsum(map(likely, range(found, messages + 1))) < _CHANCE
 
 
 def said_again_text(statistics: Mapping[str, Any]) -> str:

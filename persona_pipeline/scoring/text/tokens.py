@@ -257,11 +257,7 @@ _FEW_MESSAGES = 100
 
 
 def extract_ngrams(text: str, n: int) -> list[str]:
-    """Return the distinct n-grams of a text in order of first occurrence, tokens joined by a space.
-
-    Raises:
-        ValueError: ``n`` is below 1.
-    """
+    """Return the distinct n-grams (``n`` at least 1) of a text in order of first occurrence, tokens joined by a space."""
     return ngrams_of(tokenize(text), n)
 
 
@@ -329,10 +325,7 @@ def maximal_repeated(corpus: Sequence[Sequence[str]], n: int = 3) -> list[Shared
         if any(repeated[target] for target in following.values()):
             extended[state] = True
     found = [
-        (
-            automaton.end[state],
-            SharedPhrase(" ".join(automaton.phrase(state, corpus)), holders[state], length),
-        )
+        (automaton.end[state], SharedPhrase(" ".join(automaton.phrase(state, corpus)), holders[state], length))
         for state, length in enumerate(automaton.length)
         if state and repeated[state] and not extended[state] and length >= n
     ]

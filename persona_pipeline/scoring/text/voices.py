@@ -13,12 +13,13 @@ either.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import chain, combinations, permutations
+from itertools import combinations, permutations
 from math import copysign, log, sqrt
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,22 +49,21 @@ _LENGTH_EXPONENT, _LONGEST = 0.2, 200
 WORDS = GramKind(3, 5, within_words=True)
 
 
-def grams(text: str, kind: GramKind) -> Iterable[str]:
-    """Yield the n-grams of a text; runs of white space are one space. Within words, a word has a space on either side."""
+def grams(text: str, kind: GramKind) -> list[str]:
+    """Return the n-grams of a text; runs of white space are one space. Within words, a word has a space on either side."""
     if not kind.within_words:
         joined = _SPACES.sub(" ", text)
-        for length in range(kind.low, kind.high + 1):
-            for start in range(len(joined) - length + 1):
-                yield joined[start : start + length]
-        return
+        lengths = range(kind.low, kind.high + 1)
+        return [joined[start : start + length] for length in lengths for start in range(len(joined) - length + 1)]
+    found: list[str] = []
     for word in text.split():
         padded = f" {word} "
         for length in range(kind.low, kind.high + 1):
-            for start in range(max(len(padded) - length, 0) + 1):
-                yield padded[start : start + length]
+            found += [padded[start : start + length] for start in range(max(len(padded) - length, 0) + 1)]
             if length >= len(padded):
                 # A word shorter than the n-gram counts once, whole.
                 break
+    return found
 
 
 def worth(text: str) -> float:
@@ -72,52 +72,90 @@ def worth(text: str) -> float:
 
 
 class CountedGrams:
-    """How often each n-gram stands in each text, counted once: texts are looked at several times, and forgotten together."""
+    """How often each n-gram stands in each of some texts: n-grams by number, in the order they are met, each text counted once.
 
-    def __init__(self) -> None:
-        self._counted: dict[tuple[str, GramKind], Counter[str]] = {}
+    Args:
+        known: numbers of n-grams that have one already; they are not changed.
+    """
 
-    def of(self, text: str, kind: GramKind) -> Counter[str]:
-        """Return how often each n-gram stands in a text; do not change it."""
-        found = self._counted.get((text, kind))
+    def __init__(self, kind: GramKind, known: Mapping[str, int] = MappingProxyType({})) -> None:
+        self.numbers: dict[str, int] = {}
+        self._kind, self._known = kind, known
+        self._counted: dict[str, tuple[Any, Any]] = {}
+
+    def of(self, text: str) -> tuple[Any, Any]:
+        """Return the numbers of a text's n-grams and how often each stands in it; do not change them."""
+        found = self._counted.get(text)
         if found is None:
-            found = self._counted[text, kind] = Counter(grams(text, kind))
+            known, new, first = self._known, self.numbers, len(self._known)
+            counts = Counter(grams(text, self._kind))
+            numbers = [known[gram] if gram in known else new.setdefault(gram, first + len(new)) for gram in counts]
+            found = np.array(numbers, dtype=np.int64), np.array(list(counts.values()), dtype=np.float64)
+            self._counted[text] = found
         return found
+
+    def among(self, texts: Sequence[str]) -> tuple[Any, Any, Any]:
+        """Return the numbers and counts of some texts, one text after the other, and how many belong to each."""
+        found = [self.of(text) for text in texts] or [(np.zeros(0, dtype=np.int64), np.zeros(0))]
+        numbers, counts = (np.concatenate(part) for part in zip(*found, strict=True))
+        return numbers, counts, [len(own) for own, _ in found][: len(texts)]
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """In how many of some texts each n-gram stands."""
+    """In how many of some texts each n-gram stands, by its number."""
 
-    holders: Counter[str]
+    numbers: Mapping[str, int]
+    holders: Any
     texts: int
 
-    def weight(self, gram: str, but: int = 0) -> float:
-        """Return the smoothed inverse document frequency of an n-gram, ``but`` so many of the texts that hold it."""
-        return log((1 + self.texts) / (1 + self.holders[gram] - but)) + 1
+    @classmethod
+    def of(cls, counted: CountedGrams, texts: Sequence[str]) -> "Frequencies":
+        """Count the texts that hold each n-gram."""
+        numbers, _, _ = counted.among(texts)
+        return cls(counted.numbers, np.bincount(numbers, minlength=len(counted.numbers)), len(texts))
+
+    def weights(self, numbers: Any, but: Any = 0) -> Any:
+        """Return the smoothed inverse document frequency of n-grams, ``but`` so many of the texts that hold each."""
+        held, known = np.zeros(len(numbers)), numbers < len(self.holders)
+        held[known] = self.holders[numbers[known]]
+        return np.log((1 + self.texts) / (1 + held - but)) + 1
 
     @cached_property
-    def columns(self) -> dict[str, tuple[int, float]]:
-        """The number and weight of every n-gram of more than one message: what stands in one says nothing of the next."""
-        shared = [gram for gram, count in self.holders.items() if count > 1]
-        return {gram: (number, self.weight(gram)) for number, gram in enumerate(shared)}
+    def columns(self) -> Any:
+        """The column of every n-gram of more than one message, else -1: what stands in one says nothing of the next."""
+        shared = self.holders > 1
+        return np.where(shared, np.cumsum(shared) - 1, -1)
+
+    @property
+    def width(self) -> int:
+        """How many n-grams have a column."""
+        return int((self.holders > 1).sum())
 
 
-def vectors(counted: Sequence[Counter[str]], weight: Callable[[str], float]) -> Any:
-    """Return rows (1 + ln count) x weight of unit length; a text without n-grams is a row of zeros."""
-    numbers = {gram: number for number, gram in enumerate(dict.fromkeys(chain.from_iterable(counted)))}
-    rows = np.zeros((len(counted), len(numbers)))
-    for row, found in zip(rows, counted, strict=True):
-        row[[numbers[gram] for gram in found]] = 1 + np.log(list(found.values()))
-    rows *= [weight(gram) for gram in numbers]
+def vectors(counted: Sequence[tuple[Any, Any]], weights: Callable[[Any], Any]) -> Any:
+    """Return rows (1 + ln count) x weight of unit length; a text without n-grams is a row of zeros.
+
+    Args:
+        counted: of each text the numbers of its n-grams, and how often each stands in it; a number may come more than once.
+        weights: what the n-grams with these numbers weigh.
+    """
+    present, places = np.unique(np.concatenate([numbers for numbers, _ in counted]), return_inverse=True)
+    rows = np.zeros((len(counted), len(present)))
+    np.add.at(
+        rows,
+        (np.repeat(np.arange(len(counted)), [len(numbers) for numbers, _ in counted]), places),
+        np.concatenate([counts for _, counts in counted]),
+    )
+    rows = np.where(rows > 0, 1 + np.log(np.maximum(rows, 1)), 0) * weights(present)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1)
 
 
 def text_vectors(texts: Sequence[str], kind: GramKind) -> Any:
     """Return the TF-IDF rows of some texts, of unit length, their frequencies taken from the texts themselves."""
-    counted = [Counter(grams(text, kind)) for text in texts]
-    return vectors(counted, Frequencies(Counter(chain.from_iterable(counted)), len(texts)).weight)
+    counted = CountedGrams(kind)
+    return vectors([counted.of(text) for text in texts], Frequencies.of(counted, texts).weights)
 
 
 # Further steps change nothing that can be measured: the penalty is strong.
@@ -149,7 +187,6 @@ def ridge(rows: Any, targets: Any, weights: Any, penalty: float) -> Any:
 _PENALTY, _FOLDS = 60.0, 10
 # Up to so many numbers, zeros included, a table is quicker than a sparse one.
 _MOST_CELLS = 8_000_000
-
 
 # By speaker: its messages, oldest first, as many of each.
 Lines = Sequence[Sequence[str]]
@@ -198,10 +235,10 @@ class KnownVoices:
 
     def measure(self, lines: Lines) -> MeasuredBlocks:
         """Measure new messages of the same speakers in blocks of the same size."""
-        counted = CountedGrams()
-        rows = _rows(lines, counted, self.words, self.voice)
+        words, voice = CountedGrams(WORDS, self.words.numbers), CountedGrams(VOICE, self.voice.numbers)
+        rows = _rows(lines, (words, self.words), (voice, self.voice))
         predicted = _predicted(self.models, rows, len(lines), self.size).mean(axis=0)
-        return MeasuredBlocks(_alike(lines, self.size, counted, self.words), np.moveaxis(predicted, 1, 0))
+        return MeasuredBlocks(_alike(lines, self.size, words, self.words), np.moveaxis(predicted, 1, 0))
 
 
 # Ten megabytes each, and who shares a channel asks one after the other.
@@ -211,12 +248,10 @@ def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices
 
     What tells them apart is a ridge regression of who speaks on the character n-grams of a message.
     """
-    texts, counted = [text for own in history for text in own], CountedGrams()
-    words, voice = (
-        Frequencies(Counter(g for t in texts for g in counted.of(t, kind)), len(texts)) for kind in (WORDS, VOICE)
-    )
+    texts, counted, spoken = [text for own in history for text in own], CountedGrams(WORDS), CountedGrams(VOICE)
+    words, voice = Frequencies.of(counted, texts), Frequencies.of(spoken, texts)
     blocks = len(history[0]) // size
-    rows = _rows(history, counted, words, voice)
+    rows = _rows(history, (counted, words), (spoken, voice))
     # Neighbouring blocks share their subject, so what is left out at once is a stretch of them.
     folds = min(_FOLDS, blocks)
     fold_of_block = np.arange(blocks) * folds // blocks
@@ -238,16 +273,14 @@ def _alike(lines: Lines, size: int, counted: CountedGrams, words: Frequencies, *
     """
     found = []
     for start in range(0, len(lines[0]), size):
-        here = [text for own in lines for text in own[start : start + size]] if within else []
-        holders = Counter(gram for text in here for gram in counted.of(text, WORDS))
-        blocks: list[Counter[str]] = []
-        for own in lines:
-            block: Counter[str] = Counter()
-            for text in own[start : start + size]:
-                block.update(counted.of(text, WORDS))
-            blocks.append(block)
-        rows = vectors(blocks, lambda gram, here=holders: words.weight(gram, here[gram]))
-        found.append([float(rows[a] @ rows[b]) for a, b in combinations(range(len(lines)), 2)])
+        blocks = [counted.among(own[start : start + size])[:2] for own in lines]
+        here = np.sort(np.concatenate([numbers for numbers, _ in blocks])) if within else np.zeros(0)
+
+        def weights(numbers: Any, here: Any = here) -> Any:
+            return words.weights(numbers, np.searchsorted(here, numbers, "right") - np.searchsorted(here, numbers))
+
+        rows = vectors(blocks, weights)
+        found.append((rows @ rows.T)[np.triu_indices(len(lines), 1)])
     return np.array(found)
 
 
@@ -263,33 +296,31 @@ def _alone(lines: Lines, size: int, counted: CountedGrams, words: Frequencies) -
     return [float(found[places[2 * speaker, 2 * speaker + 1]]) for speaker in range(len(lines))]
 
 
-def _rows(lines: Lines, counted: CountedGrams, words: Frequencies, voice: Frequencies) -> Any:
-    """Return a sparse row a message, speaker by speaker: its n-grams of both kinds, each of unit length, by its worth."""
-    starts: list[int] = [0]
-    columns: list[int] = []
-    values: list[float] = []
-    for text in (text for own in lines for text in own):
-        counts = worth(text)
-        for kind, frequencies, first in ((WORDS, words, 0), (VOICE, voice, len(words.columns))):
-            found = [
-                (*known, count)
-                for gram, count in counted.of(text, kind).items()
-                if (known := frequencies.columns.get(gram)) is not None
-            ]
-            weighted = [(1 + log(count)) * weight for _, weight, count in found]
-            length = sqrt(sum(value * value for value in weighted)) or 1.0
-            columns += [first + number for number, _, _ in found]
-            values += [value * counts / length for value in weighted]
-        starts.append(len(columns))
-    shape = len(starts) - 1, len(words.columns) + len(voice.columns)
+def _rows(lines: Lines, *kinds: tuple[CountedGrams, Frequencies]) -> Any:
+    """Return a sparse row a message, speaker by speaker: its n-grams of each kind, each of unit length, by its worth."""
+    texts = [text for own in lines for text in own]
+    worths = np.array([worth(text) for text in texts])
+    parts, width = [], 0
+    for counted, frequencies in kinds:
+        numbers, counts, sizes = counted.among(texts)
+        row, known = np.repeat(np.arange(len(texts)), sizes), numbers < len(frequencies.columns)
+        row, numbers, counts = row[known], numbers[known], counts[known]
+        columns = frequencies.columns[numbers]
+        row, numbers, counts, columns = (part[columns >= 0] for part in (row, numbers, counts, columns))
+        values = (1 + np.log(counts)) * frequencies.weights(numbers)
+        lengths = np.sqrt(np.bincount(row, values**2, len(texts)))
+        parts.append((row, width + columns, values * (worths / np.where(lengths > 0, lengths, 1))[row]))
+        width += frequencies.width
+    row, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+    shape = len(texts), width
     if shape[0] * shape[1] <= _MOST_CELLS:
         rows = np.zeros(shape, dtype=np.float32)
-        rows[np.repeat(np.arange(shape[0]), np.diff(starts)), columns] = values
+        rows[row, columns] = values
         return rows
     # Its import takes longer than a small world's voices.
     from scipy import sparse
 
-    return sparse.csr_array((np.array(values, dtype=np.float32), np.array(columns), np.array(starts)), shape=shape)
+    return sparse.csr_array((values.astype(np.float32), (row, columns)), shape=shape)
 
 
 def _predicted(models: Any, rows: Any, speakers: int, size: int) -> Any:

@@ -178,10 +178,7 @@ def _sides(
     is_stock: bool,
     false_alarms: float,
 ) -> list[tuple[VoiceSide, Any]]:
-    """Return the sides that an agent's messages are held against, with their weights; none where they tell nothing.
-
-    Their steps are shares of the threshold.
-    """
+    """Return the sides an agent's messages are held against, none where they tell nothing; steps are shares of the threshold."""
     agent_id = provenance.agent_id
     voices, speakers = _voices(agent_id, said)
     worths = np.array([worth(message.text) for message in said])
@@ -444,9 +441,7 @@ def _changed(before: str, now: str) -> float:
 def learnt_from(known: LearntVoice, history: Sequence[Message], root: Path | None = None) -> LearntVoice:
     """Return a voice as it is learnt from what was said since it started over; without a model where that is too little.
 
-    Args:
-        history: messages of everybody, oldest first, up to where the agent is taken to have been itself.
-        root: see ``learn_voice``.
+    ``history``: of everybody, oldest first, up to where the agent is taken to have been itself; ``root``: see ``learn_voice``.
     """
     usable = [message for message in history if known.since is None or message.created_at > known.since]
     return replace(known, model=learn_voice(known.agent_id, usable, persona_hash=known.persona_hash, root=root))

@@ -336,7 +336,6 @@ def highest_sums(steps: Any) -> Any:
 # Changes this long before the first message that sounds different may have caused it.
 BEFORE = timedelta(days=3)
 
-
 MOST_CHANGES = 5
 
 

@@ -19,13 +19,14 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.files import open_regular, read_regular
+from persona_pipeline.base.files import open_regular, read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.files import FileError, Files, default_roots, repository_root
+from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
-from persona_pipeline.suites.format.loading.messages import find_file_part
+from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
+from persona_pipeline.world.personas import is_world
 
 if TYPE_CHECKING:
     from persona_pipeline.world.models import Persona
@@ -90,11 +91,11 @@ def grants_for(
     # What a link in the repository leads to, be it the file or a folder on the way there, is the repository's.
     named = Path(os.path.abspath(targets))  # noqa: PTH100 -- links on the way stay
     places = [place.resolve() for place in (targets, named, *named.parents)]
-    world = settings.world_root
+    world = settings.world_root if is_world(settings.world_root) else None
     return Grants(
         frozenset([*environment] or settings.suite_environment),
         network or settings.suite_allow_targets,
-        tuple(place.resolve() for place in (top, world, *settings.suite_paths, *folders)),
+        tuple(place.resolve() for place in (top, world or top, *settings.suite_paths, *folders)),
         own=not any(place.is_relative_to(top) for place in places),
         world=world,
         prices=settings.judge_prices,
@@ -229,16 +230,15 @@ def load_responses(path: Path | str, roots: Sequence[Path] | None = None) -> Res
         raise ConfigError(Problem(f"cannot be read ({reason})", str(path))) from error
     if len(raw) > MAX_BYTES:
         raise ConfigError(Problem(f"is larger than {MAX_BYTES:,} bytes; split it", str(path)))
-    digest = hashlib.sha256(raw).hexdigest()
     if path.suffix.lower() == ".jsonl":
-        rows = [row for _, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
-        return replace(read_responses(rows, str(path)), content_hash=digest)
-    try:
-        return replace(read_responses(parse_json(text), str(path)), content_hash=digest)
-    except json.JSONDecodeError as error:
-        raise ConfigError(Problem(f"is not JSON: {error.msg}", str(path), error.lineno, error.colno)) from error
-    except ValueError as error:
-        raise ConfigError(Problem(f"is not JSON: {error}", str(path), 1, 1)) from error
+        data = [row for _, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
+    else:
+        try:
+            data = parse_json(text)
+        except ValueError as error:
+            place = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (1, 1)
+            raise ConfigError(Problem(f"is not JSON: {getattr(error, 'msg', error)}", str(path), *place)) from error
+    return replace(read_responses(data, str(path)), content_hash=hashlib.sha256(raw).hexdigest())
 
 
 class PromptFiles:
@@ -247,7 +247,7 @@ class PromptFiles:
     def __init__(self, suite: Suite) -> None:
         self.files = Files(suite.roots)
         self.suite_folder = suite.path.absolute().parent
-        self.top = repository_root(self.suite_folder)
+        self.top = repository_of(self.suite_folder)
 
     def find(self, reference: str, test: Test) -> Path:
         """Return the file of a part. Raises ``FileError`` when it is gone."""
@@ -313,11 +313,7 @@ def persona_prompt(persona: "Persona") -> str:
 
 def prompt_text(messages: Sequence[dict[str, Any]], test: Test, files: PromptFiles) -> str:
     """Return all messages as one prompt: one alone is its text, several stand under their roles."""
-    texts = [(message["role"], message_text(message, test, files)) for message in messages]
-    texts = [(role, text) for role, text in texts if text.strip()]
-    if len(texts) == 1:
-        return texts[0][1]
-    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
+    return under_roles((message["role"], message_text(message, test, files)) for message in messages)
 
 
 def file_parts(test: Test) -> list[str]:
@@ -428,6 +424,8 @@ class TargetFields(StrictFields):
     # Its answers depend on nothing but its entry and what it is asked; it plays an agent of the world.
     is_model: ClassVar[bool] = False
     plays_agent: ClassVar[bool] = False
+    # Older spellings that are read too, by the field they stand for.
+    older_names: ClassVar[dict[str, str]] = {}
 
     name: Text = Field(description="What suites call it.")
     provider: Text = Field(description="Which kind of target this is.")

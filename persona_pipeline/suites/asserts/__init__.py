@@ -1,1 +1,1 @@
-"""What must hold of an answer: one type of assert a file, and the judge they ask."""
+"""What must hold of an answer: types of asserts, those that are alike in one file, and the judge they ask."""

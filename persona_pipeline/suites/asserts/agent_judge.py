@@ -4,8 +4,7 @@ The judge looks into the workspace step by step, then decides. Each step is one 
 paid for like any other judgment. The tools only read.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,13 @@ from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.criteria import (
     Criterion,
-    check_schema,
     checks_asked,
     grade_checks,
-    is_analytic,
     prepare_criteria,
     reply_problem,
+    rules_and_schema,
 )
 from persona_pipeline.suites.grading.judge_questions import (
-    ANALYTIC_RULES,
-    CHECKLIST_RULES,
     FREEFORM_RULES,
     FREEFORM_SCHEMA,
     ask_judge,
@@ -37,12 +33,14 @@ from persona_pipeline.suites.grading.judge_questions import (
     fill_prompt,
     freeform_grade,
     freeform_problem,
+    object_schema,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 MOST_NAMES, MOST_BYTES, MOST_MATCHES = 100, 50_000, 20
 _SKIPPED = frozenset((".git", "node_modules", "dist", "build", ".venv", "__pycache__", ".next", "target"))
 _MOST_FILES = 20_000
+_ACTIONS = ("list_files", "read_file", "search_files")
 
 _STEP_RULES = """
 Before you decide you may look into the workspace, one action a step: "list_files" (path: a folder), "read_file" (path: a file),
@@ -52,85 +50,16 @@ not apply; "result" is null unless the action is "finish".
 """
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """What an agent judge is asked to do."""
-
-    name: str
-    prompt: str | None
-    criteria: Sequence[Criterion]
-    max_steps: int
-    model: str | None = None
-
-    @property
-    def rules(self) -> str:
-        if not self.criteria:
-            return FREEFORM_RULES
-        return ANALYTIC_RULES if is_analytic(self.criteria) else CHECKLIST_RULES
-
-    @property
-    def result_schema(self) -> dict[str, Any]:
-        return check_schema(is_analytic(self.criteria)) if self.criteria else FREEFORM_SCHEMA
-
-    @property
-    def ask(self) -> str:
-        task = fill_prompt(self.prompt) if self.prompt else "Judge whether the work in the workspace meets the goal."
-        return checks_asked(self.criteria, task) if self.criteria else task
-
-
-def inspect_workspace(inspection: Inspection, folder: Path, output: Output, context: Context) -> Mapping[str, Any]:
-    """Return the judge's reply after it has looked around."""
-    shown = evidence(output, context, inspection.prompt)
-    steps: list[dict[str, Any]] = []
-    for left in range(inspection.max_steps, -1, -1):
-        reply = ask_judge(
-            "agent_judge",
-            {**shown, "steps": list(steps), "steps_left": left},
-            context=context,
-            name=f"step {len(steps) + 1} of {inspection.name}",
-            rules=inspection.rules + _STEP_RULES,
-            ask=inspection.ask,
-            schema=_step_schema(inspection.result_schema),
-            subject={"prompt": inspection.prompt, "criteria": [item.asked() for item in inspection.criteria]},
-            check=_step_problem,
-            model=inspection.model,
-        )
-        if reply["action"] == "finish":
-            return reply["result"]
-        if left:
-            action = {key: reply[key] for key in ("action", "path", "pattern")}
-            steps.append({**action, "found": look(folder, reply["action"], reply["path"], reply["pattern"])})
-    raise UngradedError("invalid_output", f"the judge had not decided after {inspection.max_steps} steps")
-
-
-def ask_target(inspection: Inspection, target: str, output: Output, context: Context) -> Mapping[str, Any]:
-    """Return the reply of a target that judges."""
-    from persona_pipeline.judging.claims import plain_json
-
-    if context.services.invoke is None:
-        raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
-    prompt = "\n\n".join(
-        (
-            inspection.rules,
-            f"Evidence, as JSON:\n{plain_json(evidence(output, context, inspection.prompt))}",
-            inspection.ask,
-        )
-    )
-    reply = parse_object(context.services.invoke(target, prompt, context))
-    if reply is None:
-        raise UngradedError("invalid_output", f"target {target!r} did not answer with a JSON object")
-    return reply
-
-
 def _step_schema(result: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {
-        "reasoning": {"type": "string"},
-        "action": {"type": "string", "enum": ["list_files", "read_file", "search_files", "finish"]},
-        "path": {"type": "string"},
-        "pattern": {"type": "string"},
-        "result": {"anyOf": [result, {"type": "null"}]},
-    }
-    return {"type": "object", "additionalProperties": False, "required": list(properties), "properties": properties}
+    return object_schema(
+        {
+            "reasoning": {"type": "string"},
+            "action": {"type": "string", "enum": [*_ACTIONS, "finish"]},
+            "path": {"type": "string"},
+            "pattern": {"type": "string"},
+            "result": {"anyOf": [result, {"type": "null"}]},
+        }
+    )
 
 
 def _step_problem(data: Any) -> str | None:
@@ -139,7 +68,7 @@ def _step_problem(data: Any) -> str | None:
     action = data.get("action")
     if action == "finish":
         return None if isinstance(data.get("result"), Mapping) else "a reply that finishes needs a result"
-    if action not in ("list_files", "read_file", "search_files"):
+    if action not in _ACTIONS:
         return f"there is no action {action!r}"
     texts = (data.get("path"), data.get("pattern"))
     return None if all(isinstance(text, str) for text in texts) else "path and pattern must be texts"
@@ -256,14 +185,61 @@ class AgentJudge(Assert):
             self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
     def grade(self, output: Output, context: Context) -> Grade:
-        inspection = Inspection(self.name, self._prompt_text, self.criteria or [], self.max_steps, self.model)
+        shown = evidence(output, context, self._prompt_text)
         if self.target is not None:
-            data = ask_target(inspection, self.target, output, context)
+            data = self._said_by(self.target, shown, context)
         elif output.workspace is None:
             raise UngradedError("no_workspace", "agent_judge needs a workspace; give the suite or the test one")
         else:
-            data = inspect_workspace(inspection, Path(output.workspace), output, context)
+            data = self._seen(Path(output.workspace), shown, context)
         problem = reply_problem(data, self.criteria) if self.criteria else freeform_problem(data)
         if problem:
             raise UngradedError("invalid_output", problem)
         return grade_checks(data, self.criteria) if self.criteria else freeform_grade(data)
+
+    @property
+    def _asking(self) -> tuple[str, str, dict[str, Any]]:
+        """The rules, the question and the schema of the reply."""
+        prompt = self._prompt_text
+        task = fill_prompt(prompt) if prompt else "Judge whether the work in the workspace meets the goal."
+        if not self.criteria:
+            return FREEFORM_RULES, task, FREEFORM_SCHEMA
+        rules, schema = rules_and_schema(self.criteria)
+        return rules, checks_asked(self.criteria, task), schema
+
+    def _seen(self, folder: Path, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        """Return the judge's reply after it has looked around."""
+        rules, ask, schema = self._asking
+        steps: list[dict[str, Any]] = []
+        for left in range(self.max_steps, -1, -1):
+            reply = ask_judge(
+                "agent_judge",
+                {**shown, "steps": list(steps), "steps_left": left},
+                context=context,
+                name=f"step {len(steps) + 1} of {self.name}",
+                rules=rules + _STEP_RULES,
+                ask=ask,
+                schema=_step_schema(schema),
+                subject={"prompt": self._prompt_text, "criteria": [item.asked() for item in self.criteria or ()]},
+                check=_step_problem,
+                model=self.model,
+            )
+            if reply["action"] == "finish":
+                return reply["result"]
+            if left:
+                action = {key: reply[key] for key in ("action", "path", "pattern")}
+                steps.append({**action, "found": look(folder, **action)})
+        raise UngradedError("invalid_output", f"the judge had not decided after {self.max_steps} steps")
+
+    def _said_by(self, target: str, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        """Return the reply of a target that judges."""
+        from persona_pipeline.judging.claims import plain_json
+
+        if context.services.invoke is None:
+            raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
+        rules, ask, _ = self._asking
+        prompt = f"{rules}\n\nEvidence, as JSON:\n{plain_json(shown)}\n\n{ask}"
+        reply = parse_object(context.services.invoke(target, prompt, context))
+        if reply is None:
+            raise UngradedError("invalid_output", f"target {target!r} did not answer with a JSON object")
+        return reply

@@ -176,7 +176,6 @@ def run_judge(
     *,
     own_verdict: bool = False,
 ) -> Grade:
-    """Run a judging program and return its grade."""
     text = json.dumps(data, ensure_ascii=True)
     try:
         result = run_process(
@@ -185,21 +184,18 @@ def run_judge(
     except ProcessError as problem:
         raise UngradedError(problem.reason, f"{shlex.join(script)}: {problem.message}") from problem
     if result.returncode != 0:
-        raise UngradedError(
-            "script_failed", f"{shlex.join(script)} exited with code {result.returncode}: {result.error_text}"
-        )
+        said = f"{shlex.join(script)} exited with code {result.returncode}: {result.error_text}"
+        raise UngradedError("script_failed", said)
     return read_grade(result.stdout, own_verdict=own_verdict)
 
 
 def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
-    """Return the grade a program printed."""
     try:
         data = parse_json(stdout.decode("utf-8").strip())
     except ValueError as error:
         shown = stdout[:80].decode("utf-8", "replace").strip()
-        raise UngradedError(
-            "invalid_output", f"the script must print one JSON object, it printed {shown!r} ({error})"
-        ) from error
+        said = f"the script must print one JSON object, it printed {shown!r} ({error})"
+        raise UngradedError("invalid_output", said) from error
     if not isinstance(data, dict):
         raise UngradedError("invalid_output", "the script must print one JSON object")
     score = data.get("score")

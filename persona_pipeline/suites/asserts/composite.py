@@ -26,6 +26,7 @@ from persona_pipeline.suites.grading.results import (
 )
 from persona_pipeline.suites.grading.statistics import weighted_mean
 
+_SUM_UP = "Give the score that sums these results up: how far the answer meets all of them together."
 _RESULTS = "EVALUATOR_RESULTS_JSON"
 _RESULTS_VARIABLE = re.compile(r"\{\{\s*" + _RESULTS + r"\s*\}\}")
 
@@ -88,9 +89,13 @@ class Composite(Assert):
                 data["assert"] = [_PLACEHOLDER]
             if key != "assert":
                 del data[key]
-        aggregator = data.get("aggregator")
-        if isinstance(aggregator, dict):
-            data["aggregator"] = _prepare_aggregator(dict(aggregator), entry, label, reader)
+        if isinstance(data.get("aggregator"), dict):
+            how = data["aggregator"] = dict(data["aggregator"])
+            if isinstance(how.get("type"), str):
+                how["type"] = how["type"].replace("-", "_")
+            if how.get("type") == "code_judge":
+                rename(how, "script", "path")
+                how["path"] = read_script(how, entry.child("aggregator"), f"{label}: aggregator", reader, "path")
         return data
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
@@ -98,10 +103,8 @@ class Composite(Assert):
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            shown = ", ".join(map(repr, twice))
-            reader.fail(
-                entry, f"{label}: members {shown} stand twice; give each a name of its own", _members_key(entry.data)
-            )
+            said = f"members {', '.join(map(repr, twice))} stand twice; give each a name of its own"
+            reader.fail(entry, f"{label}: {said}", _members_key(entry.data))
         for name in (how.weights or ()) if isinstance(how, WeightedAverage) else ():
             if name not in names:
                 hint = did_you_mean(name, names)
@@ -140,9 +143,7 @@ class Composite(Assert):
         grade = self._aggregate(results, context)
         hits = [*(f"[{item.name}] {text}" for item in results for text in item.hits), *grade.hits]
         misses = [*(f"[{item.name}] {text}" for item in results for text in item.misses), *grade.misses]
-        return Grade(
-            grade.score, hits, misses, grade.reasoning, grade.verdict, grade.details, grade.children or results
-        )
+        return replace(grade, hits=hits, misses=misses, children=grade.children or results)
 
     def _aggregate(self, results: list[AssertResult], context: Context) -> Grade:
         how = self.aggregator
@@ -159,16 +160,12 @@ class Composite(Assert):
         if isinstance(how, CodeAggregator):
             context.require_code(f"the aggregator of {self.name!r}")
             return run_judge(how.script, shown, context.suite.path.parent, context, own_verdict=True)
-        ask = (
-            self._prompt_text
-            or "Give the score that sums these results up: how far the answer meets all of them together."
-        )
         return ask_freeform(
             "composite",
             {"question": context.question, "criteria": context.test.expected_outcome, **json.loads(json.dumps(shown))},
             context=context,
             name=self.name,
-            ask=_RESULTS_VARIABLE.sub('[the field "results" of the evidence]', ask),
+            ask=_RESULTS_VARIABLE.sub('[the field "results" of the evidence]', self._prompt_text or _SUM_UP),
             prompt=self._prompt_text,
             model=how.model,
         )
@@ -205,16 +202,6 @@ def _distinct(members: list[AssertFields]) -> list[AssertFields]:
             object.__setattr__(member, "name", f"{base}-{number}")
         taken.add(member.name)
     return members
-
-
-def _prepare_aggregator(data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
-    kind = data.get("type")
-    if isinstance(kind, str):
-        data["type"] = kind = kind.replace("-", "_")
-    if kind == "code_judge":
-        rename(data, "script", "path")
-        data["path"] = read_script(data, entry.child("aggregator"), f"{label}: aggregator", reader, "path")
-    return data
 
 
 _PLACEHOLDER = Assert.model_construct(name="-", type="-")

@@ -85,15 +85,9 @@ def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
     if match is None:
         return None
     first, second, year = int(match["a"]), int(match["b"]), int(match["y"])
-    month_first = _month_first(formats, first, second)
-    return _day(year, first, second) if month_first else _day(year, second, first)
-
-
-def _month_first(formats: Sequence[str], first: int, second: int) -> bool:
     orders = {text.find("M") < text.find("D") for text in formats if _ORDER.match(text)}
-    if len(orders) == 1:
-        return orders.pop()
-    return not (first > 12 >= second)
+    month_first = orders.pop() if len(orders) == 1 else not (first > 12 >= second)
+    return _day(year, first, second) if month_first else _day(year, second, first)
 
 
 def _from_groups(groups: dict[str, str | None]) -> date | None:
@@ -145,7 +139,6 @@ class FieldCheck(StrictFields):
         return value
 
     def same(self, expected: Any, candidate: Any) -> bool:
-        """Return whether two values count as the same."""
         if self.match == "exact":
             return json_equal(expected, candidate)
         if self.match == "date":

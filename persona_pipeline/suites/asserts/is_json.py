@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.javascript import is_json, parse_json
+from persona_pipeline.suites.format.javascript import is_json, parse_json, reject
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
@@ -59,6 +59,7 @@ class IsJson(Assert):
     """
 
     spellings = SPELLINGS
+    unsaid: ClassVar = {"anywhere": False}
 
     schema_: Annotated[dict[str, Any], AfterValidator(_usable)] | None = Field(
         None,
@@ -66,12 +67,6 @@ class IsJson(Assert):
         description="JSON schema (2020-12) of it; patterns as in regex, no references to elsewhere.",
     )
     anywhere: bool = Field(False, description="Whether an object or a list within the answer is enough.")
-
-    def dump(self) -> dict[str, Any]:
-        data = super().dump()
-        if not self.anywhere:
-            del data["anywhere"]
-        return data
 
     def grade(self, output: Output, context: Context) -> Grade:
         try:
@@ -118,7 +113,7 @@ def _whole(text: str) -> list[Any]:
 
 def _values(text: str) -> Iterator[Any]:
     """Yield the JSON objects and lists that stand in a text, the outermost of each."""
-    decoder = json.JSONDecoder(parse_constant=_refused)
+    decoder = json.JSONDecoder(parse_constant=reject)
     position, tried = 0, 0
     while position < len(text) and tried < _MOST_PLACES:
         if text[position] not in "{[":
@@ -131,7 +126,3 @@ def _values(text: str) -> Iterator[Any]:
             position += 1
         else:
             yield value
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")

@@ -1,10 +1,10 @@
-"""``llm_judge``: a judge gives a score, guided by the test's goal or by a prompt of the suite."""
+"""``llm_judge``: a judge gives a score, by the test's goal or a prompt of the suite; ``rubrics``: it checks criteria one by one."""
 
 import json
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
@@ -14,9 +14,20 @@ from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.criteria import (
+    PLACEHOLDER,
+    Criterion,
+    checks_asked,
+    grade_checks,
+    is_analytic,
+    prepare_criteria,
+    reply_problem,
+    rules_and_schema,
+)
 from persona_pipeline.suites.grading.judge_questions import (
     FREEFORM_ASK,
     ask_freeform,
+    ask_judge,
     evidence,
     fill_prompt,
     unknown_variables,
@@ -84,13 +95,61 @@ class LlmJudge(Assert):
         )
 
 
+class Rubrics(Assert):
+    """The weighted share of criteria that a judge finds satisfied, or their mean score over 10 where they have score ranges.
+
+    An unmet ``required`` criterion makes it 0. A reply that leaves a criterion out is an error.
+    """
+
+    judged = True
+    older_names: ClassVar[dict[str, str]] = {"criteria": "rubrics"}
+
+    criteria: list[Criterion] = Field(min_length=1, description="What to check; weights are relative within the group.")
+    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
+    prompt: str | None = Field(None, description="Further guidance for the judge.")
+    config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
+
+    _prompt_text: str | None = PrivateAttr(None)
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+        key = "criteria" if "criteria" in data else "rubrics"
+        if key in data:
+            data[key] = prepare_criteria(data[key], key, entry, label, reader)
+        elif entry.data.get("type") == "rubric":
+            reader.fail(entry, f"{label}: rubrics is required, a list of criteria")
+            data["criteria"] = [PLACEHOLDER]
+        return data
+
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
+        if self.prompt is not None:
+            self._prompt_text = read_prompt(self.prompt, entry, label, reader)
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        prompt, (rules, schema) = self._prompt_text, rules_and_schema(self.criteria)
+        subject = {"criteria": [item.asked() for item in self.criteria], "analytic": is_analytic(self.criteria)}
+        data = ask_judge(
+            "rubrics",
+            evidence(output, context, prompt),
+            context=context,
+            name=self.name,
+            rules=rules,
+            ask=checks_asked(self.criteria, None if prompt is None else fill_prompt(prompt)),
+            schema=schema,
+            subject=subject | ({} if prompt is None else {"prompt": prompt}),
+            check=lambda reply: reply_problem(reply, self.criteria),
+            model=self.model,
+        )
+        return grade_checks(data, self.criteria)
+
+
 def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, known: Collection[str] = ()) -> str:
     """Return the text of a prompt: that of the file it names, else itself. What looks like a path must be one.
 
     It need not say where the answer is, which the judge gets as evidence. ``known``: variables besides those of a test.
     """
     text = prompt
-    if could_be_path(prompt):
+    if len(prompt) < 500 and "\n" not in prompt and "{{" not in prompt:
         try:
             text = reader.files.read(reader.files.find(prompt, reader.folders(entry)))
         except FileError as problem:
@@ -99,15 +158,9 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
     if not text.strip():
         reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
     for name in sorted({*unknown_variables(text)} - {*known}):
-        reader.warn(
-            entry, f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is", "prompt"
-        )
+        said = f"prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is"
+        reader.warn(entry, f"{label}: {said}", "prompt")
     return text
-
-
-def could_be_path(text: str) -> bool:
-    """Return whether a text is short and plain enough to name a file."""
-    return len(text) < 500 and "\n" not in text and "{{" not in text
 
 
 def looks_like_path(text: str) -> bool:
@@ -118,7 +171,6 @@ def looks_like_path(text: str) -> bool:
 
 
 def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> str:
-    """Return what a prompt's program prints."""
     context.require_code("a prompt script")
     with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
         data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")
@@ -127,11 +179,9 @@ def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> st
         except ProcessError as problem:
             raise UngradedError(problem.reason, f"prompt script {problem.message}") from problem
     text = result.stdout.decode("utf-8", "replace")
-    if result.returncode != 0 or not text.strip():
-        what = (
-            "printed nothing"
-            if result.returncode == 0
-            else f"exited with code {result.returncode}: {result.error_text}"
-        )
-        raise UngradedError("script_failed", f"the prompt script {what}")
+    if result.returncode != 0:
+        said = f"the prompt script exited with code {result.returncode}: {result.error_text}"
+        raise UngradedError("script_failed", said)
+    if not text.strip():
+        raise UngradedError("script_failed", "the prompt script printed nothing")
     return text

@@ -47,7 +47,6 @@ class PairwiseOutcome(StrEnum):
 
     @property
     def score(self) -> float:
-        """1 for a win, 0.5 for a tie, 0 for a loss."""
         return {PairwiseOutcome.WIN: 1.0, PairwiseOutcome.TIE: 0.5, PairwiseOutcome.LOSS: 0.0}[self]
 
 
@@ -117,7 +116,6 @@ class Pairwise(Assert):
         return grade_of(found)
 
     def _other(self, context: Context) -> str:
-        """Return the answer to compare with."""
         if self._recorded is not None:
             try:
                 return self._recorded.output(context.test.id, self.target, context.attempt).text
@@ -176,11 +174,7 @@ def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
             raise UngradedError(str(answer.unscored), answer.detail)
     found = [answer.data or {} for answer in answers]
     orders = tuple(
-        PairwiseOutcome.TIE
-        if reply["better"] == "tie"
-        else PairwiseOutcome.WIN
-        if reply["better"] == place
-        else PairwiseOutcome.LOSS
+        {place: PairwiseOutcome.WIN, "tie": PairwiseOutcome.TIE}.get(reply["better"], PairwiseOutcome.LOSS)
         for reply, place in zip(found, _PLACES, strict=True)
     )
     outcome = orders[0] if len(set(orders)) == 1 else PairwiseOutcome.TIE
@@ -190,14 +184,12 @@ def outcome_of(answers: "Sequence[Answer]") -> ComparedAnswer:
 
 
 def reply_problem(data: Any) -> str | None:
-    """Return what is wrong with a reply, None when it can be used."""
     if not isinstance(data, Mapping) or data.get("better") not in _BETTER:
         return f"better must be one of {', '.join(_BETTER)}"
     return None if isinstance(data.get("reasoning"), str) else "reasoning must be a text"
 
 
 def grade_of(found: ComparedAnswer) -> Grade:
-    """Return the grade of a comparison."""
     if not found.orders:
         said = "Both answers are the same text."
     elif not found.consistent:

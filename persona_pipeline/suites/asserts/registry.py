@@ -2,17 +2,17 @@
 
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.base.options import Registry
-from persona_pipeline.suites.asserts.contains import SPELLINGS as OF_CONTAINS
 from persona_pipeline.suites.asserts.is_json import SPELLINGS as OF_IS_JSON
+from persona_pipeline.suites.asserts.texts import SPELLINGS as OF_CONTAINS
 from persona_pipeline.suites.grading.base import Assert
 
 _HERE = "persona_pipeline.suites.asserts"
 BUILT_IN = {
-    "contains": f"{_HERE}.contains:Contains",
-    "regex": f"{_HERE}.regex:Regex",
+    "contains": f"{_HERE}.texts:Contains",
+    "regex": f"{_HERE}.texts:Regex",
     "is_json": f"{_HERE}.is_json:IsJson",
-    "equals": f"{_HERE}.equals:Equals",
-    "rubrics": f"{_HERE}.rubrics:Rubrics",
+    "equals": f"{_HERE}.texts:Equals",
+    "rubrics": f"{_HERE}.llm_judge:Rubrics",
     "llm_judge": f"{_HERE}.llm_judge:LlmJudge",
     "code_judge": f"{_HERE}.code_judge:CodeJudge",
     "tool_trajectory": f"{_HERE}.tool_trajectory:ToolTrajectory",
@@ -20,13 +20,13 @@ BUILT_IN = {
     "composite": f"{_HERE}.composite:Composite",
     "agent_judge": f"{_HERE}.agent_judge:AgentJudge",
     "pairwise": f"{_HERE}.pairwise:Pairwise",
-    "execution_metrics": f"{_HERE}.execution_metrics:ExecutionMetrics",
-    "latency": f"{_HERE}.latency:LatencyLimit",
-    "cost": f"{_HERE}.cost:CostLimit",
-    "token_usage": f"{_HERE}.token_usage:TokenUsageLimit",
-    "propositions": f"{_HERE}.propositions:PropositionClaims",
-    "persona_drift": f"{_HERE}.persona_drift:PersonaDrift",
-    "voice": f"{_HERE}.voice:VoiceSounds",
+    "execution_metrics": f"{_HERE}.limits:ExecutionMetrics",
+    "latency": f"{_HERE}.limits:LatencyLimit",
+    "cost": f"{_HERE}.limits:CostLimit",
+    "token_usage": f"{_HERE}.limits:TokenUsageLimit",
+    "propositions": f"{_HERE}.persona:PropositionClaims",
+    "persona_drift": f"{_HERE}.persona:PersonaDrift",
+    "voice": f"{_HERE}.persona:VoiceSounds",
 }
 # Other spellings of the same types.
 ALIASES = {

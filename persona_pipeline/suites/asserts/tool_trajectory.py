@@ -231,13 +231,11 @@ def _of_today(item: Any, index: int, entry: ConfigEntry, label: str, reader: Rea
     """Return an expected call in today's spelling: older files write a call as it is recorded, with input and output."""
     if not isinstance(item, dict) or not item.keys() & {"input", "output"}:
         return item
-    call = dict(item)
+    call, where = dict(item), f"{label}: expected[{index}]"
     if "input" in call and "args" not in call:
-        place = ("expected", index, "input")
-        reader.deprecated(entry, f"{label}: expected[{index}].input", "rename it to args", *place)
+        reader.deprecated(entry, f"{where}.input", "rename it to args", "expected", index, "input")
         call["args"] = call.pop("input")
     if "output" in call:
-        place = ("expected", index, "output")
-        reader.deprecated(entry, f"{label}: expected[{index}].output", "remove it: outputs are not compared", *place)
+        reader.deprecated(entry, f"{where}.output", "remove it: outputs are not compared", "expected", index, "output")
         del call["output"]
     return call

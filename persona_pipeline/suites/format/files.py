@@ -30,12 +30,6 @@ class FileError(Exception):
         return Problem(self.message, str(self.path or path), self.line, 1 if self.line else None)
 
 
-def repository_root(folder: Path) -> Path | None:
-    """Return the nearest folder at or above that holds ``.git``, None where there is none."""
-    folder = folder.resolve()
-    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
-
-
 def default_roots(suite: Path) -> tuple[Path, ...]:
     """Return what the command line confines a suite's files to: the git top level of the suite, else its folder."""
     # A suite that is a link to elsewhere is one of the folder it was found in, and lies outside.
@@ -114,7 +108,6 @@ class Files:
         )
 
     def read(self, path: Path) -> str:
-        """Return the text of a file that ``find`` gave."""
         if path in self.read_files:
             return self.read_files[path]
         try:
@@ -155,7 +148,6 @@ class Files:
 
 
 def is_pattern(reference: str) -> bool:
-    """Return whether a reference is a glob pattern."""
     return any(sign in reference for sign in "*?{[")
 
 

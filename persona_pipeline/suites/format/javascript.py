@@ -19,7 +19,6 @@ _LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9
 
 
 def trim(text: str) -> str:
-    """Return the text without white space at its ends."""
     return text.strip(WHITESPACE)
 
 
@@ -57,11 +56,8 @@ def _plain_numbers(value: Any) -> Any:
     return [_plain_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-# Only a number such as 1e999 turns into infinity when it is read.
-_LARGE_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3}")
-
-
-def _reject(constant: str) -> NoReturn:
+def reject(constant: str) -> NoReturn:
+    """Raise ``ValueError`` for NaN and infinity, which Python's JSON has and JSON has not."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -74,10 +70,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-_DECODER = json.JSONDecoder(parse_constant=_reject)
-_STRICT_DECODER = json.JSONDecoder(parse_constant=_reject, object_pairs_hook=_unique)
+def _finite(text: str) -> float:
+    # Only a number such as 1e999 turns into infinity when it is read.
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=reject, parse_float=_finite)
+_STRICT_DECODER = json.JSONDecoder(parse_constant=reject, parse_float=_finite, object_pairs_hook=_unique)
 # Whole numbers as floats: Python refuses integers of more than 4,300 digits, JSON does not.
-_VALIDATOR = json.JSONDecoder(parse_constant=_reject, parse_int=float)
+_VALIDATOR = json.JSONDecoder(parse_constant=reject, parse_int=float)
 
 
 def is_json(text: str) -> bool:
@@ -95,20 +99,9 @@ def parse_json(text: str, *, unique_keys: bool = False) -> Any:
     ``unique_keys``: a key that stands twice in an object is an error too; JavaScript takes the last.
     """
     try:
-        value = (_STRICT_DECODER if unique_keys else _DECODER).decode(text)
+        return (_STRICT_DECODER if unique_keys else _DECODER).decode(text)
     except RecursionError as error:
         raise ValueError("nests too deep") from error
-    if _LARGE_EXPONENT.search(text) and not _is_finite(value):
-        raise ValueError("a number is too large")
-    return value
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except ValueError:
-        return False
-    return True
 
 
 def parse_object(text: str) -> dict[str, Any] | None:

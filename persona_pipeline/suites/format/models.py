@@ -28,17 +28,9 @@ def _gate(value: Any) -> bool | float:
 
 
 Text = Annotated[str, Field(min_length=1)]
-
-
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
 Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
 Gate = Annotated[
     bool | float,
     BeforeValidator(_gate),
@@ -56,6 +48,8 @@ class AssertFields(StrictFields):
     older_names: ClassVar[dict[str, str]] = {}
     # What other spellings of the type say beside it.
     spellings: ClassVar[Mapping[str, dict[str, Any]]] = {}
+    # Fields that the normalised form leaves out where they hold this.
+    unsaid: ClassVar[Mapping[str, Any]] = {}
 
     name: Text = Field(default="", description="What results call it; made up from the type where it is left out.")
     type: str = Field(description="Which assert this is.")
@@ -130,10 +124,9 @@ class AssertFields(StrictFields):
 
     def dump(self) -> dict[str, Any]:
         """Return the normalised form as plain data."""
+        unsaid = {"negate": False, **self.unsaid}
         data = self.model_dump(by_alias=True, exclude_none=True)
-        if not self.negate:
-            del data["negate"]
-        return data
+        return {key: value for key, value in data.items() if key not in unsaid or value != unsaid[key]}
 
 
 def rename(data: dict[str, Any], old: str, new: str) -> None:
@@ -149,25 +142,19 @@ def present(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 STRATEGIES = ("pass_at_k", "mean", "confidence_interval")
-
-
 HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
 
 
-@dataclass(frozen=True)
-class Metadata:
+class Metadata(StrictFields):
     """What makes a suite discoverable; there only when the file has a ``name``."""
 
     name: str
     description: str
     version: str | None = None
     author: str | None = None
-    tags: tuple[str, ...] | None = None
+    tags: list[str] | None = None
     license: str | None = None
-    requires: Mapping[str, Any] | None = None
-
-    def model_dump(self) -> dict[str, Any]:
-        return present(vars(self) | {"tags": None if self.tags is None else list(self.tags)})
+    requires: dict[str, Any] | None = None
 
 
 class TrialsFields(StrictFields):
@@ -330,7 +317,7 @@ class Suite:
     def model_dump(self) -> dict[str, Any]:
         """Return the normalised form as plain data."""
         data: dict[str, Any] = {
-            "metadata": self.metadata and self.metadata.model_dump(),
+            "metadata": self.metadata and self.metadata.model_dump(exclude_none=True),
             "target": self.target,
             "targets": None if self.targets is None else list(self.targets),
             "trials": self.trials and self.trials.model_dump(exclude_none=True),

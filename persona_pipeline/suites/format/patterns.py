@@ -5,6 +5,7 @@ line terminators, ``[^]`` and ``[]`` are classes, a ``[`` in a class is literal,
 flags is the very end in both. Look-around and back-references do not exist in RE2 and are refused.
 """
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +21,9 @@ _SAME_IN_BOTH = frozenset("dDwWbBtnvfr")
 # JavaScript takes these for the letter itself, other languages for something else: a pattern that has one is a mistake.
 _MISLEADING = {
     "A": "write ^",
-    "z": "write $",
-    "Z": "write $",
+    **dict.fromkeys("zZ", "write $"),
     "Q": "escape each character",
-    "G": "remove it",
-    "K": "remove it",
+    **dict.fromkeys("GK", "remove it"),
 }
 MAX_PATTERN = 10_000
 
@@ -52,7 +51,6 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def search(pattern: str, text: str) -> bool:
-    """Return whether the pattern matches anywhere in the text."""
     try:
         return compile_pattern(pattern).search(text) is not None
     except UnicodeEncodeError:
@@ -70,96 +68,42 @@ def _advice(pattern: str) -> str:
 
 def translate(pattern: str) -> str:
     """Return the RE2 pattern that matches what the JavaScript pattern (without flags) matches."""
-    out: list[str] = []
-    position, in_class = 0, False
-    while position < len(pattern):
-        character = pattern[position]
-        if character == "\\":
-            text, position = _escape(pattern, position, in_class)
-            out.append(text)
-            continue
-        if in_class:
-            in_class = character != "]"
-            out.append("\\[" if character == "[" else character)
-        elif character == "[":
-            text, length = _class_start(pattern, position)
-            in_class = text in ("[", "[^")
-            out.append(text)
-            position += length
-            continue
-        elif character == ".":
-            out.append(_DOT)
-        elif pattern.startswith("(?", position):
-            text, length = _group(pattern, position)
-            out.append(text)
-            position += length
-            continue
-        else:
-            out.append(character)
-        position += 1
-    return "".join(out)
+    return _TOKEN.sub(_token, pattern)
 
 
-def _class_start(pattern: str, position: int) -> tuple[str, int]:
-    if pattern.startswith("[^]", position):
-        return "(?s:.)", 3
-    if pattern.startswith("[]", position):
-        return "[^\\x{0}-\\x{10ffff}]", 2
-    return ("[^", 2) if pattern.startswith("[^", position) else ("[", 1)
+_ESCAPE = r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]+\}|c[A-Za-z]|.?)"
+_TOKEN = re.compile(rf"{_ESCAPE}|\[(?:\\.|[^\]\\])*\]?|\.|\(\?(?:<(?![=!])|(?:[^\W\d_]|-)*\))?", re.DOTALL)
+_IN_CLASS = re.compile(rf"{_ESCAPE}|\[", re.DOTALL)
+_CLASSES = {"[^]": "(?s:.)", "[]": "[^\\x{0}-\\x{10ffff}]", ".": _DOT, "(?": "(?", "(?<": "(?P<", "(?)": "(?)"}
 
 
-def _group(pattern: str, position: int) -> tuple[str, int]:
-    rest = pattern[position + 2 : position + 4]
-    if rest[:1] == "<" and rest[1:] not in ("=", "!"):
-        return "(?P<", 3
-    end = position + 2
-    while end < len(pattern) and (pattern[end].isalpha() or pattern[end] == "-"):
-        end += 1
-    if end > position + 2 and pattern[end : end + 1] == ")":
-        flags = pattern[position + 2 : end]
-        raise PatternError(f"(?{flags}) is not JavaScript; write (?{flags}:...) around what it should hold for")
-    return "(?", 2
+def _token(match: re.Match[str]) -> str:
+    text = match[0]
+    if text in _CLASSES:
+        return _CLASSES[text]
+    if text.startswith("["):
+        return "[" + _IN_CLASS.sub(lambda inner: _escape(inner, in_class=True), text[1:])
+    if text.startswith("\\"):
+        return _escape(match)
+    raise PatternError(f"{text} is not JavaScript; write {text[:-1]}:...) around what it should hold for")
 
 
-def _escape(pattern: str, position: int, in_class: bool) -> tuple[str, int]:
-    letter = pattern[position + 1 : position + 2]
+def _escape(match: re.Match[str], *, in_class: bool = False) -> str:
+    letter, code = match[0][1:2], match[0][2:].strip("{}")
+    if match[0] == "[":
+        return "\\["
     if not letter:
         raise PatternError("ends in a single backslash; double it")
-    after = position + 2
-    if letter == "s":
-        return (_SPACE if in_class else f"[{_SPACE}]"), after
-    if letter == "S":
-        return (_NOT_SPACE if in_class else f"[{_NOT_SPACE}]"), after
+    if letter in "sS":
+        space = _SPACE if letter == "s" else _NOT_SPACE
+        return space if in_class else f"[{space}]"
     if letter == "b" and in_class:
-        return "\\x{8}", after
-    if letter in _SAME_IN_BOTH:
-        return f"\\{letter}", after
-    if letter in "xu":
-        return _code_point(pattern, position, letter)
-    if letter == "c" and pattern[after : after + 1].isascii() and pattern[after : after + 1].isalpha():
-        return f"\\x{{{ord(pattern[after]) % 32:x}}}", after + 1
-    if letter == "0":
-        return "\\x{0}", after
-    if letter in "pP" and pattern[after : after + 1] == "{":
-        return f"\\{letter}", after
+        return "\\x{8}"
+    if code or letter == "0":
+        return f"\\x{{{ord(code) % 32 if letter == 'c' else int(code or '0', 16):x}}}"
     if letter in _MISLEADING:
         raise PatternError(f"\\{letter} means the letter {letter} in JavaScript; {_MISLEADING[letter]}")
-    if letter.isalpha() and letter != "k":
-        return letter, after
-    return f"\\{letter}", after
-
-
-def _code_point(pattern: str, position: int, letter: str) -> tuple[str, int]:
-    start = position + 2
-    if letter == "u" and pattern[start : start + 1] == "{":
-        end = pattern.find("}", start)
-        digits, after = pattern[start + 1 : end], end + 1
-    else:
-        length = 4 if letter == "u" else 2
-        digits, after = pattern[start : start + length], start + length
-        if len(digits) < length:
-            digits = ""
-    try:
-        return f"\\x{{{int(digits, 16):x}}}", after
-    except ValueError:
-        return letter, start
+    named = letter in "pP" and match.string.startswith("{", match.end())
+    if letter.isalpha() and letter not in _SAME_IN_BOTH and letter != "k" and not named:
+        return letter
+    return f"\\{letter}"

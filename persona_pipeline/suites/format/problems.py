@@ -9,19 +9,11 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 
-from persona_pipeline.base.documents.yaml import EXPECTED, Location, names_at, parse_document
+from persona_pipeline.base.documents.yaml import EXPECTED, Document, Location, names_at, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.suites.format.files import FileError, Files, repository_root
+from persona_pipeline.base.files import repository_of
+from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.programs import missing_file
-
-
-class ConfigSource(Protocol):
-    """A file that knows where its values stand."""
-
-    @property
-    def path(self) -> str: ...
-
-    def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem: ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +43,10 @@ class RowSource:
     def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
         column = self.columns.get(str(location[0])) if location else None
         return Problem(message, self.path, self.line, column or 1)
+
+
+# A file that knows where its values stand.
+ConfigSource = Document | LineSource | RowSource
 
 
 @dataclass(frozen=True)
@@ -150,8 +146,8 @@ class Reader:
             self.missing.append(entry.problem(said, shown))
 
     @cached_property
-    def top(self) -> Path | None:
-        return repository_root(self.suite_folder)
+    def top(self) -> Path:
+        return repository_of(self.suite_folder)
 
 
 _TEXTS = {

@@ -21,24 +21,9 @@ _INTERPRETERS = re.compile(r"(python|node|deno|bun|ruby|perl|php|Rscript|sh|bash
 _SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
 # They run what cannot be seen from their names.
 _LAUNCHERS = {
-    "npx",
-    "npm",
-    "yarn",
-    "pnpm",
-    "uv",
-    "uvx",
-    "pipx",
-    "poetry",
-    "pdm",
-    "hatch",
-    "make",
-    "docker",
-    "podman",
-    "go",
-    "cargo",
-    "java",
+    "npx", "npm", "yarn", "pnpm", "uv", "uvx", "pipx", "poetry", "pdm", "hatch", "make", "docker", "podman", "go", "cargo", "java",
     "dotnet",
-}
+}  # fmt: skip
 
 
 def missing_file(script: Sequence[str], folder: Path) -> str | None:
@@ -86,7 +71,8 @@ def program_sources(script: Sequence[str], folders: Sequence[Path]) -> Iterator[
         for path in _there(word, folders):
             if not (word.startswith("/dev/") or (os.path.isabs(word) and _is_systems(word))):  # noqa: PTH117
                 found = True
-                yield ProgramSource(path, program=word == script[0] or _is_program(path))
+                runs = path.suffix.lower() in _SCRIPTS or (path.is_file() and os.access(path, os.X_OK))
+                yield ProgramSource(path, program=word == script[0] or runs)
     if "-m" in script[:-1]:
         found = True
         yield from module_sources(script[list(script).index("-m") + 1], folders)
@@ -137,10 +123,6 @@ def _there(word: str, folders: Sequence[Path]) -> Iterator[Path]:
                 yield folder / word
         except OSError:
             continue
-
-
-def _is_program(path: Path) -> bool:
-    return path.suffix.lower() in _SCRIPTS or (path.is_file() and os.access(path, os.X_OK))
 
 
 def _is_systems(name: str) -> bool:

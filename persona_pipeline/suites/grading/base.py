@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.loading.messages import content_texts
+from persona_pipeline.suites.format.loading.messages import content_texts, under_roles
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.grading.results import (
     TOLERANCE,
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
 DEFAULT_TIMEOUT = 120.0
+# What a grade says of itself, and an assert's result takes from it.
+_SAID = ("hits", "misses", "reasoning", "details", "children", "failed_gates")
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,8 @@ class Context:
     @property
     def question(self) -> str:
         """What was asked, for a judge: a single visible message flat, several under their roles."""
-        shown = [
-            (message, "\n".join(content_texts(message.get("content"))).strip()) for message in self.test.input_messages
-        ]
-        shown = [(message, text) for message, text in shown if text]
-        if len(shown) == 1:
-            return shown[0][1]
-        return "\n\n".join(f"@[{message['role'].capitalize()}]:\n{text}" for message, text in shown)
+        said = ((message["role"], content_texts(message.get("content"))) for message in self.test.input_messages)
+        return under_roles((role, "\n".join(texts).strip()) for role, texts in said)
 
 
 class Assert(AssertFields):
@@ -130,17 +127,5 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
     if item.negate:
         grade = grade.negated()
     score = min(1.0, max(0.0, grade.score))
-    return AssertResult(
-        item.name,
-        item.type,
-        score,
-        item.weight,
-        grade.verdict or verdict_of(score),
-        item.required,
-        grade.hits,
-        grade.misses,
-        grade.reasoning,
-        grade.details,
-        grade.children,
-        failed_gates=grade.failed_gates,
-    )
+    said = {name: getattr(grade, name) for name in _SAID}
+    return replace(result, score=score, verdict=grade.verdict or verdict_of(score), **said)

@@ -7,10 +7,13 @@ from pydantic import Field, model_validator
 
 from persona_pipeline.suites.format.models import StrictFields, Text, Weight
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.grading.judge_questions import ANALYTIC_RULES, CHECKLIST_RULES, object_schema
 from persona_pipeline.suites.grading.results import Grade, SuiteVerdict
 from persona_pipeline.suites.grading.statistics import weighted_mean
 
 TOP, GOOD = 10, 7
+# Stands for a criterion that is wrong, which is said already.
+PLACEHOLDER = {"id": "rubric-1", "outcome": "-"}
 
 
 class ScoreRange(StrictFields):
@@ -54,7 +57,6 @@ class Criterion(StrictFields):
         return TOP if self.required and self.required_min_score is None else self.required_min_score
 
     def asked(self) -> dict[str, Any]:
-        """Return what the judge is told about it."""
         data: dict[str, Any] = {"id": self.id}
         if self.outcome is not None:
             data["outcome"] = self.outcome
@@ -82,12 +84,10 @@ def check_coverage(ranges: Sequence[ScoreRange]) -> None:
 
 def prepare_criteria(value: Any, key: str, entry: ConfigEntry, label: str, reader: Reader) -> Any:
     """Return a list of criteria as mappings: text is an outcome that is required, ids are made up, range maps are spelled out."""
-    if not isinstance(value, list):
-        reader.fail(entry, f"{label}: {key} must be a list of criteria", key)
-        return [{"id": "rubric-1", "outcome": "-"}]
-    if not value:
-        reader.fail(entry, f"{label}: {key} must hold at least one criterion", key)
-        return [{"id": "rubric-1", "outcome": "-"}]
+    if not isinstance(value, list) or not value:
+        wanted = "hold at least one criterion" if isinstance(value, list) else "be a list of criteria"
+        reader.fail(entry, f"{label}: {key} must {wanted}", key)
+        return [PLACEHOLDER]
     prepared: list[Any] = []
     places: dict[str, int] = {}
     for index, item in enumerate(value):
@@ -96,16 +96,15 @@ def prepare_criteria(value: Any, key: str, entry: ConfigEntry, label: str, reade
         elif isinstance(item, dict):
             item = {"id": f"rubric-{index + 1}"} | {name: part for name, part in item.items() if part is not None}
             if "description" in item and "outcome" not in item:
-                reader.deprecated(
-                    entry, f"{label}: {key}[{index}].description", "rename it to outcome", key, index, "description"
-                )
+                place = (key, index, "description")
+                reader.deprecated(entry, f"{label}: {key}[{index}].description", "rename it to outcome", *place)
                 item["outcome"] = item.pop("description")
             ranges: Any = item.get("score_ranges")
             if isinstance(ranges, dict):
                 item["score_ranges"] = _spell_out(ranges, index, key, entry, label, reader)
         else:
             reader.fail(entry, f"{label}: {key}[{index}] must be a text or a mapping with outcome", key, index)
-            item = {"id": f"rubric-{index + 1}", "outcome": "-"}
+            item = {**PLACEHOLDER, "id": f"rubric-{index + 1}"}
         identity = item["id"]
         if isinstance(identity, str) and places.setdefault(identity, index) != index:
             reader.fail(entry, f"{label}: {key}[{index}]: id {identity!r} stands twice; rename one", key, index)
@@ -119,17 +118,15 @@ def _spell_out(
     """Turn lower bounds, ``{0: Bad, 5: OK, 8: Good}``, into ranges; the last one runs to 10."""
     where = f"{label}: {key}[{index}].score_ranges"
     numbers = {name: int(name) for name in ranges if name.isascii() and name.isdigit() and int(name) <= TOP}
-    if len(numbers) < len(ranges) or not ranges:
-        reader.fail(entry, f"{where}: keys must be whole numbers from 0 to {TOP}", key, index, "score_ranges")
+    readable = len(numbers) == len(ranges) > 0
+    if not readable or min(numbers.values()) != 0:
+        said = " must start at 0" if readable else f": keys must be whole numbers from 0 to {TOP}"
+        reader.fail(entry, f"{where}{said}", key, index, "score_ranges")
         return [{"score_range": [0, TOP], "outcome": "-"}]
-    ordered = sorted(ranges, key=lambda name: numbers[name])
-    if numbers[ordered[0]] != 0:
-        reader.fail(entry, f"{where} must start at 0", key, index, "score_ranges")
-        return [{"score_range": [0, TOP], "outcome": "-"}]
-    ends = [numbers[name] - 1 for name in ordered[1:]] + [TOP]
-    return [
-        {"score_range": [numbers[name], end], "outcome": ranges[name]} for name, end in zip(ordered, ends, strict=True)
-    ]
+    ordered = sorted(numbers, key=numbers.__getitem__)
+    ends = [*(numbers[name] - 1 for name in ordered[1:]), TOP]
+    spans = zip(ordered, ends, strict=True)
+    return [{"score_range": [numbers[name], end], "outcome": ranges[name]} for name, end in spans]
 
 
 def is_analytic(criteria: Sequence[Criterion]) -> bool:
@@ -145,29 +142,15 @@ def checks_asked(criteria: Sequence[Criterion], task: str | None = None) -> str:
     return listed if task is None else f"{task}\n\n{listed}"
 
 
-def check_schema(analytic: bool) -> dict[str, Any]:
-    """Return the JSON schema of a judge's reply. Reasons come before the decision."""
-    decision: dict[str, Any] = (
-        {"score": {"type": "integer", "enum": list(range(TOP + 1))}} if analytic else {"satisfied": {"type": "boolean"}}
-    )
-    check = {"id": {"type": "string"}, "reasoning": {"type": "string"}} | decision
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["checks", "overall_reasoning"],
-        "properties": {
-            "checks": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": list(check),
-                    "properties": check,
-                },
-            },
-            "overall_reasoning": {"type": "string"},
-        },
-    }
+def rules_and_schema(criteria: Sequence[Criterion]) -> tuple[str, dict[str, Any]]:
+    """Return how a judge checks criteria, and the JSON schema of its reply. Reasons come before the decision."""
+    check: dict[str, Any] = {"id": {"type": "string"}, "reasoning": {"type": "string"}}
+    if is_analytic(criteria):
+        rules, check["score"] = ANALYTIC_RULES, {"type": "integer", "enum": list(range(TOP + 1))}
+    else:
+        rules, check["satisfied"] = CHECKLIST_RULES, {"type": "boolean"}
+    checks = {"type": "array", "items": object_schema(check)}
+    return rules, object_schema({"checks": checks, "overall_reasoning": {"type": "string"}})
 
 
 def reply_problem(data: Any, criteria: Sequence[Criterion]) -> str | None:

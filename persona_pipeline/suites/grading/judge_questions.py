@@ -68,28 +68,24 @@ PAIRWISE_ASK = """\
 Which answer is better? The evidence has what was asked (question), what a good answer must achieve (criteria) and an answer known
 to be good (reference_answer) where there are such, and the two answers (first, second)."""
 
-PAIRWISE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["reasoning", "better"],
-    "properties": {"reasoning": {"type": "string"}, "better": {"type": "string", "enum": ["first", "second", "tie"]}},
-}
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object that has all of these properties and no others."""
+    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
+
+
+PAIRWISE_SCHEMA = object_schema(
+    {"reasoning": {"type": "string"}, "better": {"type": "string", "enum": ["first", "second", "tie"]}}
+)
 
 FREEFORM_ASK = """\
 Grade the answer. The evidence has what was asked (question), what a good answer must achieve (criteria), an answer known to be good
 (reference_answer) where there is one, and the answer to grade (answer)."""
 
-FREEFORM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["reasoning", "hits", "misses", "score"],
-    "properties": {
-        "reasoning": {"type": "string"},
-        "hits": {"type": "array", "items": {"type": "string"}},
-        "misses": {"type": "array", "items": {"type": "string"}},
-        "score": {"type": "number"},
-    },
-}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+FREEFORM_SCHEMA = object_schema(
+    {"reasoning": {"type": "string"}, "hits": _TEXTS, "misses": _TEXTS, "score": {"type": "number"}}
+)
 
 
 def unknown_variables(prompt: str) -> list[str]:
@@ -131,7 +127,6 @@ def evidence(output: Output, context: Context, prompt: str | None = None) -> dic
 
 
 def freeform_problem(data: Any) -> str | None:
-    """Return what is wrong with a freeform reply, None when it can be used."""
     score = data.get("score") if isinstance(data, Mapping) else None
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         return f"the score must be a number from 0 to 1, not {stringify(score)}"
@@ -143,7 +138,6 @@ def freeform_problem(data: Any) -> str | None:
 
 
 def freeform_grade(data: Mapping[str, Any]) -> Grade:
-    """Return the grade of a freeform reply without problems."""
     texts = {key: [text for text in data.get(key, ()) if text.strip()][:MOST_SENTENCES] for key in ("hits", "misses")}
     reasoning = data.get("reasoning")
     return Grade(

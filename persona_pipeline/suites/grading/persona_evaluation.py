@@ -57,12 +57,8 @@ def evaluate_output(
     verdicts = context.judge.verdicts(plan.requests, context.time_left()) if plan.requests else []
     found = plan.finish(verdicts)
     for item in found.failures.values():
-        raise UngradedError(
-            item.unscored or "invalid_output",
-            item.detail
-            if context.judge.judge.live
-            else f"{item.detail}; run the suite with --judge anthropic --record",
-        )
+        remedy = "" if context.judge.judge.live else "; run the suite with --judge anthropic --record"
+        raise UngradedError(item.unscored or "invalid_output", f"{item.detail}{remedy}")
     return found
 
 
@@ -81,9 +77,8 @@ def compare_output(
     except ConfigError as error:
         raise UngradedError("invalid_configuration", str(error)) from error
     if baseline is None:
-        raise UngradedError(
-            "no_baseline", f"{agent_id} has no baseline; run persona-pipeline evaluate --update-baseline"
-        )
+        said = f"{agent_id} has no baseline; run persona-pipeline evaluate --update-baseline"
+        raise UngradedError("no_baseline", said)
     missing = [name for name in dimensions if name not in baseline.dimensions]
     if missing:
         raise UngradedError("no_baseline", f"the baseline of {agent_id} has no {', '.join(missing)}")
@@ -101,7 +96,6 @@ def voice_check_of(context: Context, agent_id: str) -> VoiceCheck | NoCheck:
 
 
 def answered(output: Output) -> list[str]:
-    """Return what the target said, message by message."""
     said = (message.get("content") for message in output.messages if message["role"] == "assistant")
     return [text for content in said for text in content_texts(content) if text.strip()]
 

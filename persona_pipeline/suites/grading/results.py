@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -101,15 +101,8 @@ class Grade:
         """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold."""
         verdict = self.verdict or verdict_of(self.score)
         opposite = {SuiteVerdict.PASS: SuiteVerdict.FAIL, SuiteVerdict.FAIL: SuiteVerdict.PASS}
-        return Grade(
-            1.0 - self.score,
-            self.misses,
-            self.hits,
-            self.reasoning,
-            opposite.get(verdict, verdict),
-            self.details,
-            self.children,
-        )
+        turned = replace(self, score=1.0 - self.score, hits=self.misses, misses=self.hits, failed_gates=())
+        return replace(turned, verdict=opposite.get(verdict, verdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,12 +468,7 @@ def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
     found: dict[str | None, list[TestResult]] = {}
     for test in result.tests:
         found.setdefault(test.target, []).append(test)
-    return {
-        target: SuiteResult(
-            result.suite, result.path, tests, result.suite_hash, result.warnings, result.judge, result.usage
-        )
-        for target, tests in found.items()
-    }
+    return {target: replace(result, tests=tests) for target, tests in found.items()}
 
 
 def reason_of(test: TestResult) -> str:

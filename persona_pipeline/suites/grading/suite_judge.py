@@ -13,7 +13,7 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Backend, Judge, JudgeRequest, Question, Usage, Verdict
 from persona_pipeline.suites.grading.results import UngradedError
 
-Result = TypeVar("Result")
+Result = TypeVar("Result", Answer, Verdict)
 
 
 class BackedJudge(Backend, Judge, Protocol):
@@ -52,25 +52,14 @@ class SuiteJudge:
 
     def answers(self, questions: Sequence[Question], timeout: float, *, model: str | None = None) -> list[Answer]:
         """Return the answers to questions that are asked at once, in order; a failed one is unscored with its reason."""
-        answers = self._wait(self._asked(model).ask(questions), timeout)
-        for answer in answers:
-            self._spent(answer.usage)
-        return answers
+        return self._wait(self._asked(model).ask(questions), timeout)
 
     def verdicts(self, requests: Sequence[JudgeRequest], timeout: float) -> list[Verdict]:
         """Return the verdicts on propositions, in order; a failed one is unscored with its reason."""
-        verdicts = self._wait(self.judge.judge(requests), timeout)
-        for verdict in verdicts:
-            self._spent(verdict.usage)
-        return verdicts
+        return self._wait(self.judge.judge(requests), timeout)
 
     def close(self) -> None:
-        """End the event loop."""
         self._loop.close()
-
-    def _spent(self, usage: Usage) -> None:
-        with self._lock:
-            self.usage += usage
 
     def _asked(self, model: str | None) -> Backend:
         if model is None or not isinstance(self.judge, OpenedJudge) or self.judge.model in (None, model):
@@ -80,8 +69,12 @@ class SuiteJudge:
                 self._others[model] = self.judge.with_model(model)
             return self._others[model]
 
-    def _wait(self, work: Coroutine[Any, Any, Result], timeout: float) -> Result:
+    def _wait(self, work: Coroutine[Any, Any, list[Result]], timeout: float) -> list[Result]:
         try:
-            return self._loop.wait(work, timeout)
+            found = self._loop.wait(work, timeout)
         except TimeoutError as error:
             raise UngradedError("timeout", f"the judge did not answer within {timeout:g} s") from error
+        with self._lock:
+            for item in found:
+                self.usage += item.usage
+        return found

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.asserts.contains import SPELLINGS
+from persona_pipeline.suites.asserts.texts import SPELLINGS
+from persona_pipeline.suites.format.loading.external_tests import words
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.findings import Findings, apart, listed
@@ -23,6 +24,7 @@ REMEDIES = {
     **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
 }
 _FACTS = "Agrees with these facts and contradicts none of them: "
+_PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
 
 
 @dataclass
@@ -58,8 +60,8 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
     if isinstance(value, dict) or value is None:
         return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
-    if item.kind in ("contains_all", "contains_any", "icontains_all", "icontains_any") and isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
+    if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
+        value = words(value)
     texts = [_plain(part) for part in listed(value)]
     return {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
 
@@ -101,13 +103,15 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
     def convert(item: ConvertedAssert) -> dict[str, Any] | None:
         value, prompt = item.value(), item.take("prompt", "rubricPrompt", "rubric_prompt")
         criteria = item.take("criteria", "rubrics")
-        if _of_code(prompt):
+        if isinstance(prompt, dict | list) or (isinstance(prompt, str) and _PROGRAM.search(prompt)):
             return item.none(f"{item.data['type']} with a program as its prompt", "write the prompt out")
         if isinstance(prompt, str) and prompt.startswith(("file://", "./", "../")):
             prompt = item.findings.relocated(item.entry, prompt)
         value = value if value is not None else criteria
         if isinstance(value, list) and value:
-            made: dict[str, Any] = {"type": "rubrics", "criteria": _criteria_of(item, value)}
+            marks = {"score_ranges", "min_score", "required_min_score"}
+            scored = any(isinstance(one, dict) and marks & set(one) for one in value)
+            made: dict[str, Any] = {"type": "rubrics", "criteria": [_criterion(item, one, scored) for one in value]}
             return made | ({"prompt": prompt} if prompt else {})
         if isinstance(value, dict):
             return item.none(f"{item.data['type']} with data as its value", "write a list of criteria")
@@ -121,19 +125,6 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
         return made | ({"_passes_from": passes} if passes else {})
 
     return convert
-
-
-def _of_code(prompt: Any) -> bool:
-    return isinstance(prompt, dict | list) or (
-        isinstance(prompt, str) and bool(re.search(r"\.(js|mjs|ts|py)(:\w+)?$", prompt))
-    )
-
-
-def _criteria_of(item: ConvertedAssert, values: list[Any]) -> list[Any]:
-    scored = any(
-        isinstance(value, dict) and {"score_ranges", "min_score", "required_min_score"} & set(value) for value in values
-    )
-    return [_criterion(item, value, scored) for value in values]
 
 
 def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
@@ -166,11 +157,9 @@ def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     made: dict[str, Any] = {"type": "code_judge", "script": script}
     made["cwd"] = item.findings.relocated(item.entry, cwd if isinstance(cwd, str) else ".")
     config, target = item.take("config"), item.take("target")
-    return (
-        made
-        | ({"target": target} if isinstance(target, bool | dict) else {})
-        | (config if isinstance(config, dict) else {})
-    )
+    if isinstance(target, bool | dict):
+        made["target"] = target
+    return made | (config if isinstance(config, dict) else {})
 
 
 def _used(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -186,9 +175,8 @@ def _used(item: ConvertedAssert) -> dict[str, Any] | None:
 
 def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
-    steps, mode = (
-        (value.get("steps"), value.get("mode", "in_order")) if isinstance(value, dict) else (value, "in_order")
-    )
+    given = value if isinstance(value, dict) else {"steps": value}
+    steps, mode = given.get("steps"), given.get("mode", "in_order")
     named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
     if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
         return item.none(f"{item.data['type']} with patterns")
@@ -211,8 +199,6 @@ CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
     "trajectory:tool_used": _used,
     "trajectory:tool_sequence": _sequence,
 }
-
-
 # From here on a mean score is no failure, and from there on a pass.
 NO_FAILURE, PASSES = 0.6, 0.8
 
@@ -228,11 +214,10 @@ def read_asserts(
     """
     found: list[dict[str, Any]] = []
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
-    if criteria:
-        texts = [filled(findings, entry, entry.data, variables) for entry in criteria]
-        texts = [text for text in texts if text is not None]
-        if texts:
-            found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
+    texts = [filled(findings, entry, entry.data, variables) for entry in criteria]
+    texts = [text for text in texts if text is not None]
+    if texts:
+        found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
     for entry in entries:
         if isinstance(entry.data, str):
             continue

@@ -12,7 +12,7 @@ from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import KNOWN, over_threshold, read_asserts
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
-from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
 from persona_pipeline.suites.importing.prompts import (
     Prompt,
     TemplateError,
@@ -39,12 +39,7 @@ def read_rows(findings: Findings, entry: ConfigEntry, key: str = "tests") -> Ite
 def _rows(findings: Findings, places: list[ConfigEntry], depth: int) -> Iterator[ConfigEntry]:
     for place in places:
         value = place.data
-        if (
-            isinstance(value, dict)
-            and isinstance(value.get("path"), str)
-            and "vars" not in value
-            and "input" not in value
-        ):
+        if isinstance(value, dict) and isinstance(value.get("path"), str) and not value.keys() & {"vars", "input"}:
             findings.leftovers(place, ("path",), "test file key ")
             value = value["path"]
         if isinstance(value, str):
@@ -64,22 +59,14 @@ def _rows_of_file(findings: Findings, entry: ConfigEntry, reference: str, depth:
     for path in findings.paths(entry, reference):
         if ending in (".jsonl", ".csv"):
             text = findings.text(entry, str(path)) or ""
-            rows = (
-                json_lines(findings.reader, str(path), text)
-                if ending == ".jsonl"
-                else _table(findings, str(path), text)
-            )
-            for row, _ in rows:
-                yield row
+            lines = json_lines(findings.reader, str(path), text) if ending == ".jsonl" else ()
+            yield from _table(findings, str(path), text) if ending == ".csv" else (row for row, _ in lines)
         else:
             read = findings.document(entry, str(path))
-            if read is not None:
-                inner = read.data if isinstance(read.data, list) else [read.data]
-                places = [read.child(index) for index in range(len(inner))] if inner is read.data else [read]
-                yield from _rows(findings, places, depth + 1)
+            yield from _rows(findings, [] if read is None else items(read), depth + 1)
 
 
-def _table(findings: Findings, path: str, text: str) -> Iterator[tuple[ConfigEntry, str]]:
+def _table(findings: Findings, path: str, text: str) -> Iterator[ConfigEntry]:
     """Yield the rows of a table: columns are variables, those that begin with two lines say more."""
     rows = csv_rows(text, path, findings.reader.problems)
     names = [name.strip() for name in next(rows, (1, []))[1]]
@@ -87,7 +74,7 @@ def _table(findings: Findings, path: str, text: str) -> Iterator[tuple[ConfigEnt
         if any(cell.strip() for cell in cells):
             source = RowSource(path, line, {name: index for index, name in enumerate(names, start=1)})
             row = dict(zip(names, cells, strict=False))
-            yield ConfigEntry(_row_test(findings, row, ConfigEntry(row, source)), source), f"line {line}"
+            yield ConfigEntry(_row_test(findings, row, ConfigEntry(row, source)), source)
 
 
 def _row_test(findings: Findings, row: dict[str, str], entry: ConfigEntry) -> dict[str, Any]:
@@ -137,16 +124,15 @@ def _expectation(text: str) -> dict[str, Any]:
 def scenarios(findings: Findings, entry: ConfigEntry) -> Iterator[tuple[ConfigEntry, ConfigEntry]]:
     """Yield each test of each scenario with the row of settings it is crossed with."""
     for place in children(entry, "scenarios"):
-        places = [place]
+        read = place
         if isinstance(place.data, str):
             read = findings.document(place, place.data)
-            inside = None if read is None else read.data.get("scenarios") if isinstance(read.data, dict) else read.data
-            if read is None or not isinstance(inside, list):
+            if read is not None and isinstance(read.data, dict):
+                read = read.child("scenarios") if "scenarios" in read.data else None
+            if read is None or not isinstance(read.data, list):
                 findings.none(place, f"scenarios {place.data}")
                 continue
-            at = ("scenarios",) if isinstance(read.data, dict) else ()
-            places = [read.child(*at, index) for index in range(len(inside))]
-        for scenario in places:
+        for scenario in items(read):
             findings.leftovers(scenario, ("config", "tests", "description"), "scenario key ")
             tests = list(read_rows(findings, scenario))
             for config in read_rows(findings, scenario, "config"):
@@ -192,11 +178,9 @@ def read_tests(
 ) -> Iterator[dict[str, Any]]:
     """Yield the tests of a file as a suite has them: each with each of its prompts, for the providers that are to answer."""
     default = _default(findings, entry)
-    above = [entry] if any(key in entry.data for key in _SHARED) else []
-    shared = [
-        *([default] if default else []),
-        *[ConfigEntry(_only_shared(item.data), item.source, item.location) for item in above],
-    ]
+    kept = {key: entry.data[key] for key in _SHARED if key in entry.data}
+    above = [ConfigEntry(kept, entry.source, entry.location)] if kept else []
+    shared = [*([default] if default else []), *above]
     key = first_of(entry.data, "tests", "eval_cases") or "tests"
     rows = [(row, [row, *shared]) for row in read_rows(findings, entry, key)]
     rows += [(test, [test, config, *shared]) for config, test in scenarios(findings, entry)]
@@ -204,10 +188,6 @@ def read_tests(
         for layer in layers[: len(layers) - len(above)]:
             findings.leftovers(layer, _TEST, "test key ")
         yield from _test(findings, ConvertedTest(row, layers, number), prompts, providers)
-
-
-def _only_shared(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: data[key] for key in _SHARED if key in data}
 
 
 def _default(findings: Findings, entry: ConfigEntry) -> ConfigEntry | None:
@@ -246,11 +226,9 @@ def _test(
             parts = [made["id"], str(place) if len(rows) > 1 else "", prompt.label if len(wanted) > 1 else ""]
             identity = "-".join(_slug(part) if index else part for index, part in enumerate(parts) if part)
             restricted = [one.name for one in answering if one.target is not None or not findings.promptfoo]
-            own = (
-                {"execution": {**made.get("execution", {}), "targets": restricted}}
-                if len(answering) < len(providers) and restricted
-                else {}
-            )
+            own: dict[str, Any] = {}
+            if len(answering) < len(providers) and restricted:
+                own = {"execution": {**made.get("execution", {}), "targets": restricted}}
             yield {"id": identity, "input": single, **{k: v for k, v in made.items() if k != "id"}, **own}
 
 
@@ -270,11 +248,8 @@ def _expanded(findings: Findings, test: ConvertedTest, options: Mapping[str, Any
             given[name] = item
             if isinstance(item, str) and item.startswith("file://"):
                 given[name] = _of_file(findings, layer, item, name)
-    several = [
-        name
-        for name, value in given.items()
-        if findings.promptfoo and isinstance(value, list) and not options.get("disableVarExpansion")
-    ]
+    expands = findings.promptfoo and not options.get("disableVarExpansion")
+    several = [name for name, value in given.items() if expands and isinstance(value, list)]
     for values in itertools.product(*(given[name] for name in several)):
         yield known_variables(given | dict(zip(several, values, strict=True)))
 
@@ -301,9 +276,8 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
     expected = first_of(data, "expected_output", "expected_messages")
     answer = data[expected] if expected else variables.get("expected_output") if not findings.promptfoo else None
     if answer is not None:
-        made["expected_output"] = _answer(
-            findings, entry, filled(findings, entry, answer, variables, expected or "vars")
-        )
+        answer = filled(findings, entry, answer, variables, expected or "vars")
+        made["expected_output"] = _answer(findings, entry, answer)
     strict = findings.promptfoo and test.get("threshold") is None
     skipped = data.get("skip_defaults") is True or _part(data, "execution").get("skip_defaults") is True
     layers = test.layers[:1] if skipped else test.layers
@@ -318,8 +292,8 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
     elif limit is not None:
         findings.none(entry, "threshold of a test", "threshold", remedy="mark asserts as required")
     if not asserts and not made.get("criteria") and not made.get("expected_output"):
-        findings.none(entry, f"a test with nothing to check ({made['id']})", remedy="give it an assert or criteria")
-        return None
+        what = f"a test with nothing to check ({made['id']})"
+        return findings.none(entry, what, remedy="give it an assert or criteria")
     if asserts:
         made["assert"] = asserts
     metadata = test.merged("metadata") | ({"description": described} if described and described != identity else {})
@@ -351,9 +325,8 @@ def _with_input(
         try:
             return asked(findings, prompt, variables, around)
         except TemplateError as problem:
-            said = f"the test's prompt ({problem})"
-            findings.none(test.entry, said, remedy="the test is left out; fill the prompt by hand")
-            return None
+            remedy = "the test is left out; fill the prompt by hand"
+            return findings.none(test.entry, f"the test's prompt ({problem})", remedy=remedy)
     own = _own_input(findings, test.entry, key, variables)
     before = [layer for layer in test.layers[1:] if "input" in layer.data]
     if not before or own is None:

@@ -12,12 +12,13 @@ from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.asserts.limits import SeveralLimits
 from persona_pipeline.suites.asserts.registry import ALIASES, BUILT_IN, canonical_type, find_type
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.format.loading.tests import TestFields
-from persona_pipeline.suites.format.models import ExecutionFields, WorkspaceFields
+from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, WorkspaceFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
@@ -26,21 +27,13 @@ from persona_pipeline.suites.importing.prompts import read_prompts
 from persona_pipeline.suites.importing.providers import read_providers
 
 ORIGINS = (PROMPTFOO, AGENTV)
-
-
 _PROVIDERS = ("providers", "targets", "target")
-
-
 _TOP = (
     "$schema", "name", "description", "version", "author", "license", "tags", "requires", "prompts", *_PROVIDERS, "tests",
     "eval_cases", "scenarios", "defaultTest", "default_test", "assert", "assertions", "assertionTemplates",
     "evaluateOptions", "evaluate_options", "input", "input_files", "execution", "workspace",
 )  # fmt: skip
-
-
 _KEPT = ("version", "author", "license", "requires")
-
-
 _AGENTV_KEYS = ("default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files")
 
 
@@ -68,9 +61,8 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
     if origin is not None and origin not in ORIGINS:
         raise ConfigError(f"--from {origin!r} is unknown; use {' or '.join(ORIGINS)}")
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
-        raise ConfigError(
-            Problem("is no eval file that can be read: its name must end in .yaml, .yml or .json", str(path))
-        )
+        said = "is no eval file that can be read: its name must end in .yaml, .yml or .json"
+        raise ConfigError(Problem(said, str(path)))
     reader = Reader(Files(), path.parent, registry)
     try:
         entry = whole(reader.files.read(reader.files.find(str(path), [path.parent])), path)
@@ -127,21 +119,12 @@ def _imported(findings: Findings, entry: ConfigEntry) -> ImportedSuite:
         test | {"id": apart(test["id"], taken)} for test in read_tests(findings, entry, prompts, providers)
     ]
     targets = [one.target for one in providers if one.target is not None]
-    workers = _workers(data)
-    for target in targets:
-        target |= {"workers": workers} if workers else {}
-    return ImportedSuite(
-        suite,
-        {"targets": targets} if targets else None,
-        tuple(dict.fromkeys(findings.reader.warnings)),
-        findings.origin,
-    )
-
-
-def _workers(data: Mapping[str, Any]) -> int | None:
     options = data.get("evaluateOptions") or data.get("evaluate_options")
     workers = options.get("maxConcurrency", options.get("max_concurrency")) if isinstance(options, dict) else None
-    return workers if isinstance(workers, int) and 1 <= workers <= 256 else None
+    if isinstance(workers, int) and 1 <= workers <= 256:
+        targets = [target | {"workers": workers} for target in targets]
+    found = tuple(dict.fromkeys(findings.reader.warnings))
+    return ImportedSuite(suite, {"targets": targets} if targets else None, found, findings.origin)
 
 
 def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:
@@ -151,7 +134,9 @@ def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: boo
         ConfigError: a file is there already and ``force`` is not set.
     """
     head = f"# Imported from {source.name} ({imported.origin}).\n"
-    texts = {out / f"{_stem(source)}.eval.yaml": head + to_yaml(imported.suite)}
+    stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)
+    stem = re.sub(r"[^\w.-]+", "-", stem) or "suite"
+    texts = {out / f"{stem}.eval.yaml": head + to_yaml(imported.suite)}
     if imported.targets is not None:
         texts[out / "targets.yaml"] = head + to_yaml(imported.targets)
     there = [path for path in texts if path.exists()]
@@ -164,28 +149,15 @@ def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: boo
     return list(texts)
 
 
-def _stem(source: Path) -> str:
-    stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)
-    return re.sub(r"[^\w.-]+", "-", stem) or "suite"
-
-
 _ITEMS = {"type": "array", "items": {"$ref": "#/$defs/assert"}}
-
-
 _CRITERIA = {"type": "array", "minItems": 1, "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/criterion"}]}}
-
-
 _SCRIPT = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-
-
 _RANGES = {
     "anyOf": [
         {"type": "array", "items": {"$ref": "#/$defs/ScoreRange"}},
         {"type": "object", "additionalProperties": {"type": "string"}},
     ]
 }
-
-
 _MESSAGE = {
     "type": "object",
     "required": ["role"],
@@ -203,8 +175,6 @@ _MESSAGE = {
         },
     },
 }
-
-
 # Spellings that loading turns into a type's own fields.
 _ALSO: dict[str, dict[str, Any]] = {
     "latency": {"threshold": {"type": "number", "minimum": 0}},
@@ -214,27 +184,6 @@ _ALSO: dict[str, dict[str, Any]] = {
     "composite": {"evaluators": _ITEMS},
     "persona_drift": {"dimension": {"type": "string"}},
 }
-
-
-# Fields of which one is enough.
-_ONE_OF: dict[str, tuple[str, ...]] = {
-    "latency": ("max_ms", "threshold"),
-    "cost": ("max_usd", "budget"),
-    "rubrics": ("criteria", "rubrics"),
-    "composite": ("assert", "evaluators"),
-    "token_usage": ("max_total", "max_input", "max_output"),
-    "execution_metrics": (
-        "max_tool_calls",
-        "max_llm_calls",
-        "max_tokens",
-        "max_cost_usd",
-        "max_duration_ms",
-        "target_exploration_ratio",
-    ),
-    "tool_trajectory": ("minimums", "expected"),
-}
-
-
 _AGGREGATORS = {
     "WeightedAverage": "weighted_average",
     "Threshold": "threshold",
@@ -252,9 +201,15 @@ def suite_schema() -> dict[str, Any]:
     )
     definitions: dict[str, Any] = generated["$defs"]
     for name, model in types.items():
-        _finish_assert(name, definitions[model.__name__])
-    _finish_aggregators(definitions)
-    definitions["criterion"] = _criterion(definitions["Criterion"])
+        _finish_assert(name, model, definitions[model.__name__])
+    for name, kind in _AGGREGATORS.items():
+        definitions[name]["properties"]["type"] = {"enum": sorted({kind, kind.replace("_", "-")})}
+    program = definitions["CodeAggregator"]
+    program["properties"] |= {"path": _SCRIPT, "script": _SCRIPT}
+    program |= {"required": ["type"], "anyOf": [{"required": ["path"]}, {"required": ["script"]}]}
+    criterion = definitions["Criterion"]
+    properties = {**criterion["properties"], "score_ranges": _RANGES}
+    definitions["criterion"] = {**criterion, "properties": properties, "required": []}
     definitions["message"] = _MESSAGE
     definitions["assert"] = {
         "type": "object",
@@ -292,11 +247,13 @@ def _spellings(*names: str) -> list[str]:
     return sorted(found | {name.replace("_", "-") for name in found})
 
 
-def _finish_assert(name: str, definition: dict[str, Any]) -> None:
+def _finish_assert(name: str, model: type[AssertFields], definition: dict[str, Any]) -> None:
     properties = definition["properties"]
     properties["type"] = {"enum": _spellings(name)}
     properties |= _ALSO.get(name, {})
-    one_of = _ONE_OF.get(name, ())
+    # Fields of which one is enough.
+    one_of = ("minimums", "expected") if name == "tool_trajectory" else next(iter(model.older_names.items()), ())
+    one_of = model.limits if issubclass(model, SeveralLimits) else one_of
     definition["required"] = [field for field in definition.get("required", ()) if field not in one_of]
     if one_of:
         definition["anyOf"] = [{"required": [field]} for field in one_of]
@@ -309,21 +266,6 @@ def _finish_assert(name: str, definition: dict[str, Any]) -> None:
     if name == "code_judge":
         properties["script"] = _SCRIPT
         definition["additionalProperties"] = True
-
-
-def _finish_aggregators(definitions: dict[str, Any]) -> None:
-    for name, kind in _AGGREGATORS.items():
-        definition = definitions[name]
-        definition["properties"]["type"] = {"enum": sorted({kind, kind.replace("_", "-")})}
-    program = definitions["CodeAggregator"]
-    program["properties"] |= {"path": _SCRIPT, "script": _SCRIPT}
-    program["required"] = ["type"]
-    program["anyOf"] = [{"required": ["path"]}, {"required": ["script"]}]
-
-
-def _criterion(schema: dict[str, Any]) -> dict[str, Any]:
-    properties = {**schema["properties"], "score_ranges": _RANGES}
-    return {**schema, "properties": properties, "required": []}
 
 
 def _drop_titles(value: Any) -> None:

@@ -26,9 +26,8 @@ def read_execution(findings: Findings, entry: ConfigEntry, options: str | None) 
     known = ("repeat", "maxConcurrency", "max_concurrency", "cache", "showProgressBar", "budget_usd")
     findings.leftovers(place, known, f"{options}.")
     if place.data.get("budget_usd") is not None:
-        findings.none(
-            place, f"{options}.budget_usd", "budget_usd", remedy="pass --max-usd, or set trials.cost_limit_usd"
-        )
+        remedy = "pass --max-usd, or set trials.cost_limit_usd"
+        findings.none(place, f"{options}.budget_usd", "budget_usd", remedy=remedy)
     if isinstance(place.data.get("cache"), bool):
         made["cache"] = place.data["cache"]
     repeat = place.data.get("repeat")
@@ -38,11 +37,11 @@ def read_execution(findings: Findings, entry: ConfigEntry, options: str | None) 
 
 def _trials(findings: Findings, place: ConfigEntry, repeat: Any) -> dict[str, Any] | None:
     if isinstance(repeat, int) and not isinstance(repeat, bool):
-        if repeat > 1:
-            findings.differs(
-                place, f"repeat: the {repeat} attempts at a test are one result with their mean score", "repeat"
-            )
-        return {"count": repeat, "strategy": "mean"} if repeat > 1 else None
+        if repeat <= 1:
+            return None
+        said = f"repeat: the {repeat} attempts at a test are one result with their mean score"
+        findings.differs(place, said, "repeat")
+        return {"count": repeat, "strategy": "mean"}
     if not isinstance(repeat, dict) or not isinstance(repeat.get("count"), int):
         return findings.none(place, "repeat", "repeat")
     inner = place.child("repeat")
@@ -60,11 +59,8 @@ def read_workspace(findings: Findings, entry: ConfigEntry) -> dict[str, Any]:
     if entry.data.get("workspace") is None:
         return {}
     place = entry.child("workspace")
-    if isinstance(place.data, str):
-        read = findings.document(place, place.data)
-        if read is None:
-            return {}
-        place = read
+    if isinstance(place.data, str) and (place := findings.document(place, place.data)) is None:
+        return {}
     if not isinstance(place.data, dict):
         findings.none(entry, "workspace", "workspace")
         return {}

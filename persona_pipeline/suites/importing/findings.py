@@ -100,7 +100,6 @@ def apart(name: str, taken: set[str]) -> str:
 
 
 def whole(text: str, path: Path) -> ConfigEntry:
-    """Return what a YAML or JSON text holds."""
     document = parse_document(text, str(path), limits=SUITE_LIMITS)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)
@@ -112,13 +111,14 @@ def listed(value: Any) -> list[Any]:
 
 
 def first_of(data: dict[str, Any], *names: str) -> str | None:
-    """Return the first of these keys that has a value."""
     return next((name for name in names if data.get(name) is not None), None)
 
 
 def children(entry: ConfigEntry, key: str) -> list[ConfigEntry]:
     """Return the entries of a list at a key, or of the one value that stands there; none where there is nothing."""
-    value = entry.data.get(key)
-    if isinstance(value, list):
-        return [entry.child(key, index) for index in range(len(value))]
-    return [] if value is None else [entry.child(key)]
+    return [] if entry.data.get(key) is None else items(entry.child(key))
+
+
+def items(entry: ConfigEntry) -> list[ConfigEntry]:
+    """Return the entries of a list, and of anything else the one."""
+    return [entry.child(index) for index in range(len(entry.data))] if isinstance(entry.data, list) else [entry]

@@ -47,18 +47,13 @@ def _shown(value: Any) -> Any:
     return "" if value is None else stringify(value) if isinstance(value, dict | list) else value
 
 
-def is_template(text: str) -> bool:
-    """Return whether anything in a text would be filled."""
-    return "{{" in text or "{%" in text or "{#" in text
-
-
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
     """Return a value with every template in it filled; one that is a variable and nothing else becomes the thing itself."""
     if isinstance(value, list):
         return [fill(item, variables) for item in value]
     if isinstance(value, dict):
         return {key: fill(item, variables) for key, item in value.items()}
-    if not isinstance(value, str) or not is_template(value):
+    if not isinstance(value, str) or not any(sign in value for sign in ("{{", "{%", "{#")):
         return value
     only = _WHOLE.fullmatch(value.strip())
     if only and isinstance(variables.get(only[1]), dict | list):
@@ -175,9 +170,8 @@ def _chat(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return (
-        value if isinstance(value, list) and all(isinstance(item, dict) and "role" in item for item in value) else text
-    )
+    is_chat = isinstance(value, list) and all(isinstance(item, dict) and "role" in item for item in value)
+    return value if is_chat else text
 
 
 def asked(findings: Findings, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
-from persona_pipeline.suites.importing.findings import Findings, apart, children, first_of, listed
+from persona_pipeline.suites.importing.findings import Findings, apart, children, first_of, items, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
 # Servers that speak chat completions: where, and whose key they take. Ollama takes any.
@@ -60,10 +60,8 @@ def _read(findings: Findings, entry: ConfigEntry) -> Iterator[ConvertedProvider]
         value = {"id": name, **(options if isinstance(options, dict) else {})}
     if isinstance(value, str) and value.startswith("file://") and value.endswith((".yaml", ".yml", ".json")):
         read = findings.document(entry, value)
-        for index in range(len(read.data) if read is not None and isinstance(read.data, list) else 0):
-            yield from _read(findings, read.child(index))  # pyright: ignore[reportOptionalMemberAccess]
-        if read is not None and isinstance(read.data, dict):
-            yield from _read(findings, read)
+        for place in items(read) if read is not None and isinstance(read.data, list | dict) else ():
+            yield from _read(findings, place)
         return
     data: dict[str, Any] = value if isinstance(value, dict) else {"id": value}
     # AgentV: the id is the target's own name where the provider says what it is.
@@ -71,7 +69,7 @@ def _read(findings: Findings, entry: ConfigEntry) -> Iterator[ConvertedProvider]
     if not isinstance(spec, str):
         return findings.none(entry, "a provider without id")
     shown = str(data.get("label") or data.get("name") or data.get("id") or spec)
-    if isinstance(value, str) and not findings.promptfoo and not _is_spec(value):
+    if isinstance(value, str) and not findings.promptfoo and ":" not in value and value not in ("echo", "mock"):
         described = _described(findings, entry, value)
         if described is not None:
             yield from _read(findings, described)
@@ -106,15 +104,11 @@ def _described(findings: Findings, entry: ConfigEntry, name: str) -> ConfigEntry
         read = findings.document(entry, str(path))
         if read is not None and isinstance(read.data, dict):
             read = read.child(key) if (key := first_of(read.data, "targets", "providers")) else None
-        for index, item in enumerate(read.data if read is not None and isinstance(read.data, list) else ()):
-            if isinstance(item, dict) and name in (item.get("label"), item.get("name"), item.get("id")):
-                return read.child(index)  # pyright: ignore[reportOptionalMemberAccess]
+        for place in items(read) if read is not None and isinstance(read.data, list) else ():
+            if isinstance(place.data, dict) and name in map(place.data.get, ("label", "name", "id")):
+                return place
         return None
     return None
-
-
-def _is_spec(text: str) -> bool:
-    return ":" in text or text in ("echo", "mock")
 
 
 def _name(text: str) -> str:
@@ -161,8 +155,8 @@ def _target(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str,
         return {"provider": "mock", "response": response if isinstance(response, str) else "ok"}
     if kind in ("openai", "anthropic", *_COMPATIBLE):
         return _model(findings, entry, spec, config)
-    findings.none(entry, f"provider {spec}", remedy="answer with a target of another kind, or grade recorded answers")
-    return None
+    remedy = "answer with a target of another kind, or grade recorded answers"
+    return findings.none(entry, f"provider {spec}", remedy=remedy)
 
 
 def _taken(config: dict[str, Any], *names: str) -> Any:
@@ -174,15 +168,11 @@ def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, 
     kind, *parts = spec.split(":")
     how = parts.pop(0) if len(parts) > 1 or (parts and parts[0] in ("chat", "messages")) else "chat"
     model = ":".join(parts) or _taken(config, "model")
-    if (kind == "ollama" and how not in ("chat", "completion")) or (kind in ("openrouter",) and how != "chat"):
+    if (kind == "ollama" and how not in ("chat", "completion")) or (kind == "openrouter" and how != "chat"):
         how, model = "chat", f"{how}:{model}"
-    if (
-        how not in ("chat", "messages", "completion", "responses")
-        or (kind != "ollama" and how == "completion")
-        or not model
-    ):
-        findings.none(entry, f"provider {spec}")
-        return None
+    known = ("chat", "messages", "responses", *(["completion"] if kind == "ollama" else []))
+    if how not in known or not model:
+        return findings.none(entry, f"provider {spec}")
     if how == "responses":
         findings.differs(entry, f"provider {spec} is asked over chat completions, not over responses")
     url, key_name = _COMPATIBLE.get(kind, (None, None))
@@ -194,9 +184,8 @@ def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, 
     key = _taken(config, "apiKey", "api_key")
     variable = _taken(config, "apiKeyEnvar") or key_name
     if isinstance(key, str) and not _ENVIRONMENT.search(key):
-        findings.differs(
-            entry, f"the key of provider {spec} is left out: write it as ${{{{ NAME }}}} of the environment"
-        )
+        said = f"the key of provider {spec} is left out: write it as ${{{{ NAME }}}} of the environment"
+        findings.differs(entry, said)
         key = None
     if key or variable:
         target["api_key"] = key or f"${{{{ {variable} }}}}"
@@ -209,12 +198,10 @@ def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, 
 def _server(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
     url = _taken(config, "url") or (spec if "://" in spec else None)
     if url is None:
-        findings.none(entry, f"provider {spec} without url")
-        return None
+        return findings.none(entry, f"provider {spec} without url")
     method = str(_taken(config, "method") or "POST").upper()
     if method not in _HTTP:
-        findings.none(entry, f"method {method} of provider {spec}")
-        return None
+        return findings.none(entry, f"method {method} of provider {spec}")
     target: dict[str, Any] = {"provider": "http", "url": url}
     if method != "POST":
         target["method"] = method
@@ -228,20 +215,14 @@ def _server(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str,
             findings.differs(entry, f"the body of provider {spec} is sent as a JSON string")
     for text in re.findall(r"\{\{\s*([\w.]+)[^}]*\}\}", str(target)):
         if text != "prompt" and not text.startswith(("env.", "process.env.")):
-            findings.differs(
-                entry, f"{{{{ {text} }}}} stays as it is: a target knows prompt, messages, test_id and metadata"
-            )
+            said = f"{{{{ {text} }}}} stays as it is: a target knows prompt, messages, test_id and metadata"
+            findings.differs(entry, said)
     transform = _taken(config, "transformResponse", "responseParser")
-    if isinstance(transform, str):
-        path = _ANSWER.fullmatch(transform.strip())
-        if path:
-            target["answer"] = "$" + path[1].replace("?.", ".").replace(".[", "[")
-        else:
-            findings.none(
-                entry, f"transformResponse of provider {spec}", remedy="say with answer, a JSONPath, where it is"
-            )
+    if isinstance(transform, str) and (path := _ANSWER.fullmatch(transform.strip())):
+        target["answer"] = "$" + path[1].replace("?.", ".").replace(".[", "[")
     elif transform is not None:
-        findings.none(entry, f"transformResponse of provider {spec}")
+        remedy = "say with answer, a JSONPath, where it is" if isinstance(transform, str) else ""
+        findings.none(entry, f"transformResponse of provider {spec}", remedy=remedy)
     return target
 
 
@@ -250,14 +231,12 @@ def _program(findings: Findings, entry: ConfigEntry, command: str, config: dict[
     try:
         argv = list(given) if isinstance(given, list) else shlex.split(str(given or command))
     except ValueError as error:
-        findings.none(entry, f"a command that cannot be split ({error})")
-        return None
+        return findings.none(entry, f"a command that cannot be split ({error})")
     if not any("{PROMPT}" in token for token in argv):
         argv.append("{PROMPT}")
         if findings.promptfoo:
-            findings.differs(
-                entry, f"exec: {argv[0]} gets the prompt as its argument, and no options and context after it"
-            )
+            said = f"exec: {argv[0]} gets the prompt as its argument, and no options and context after it"
+            findings.differs(entry, said)
     cwd = _taken(config, "basePath", "cwd")
     # Without one it runs beside the eval file.
     folder = findings.relocated(entry, str(cwd or findings.reader.suite_folder))

@@ -7,7 +7,7 @@ repository and the world is read: what lies there is *unseen*, and what rests on
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +19,8 @@ from persona_pipeline.base.files import digest_within, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.guard.labels.files import LABELS, VOICE
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
-from persona_pipeline.suites.asserts.persona_drift import PersonaDrift
-from persona_pipeline.suites.asserts.propositions import PropositionClaims
+from persona_pipeline.suites.asserts.persona import PersonaDrift, PropositionClaims, VoiceSounds
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.asserts.voice import VoiceSounds
 from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
@@ -69,14 +67,12 @@ class Basis:
         return self._digest
 
     def everything(self) -> "Iterator[Basis]":
-        """Yield it and its parts."""
         yield self
         for part in self.parts.values():
             yield from part.everything()
 
     @property
     def is_seen(self) -> bool:
-        """Whether all of it can be looked into."""
         return not any(part.unseen for part in self.everything())
 
 
@@ -94,11 +90,7 @@ class Bases:
     responses: Responses | None = None
     judge: SharedJudge | None = None
     options: RunOptions = field(default_factory=RunOptions)
-    _answers: dict[str, Basis] = field(default_factory=dict)
-    _tests: dict[tuple[str, str | None], Basis] = field(default_factory=dict)
-    _trees: dict[tuple[Path, bool], Basis] = field(default_factory=dict)
-    _programs: dict[tuple[tuple[str, ...], tuple[Path, ...]], Basis] = field(default_factory=dict)
-    _judges: dict[frozenset[str], Basis] = field(default_factory=dict)
+    _known: dict[Any, Basis] = field(default_factory=dict)
 
     @cached_property
     def top(self) -> Path:
@@ -128,21 +120,19 @@ class Bases:
         return PromptFiles(self.suite)
 
     def digest(self, test: Test, target: str | None) -> str:
-        """Return the digest of what the verdict on a test rests on."""
         return self.of(test, target).digest(self.top)
 
     def of(self, test: Test, target: str | None) -> Basis:
-        """Return what the verdict on a test that a target answers rests on."""
-        key = (test.id, target)
-        if key not in self._tests:
-            self._tests[key] = self._of(test, target)
-        return self._tests[key]
+        return self._once(("test", test.id, target), lambda: self._of(test, target))
 
     def of_answer(self, name: str) -> Basis:
         """Return what a target's answers rest on, whatever they are asked: its entry, and what it is made of."""
-        if name not in self._answers:
-            self._answers[name] = self._of_answer(name)
-        return self._answers[name]
+        return self._once(("answer", name), lambda: self._of_answer(name))
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Basis]) -> Basis:
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
     def _of(self, test: Test, target: str | None) -> Basis:
         trials = self.suite.trials_of(test)
@@ -169,9 +159,7 @@ class Bases:
             self._add_assert(basis, item)
         if any(item.needs_judge for item in asserts):
             agents = frozenset(item.agent for item in flat if isinstance(item, PropositionClaims | PersonaDrift))
-            if agents not in self._judges:
-                self._judges[agents] = self._of_judge(agents)
-            basis.parts["judge"] = self._judges[agents]
+            basis.parts["judge"] = self._once(("judge", agents), lambda: self._of_judge(agents))
         return basis
 
     def _add_assert(self, basis: Basis, item: AssertFields) -> None:
@@ -291,16 +279,11 @@ class Bases:
             self._add_file(basis, Path(place), program=True)
 
     def _add_program(self, basis: Basis, script: Sequence[str], folders: Sequence[Path]) -> None:
-        key = (tuple(script), tuple(folders))
-        if key not in self._programs:
-            found = Basis()
-            self._add_sources(found, program_sources(script, folders))
-            self._programs[key] = found
-        basis.parts[self._portable(f"program {' '.join(script)} in {', '.join(map(str, folders))}")] = self._programs[
-            key
-        ]
+        key = ("program", tuple(script), tuple(folders))
+        found = self._once(key, lambda: self._add_sources(Basis(), program_sources(script, folders)))
+        basis.parts[self._portable(f"program {' '.join(script)} in {', '.join(map(str, folders))}")] = found
 
-    def _add_sources(self, basis: Basis, sources: Iterable[ProgramSource]) -> None:
+    def _add_sources(self, basis: Basis, sources: Iterable[ProgramSource]) -> Basis:
         for source in sources:
             if source.path is None:
                 basis.unseen.append(source.unseen)
@@ -308,6 +291,7 @@ class Bases:
                 self._add_tree(basis, source.path)
             else:
                 self._add_file(basis, source.path, program=source.program)
+        return basis
 
     def _add_file(self, basis: Basis, path: Path, *, program: bool = False) -> None:
         """Add a file; of a program what lies in its folder, too: it may import or read it."""
@@ -331,10 +315,8 @@ class Bases:
 
     def _add_tree(self, basis: Basis, folder: Path, *, template: bool = False) -> None:
         folder = folder.resolve()
-        key = (folder, template)
-        if key not in self._trees:
-            self._trees[key] = self._tree(folder, template=template)
-        basis.parts[str(folder)] = self._trees[key]
+        key = ("tree", folder, template)
+        basis.parts[str(folder)] = self._once(key, lambda: self._tree(folder, template=template))
 
     def _tree(self, folder: Path, *, template: bool) -> Basis:
         basis = Basis(folder=folder)
@@ -365,7 +347,6 @@ class Bases:
         return not name.endswith(_LEFT_ENDINGS) and not name.endswith(_LEFT_NAMES)
 
     def _portable(self, value: Any) -> Any:
-        """Return data without the place where the repository lies."""
         if isinstance(value, str):
             return value.replace(str(self.top), "")
         if isinstance(value, Mapping):

@@ -50,31 +50,20 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.running.basis import Bases
 
 
-@dataclass(frozen=True)
-class TestScore:
-    """A test's score (None for an error) and verdict; ``failed_gates`` names the gates that brought it to 0."""
-
-    __test__ = False
-
-    score: float | None
-    verdict: SuiteVerdict
-    failed_gates: tuple[str, ...] = ()
-
-
-def score_test(results: Sequence[AssertResult]) -> TestScore:
-    """Return a test's score from its asserts.
+def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:
+    """Return an answer with the score that its asserts make.
 
     A gate that is not met makes the score 0, whatever the others say. Otherwise an assert without a score makes the test an error:
     a number without it would be a guess. Otherwise the score is the weighted mean.
     """
     gates = tuple(item.name for item in results if item.gate_failed)
     if gates:
-        return TestScore(0.0, SuiteVerdict.FAIL, gates)
+        return Attempt(number, 0.0, SuiteVerdict.FAIL, results, output, gates)
     scored = [(item.score, item.weight) for item in results if item.score is not None]
     if len(scored) < len(results) or not results:
-        return TestScore(None, SuiteVerdict.ERROR)
+        return Attempt(number, None, SuiteVerdict.ERROR, results, output)
     score = weighted_mean(scored)
-    return TestScore(score, verdict_of(score))
+    return Attempt(number, score, verdict_of(score), results, output)
 
 
 def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt]) -> TestResult:
@@ -174,14 +163,12 @@ class CellRunner:
         for target in {id(cell.target): cell.target for cell in cells}.values():
             if not getattr(target, "provider_batching", False) or not self.options.allow_code:
                 continue
-            own = [cell for cell in cells if cell.target is target and self._can_be_batched(cell.test)]
+            mine = (cell for cell in cells if cell.target is target)
+            own = [cell for cell in mine if not (self.suite.trials_of(cell.test) or cell.test.workspace)]
             with contextlib.suppress(TargetError, FileError):
                 requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
                 if requests:
                     target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-
-    def _can_be_batched(self, test: Test) -> bool:
-        return not (self.suite.trials_of(test) or test.workspace)
 
     def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
@@ -219,7 +206,6 @@ class CellRunner:
         return cast(Sequence[Assert], test.asserts) or (default_assert(self.suite.evaluator),)
 
     def request_key(self, test: Test) -> str:
-        """Return a SHA-256 of what the target is asked."""
         if test.id not in self._request_keys:
             self._request_keys[test.id] = self._request_key(test)
         return self._request_keys[test.id]
@@ -242,37 +228,24 @@ class CellRunner:
             if self.responses is None:
                 made = self.workspaces.prepare(cell.test, number, cell.target_name)
             output, cached, retries = self._answer(cell, number, made, deadline)
-        except WorkspaceError as problem:
-            return self._failed(number, Failure(problem.reason, f"workspace: {problem.message}"), made, cell, notes)
-        except (TargetError, ResponseError) as problem:
-            return self._failed(number, Failure(problem.reason, problem.message), made, cell, notes)
-        except FileError as problem:
-            return self._failed(number, Failure("missing_file", str(problem)), made, cell, notes)
-        if made is not None:
-            output.workspace = str(made.path)
-            output.file_changes = output.file_changes or made.changes()
-        attempt = self._graded(cell, output, number, deadline)
-        kept = None
-        if made is not None:
-            kept = self.workspaces.finish(made, cell.test, passed=attempt.verdict is SuiteVerdict.PASS)
-            notes += made.notes
-        return dataclasses.replace(attempt, cached=cached, retries=retries, workspace_kept=kept)
-
-    def _graded(self, cell: PlannedTest, output: Output, number: int, deadline: float) -> Attempt:
-        target = cell.target.name if cell.target else None
-        context = Context(self.suite, cell.test, self.services, number, deadline, target)
-        results: list[AssertResult] = [run_assert(item, output, context) for item in self.asserts(cell.test)]
-        scored = score_test(results)
-        return Attempt(number, scored.score, scored.verdict, results, output, scored.failed_gates)
-
-    def _failed(
-        self, number: int, failure: Failure, made: WorkspaceFolder | None, cell: PlannedTest, notes: list[str]
-    ) -> Attempt:
-        kept = None
-        if made is not None:
-            kept = self.workspaces.finish(made, cell.test, passed=False)
-            notes += made.notes
-        return Attempt(number, None, SuiteVerdict.ERROR, error=failure, workspace_kept=kept)
+        except (TargetError, ResponseError, WorkspaceError, FileError) as problem:
+            where = "workspace: " if isinstance(problem, WorkspaceError) else ""
+            said = str(problem) if isinstance(problem, FileError) else problem.message
+            failure = Failure(getattr(problem, "reason", "missing_file"), f"{where}{said}")
+            attempt = Attempt(number, None, SuiteVerdict.ERROR, error=failure)
+        else:
+            if made is not None:
+                output.workspace = str(made.path)
+                output.file_changes = output.file_changes or made.changes()
+            target = cell.target.name if cell.target else None
+            context = Context(self.suite, cell.test, self.services, number, deadline, target)
+            results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
+            attempt = dataclasses.replace(score_test(results, output, number), cached=cached, retries=retries)
+        if made is None:
+            return attempt
+        kept = self.workspaces.finish(made, cell.test, passed=attempt.verdict is SuiteVerdict.PASS)
+        notes += made.notes
+        return dataclasses.replace(attempt, workspace_kept=kept)
 
     def _answer(
         self, cell: PlannedTest, number: int, made: WorkspaceFolder | None, deadline: float
@@ -283,14 +256,14 @@ class CellRunner:
         target = cell.target
         assert target is not None
         if target.runs_code and not self.options.allow_code:
-            raise TargetError(
-                "code_not_allowed", f"target {target.name!r} runs a program; pass --allow-code if you trust it"
-            )
+            said = f"target {target.name!r} runs a program; pass --allow-code if you trust it"
+            raise TargetError("code_not_allowed", said)
         self._check_health(target)
         asked = self.request_key(cell.test)
         key = None
         # What was done to a workspace cannot be done again from a recorded answer.
-        if made is None and self._uses_cache(cell.test):
+        choices = (self.options.cache, cell.test.cache, self.suite.cache)
+        if made is None and next((choice for choice in choices if choice is not None), False):
             basis = self.bases.of_answer(target.name)
             # An answer that nobody can tell from that of another program is not kept.
             if basis.is_seen:
@@ -316,12 +289,6 @@ class CellRunner:
             self.options.timeout,
             key,
         )
-
-    def _uses_cache(self, test: Test) -> bool:
-        for choice in (self.options.cache, test.cache, self.suite.cache):
-            if choice is not None:
-                return choice
-        return False
 
     def _check_health(self, target: TargetFields) -> None:
         check = getattr(target, "check_health", None)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.files import repository_of
 from persona_pipeline.suites.answering.base import Responses, load_responses
-from persona_pipeline.suites.format.files import repository_root
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
@@ -33,8 +33,8 @@ def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, l
         tests: those that would run.
         commit: such as ``HEAD`` or ``origin/main``.
     """
-    top = repository_root(bases.suite.path.parent)
-    if top is None:
+    top = repository_of(bases.suite.path.parent)
+    if not (top / ".git").exists():
         raise ConfigError(f"--changed: {bases.suite.path} stands in no git repository")
     diff = _Diff.since(top, commit)
     before = _before(bases, diff)
@@ -169,19 +169,18 @@ def _entry(bases: Bases, name: str, diff: _Diff, before: _Before | None) -> Iter
     old = before.targets.entries.get(name) if before and before.targets else None
     if shown is None:
         yield f"{path} (outside the repository)"
-    elif not _is_as_before(entry, old, path, diff, before):
+    elif (
+        before is None
+        or before.targets is None
+        or old is None
+        or _text([entry.data, path], diff.top) != _text([old.data, before.targets.path], before.folder)
+    ):
         yield diff.place(shown, entry)
     if "${{" in json.dumps(entry.data, default=str):
         for folder in (path.parent, *path.parents):
             name = diff.name(folder / ".env") or ""
             if name in diff.changed:
                 yield diff.place(name)
-
-
-def _is_as_before(entry: ConfigEntry, old: ConfigEntry | None, path: Path, diff: _Diff, before: _Before | None) -> bool:
-    if before is None or before.targets is None or old is None:
-        return False
-    return _text([entry.data, path], diff.top) == _text([old.data, before.targets.path], before.folder)
 
 
 def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None]:

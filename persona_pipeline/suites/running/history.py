@@ -205,12 +205,11 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
     query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
     with store.connect() as connection:
         rows = connection.execute(query).all()
-    return [summary_of(row.target, _from_dict(row.result)) for row in rows]
-
-
-def _from_dict(data: Mapping[str, Any]) -> SuiteResult:
-    tests = [TestResult.from_dict(item) for item in data["tests"]]
-    return SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])
+    found = []
+    for target, data in ((row.target, row.result) for row in rows):
+        tests = [TestResult.from_dict(item) for item in data["tests"]]
+        found.append(summary_of(target, SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])))
+    return found
 
 
 MOST_SECONDS = 3600.0
@@ -312,7 +311,8 @@ def judge_pairs(
     Raises:
         ConfigError: a test of the runs is in none of the suites.
     """
-    first, known = {row["id"]: row for row in a}, _contexts(suites)
+    first = {row["id"]: row for row in a}
+    known = {f"{prefix}{test.id}": Context(suite, test) for prefix, suite in suites.items() for test in suite.tests}
     found: dict[str, JudgedPair] = {}
     asked: dict[str, list[Question]] = {}
     for row in b:
@@ -354,11 +354,6 @@ def _pair(
     same = alike(new.text, old.text)
     label = f"{KIND} of {context.suite.name}/{context.test.id}"
     return same, [] if same else both_orders(shown_of(new, context), new.text, old.text, label=label)
-
-
-def _contexts(suites: Mapping[str, Suite]) -> dict[str, Context]:
-    """Every test by its id in a joined result, for what was asked."""
-    return {f"{prefix}{test.id}": Context(suite, test) for prefix, suite in suites.items() for test in suite.tests}
 
 
 def _context(key: str, target: Any, known: Mapping[str, Context]) -> Context:

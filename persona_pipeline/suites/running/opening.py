@@ -40,6 +40,7 @@ FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/ta
 _KEYS = ("$schema", "targets")
 _MOST_ENV = 1_000_000
 _OF_A_WORLD = (".eval.jsonl", *ENDINGS)
+_ENDING = re.compile(r"\.eval\.(jsonl|ya?ml)\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -130,7 +131,8 @@ def suite_files(root: Path) -> list[SuiteFile]:
     """Return the suite files of a world, by name. They are listed, not read: a broken one is a file like any other."""
     folder = root / SUITES
     paths = sorted(path.relative_to(folder) for ending in _OF_A_WORLD for path in folder.rglob(f"*{ending}"))
-    stems = {path: _without_ending(path) for path in paths if not any(part.startswith(".") for part in path.parts)}
+    shown = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
+    stems = {path: path.with_name(_ENDING.sub("", path.name) or "_") for path in shown}
     lines = {stem for path, stem in stems.items() if path.suffix == ".jsonl"}
     # YAML beside JSON lines of the same name is their sidecar.
     chosen = {path: stem for path, stem in stems.items() if path.suffix == ".jsonl" or stem not in lines}
@@ -147,11 +149,6 @@ def suite_files(root: Path) -> list[SuiteFile]:
     return sorted(names.values(), key=lambda file: file.name)
 
 
-def _without_ending(path: Path) -> Path:
-    ending = next(ending for ending in _OF_A_WORLD if path.name.endswith(ending))
-    return path.with_name(path.name.removesuffix(ending) or "_")
-
-
 def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[SuiteFile]:
     """Return the files of these labels, all for none.
 
@@ -160,11 +157,9 @@ def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[Suit
     """
     known = {file.label: file for file in files}
     wanted = list(dict.fromkeys(labels))
-    problems = [
-        Problem(f"there is no suite {label!r}{did_you_mean(label, known)}") for label in wanted if label not in known
-    ]
-    if problems:
-        raise ConfigError(problems)
+    unknown = [label for label in wanted if label not in known]
+    if unknown:
+        raise ConfigError([Problem(f"there is no suite {label!r}{did_you_mean(label, known)}") for label in unknown])
     return [known[label] for label in wanted] or list(files)
 
 
@@ -317,7 +312,6 @@ class SharedJudge:
         return cls(opened, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
 
     def get(self) -> "SuiteJudge":
-        """Return the judge, opened."""
         from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
         with self._lock:
@@ -349,7 +343,6 @@ class SharedJudge:
         return {key: value - before.get(key, 0) for key, value in self.usage.items()}
 
     def close(self) -> None:
-        """Let go of it, where it was opened."""
         if self._opened:
             self._opened.close()
 

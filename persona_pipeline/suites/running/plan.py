@@ -16,7 +16,7 @@ from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import Files
-from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test, rename
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 from persona_pipeline.suites.grading.base import DEFAULT_TIMEOUT
 from persona_pipeline.suites.grading.results import TestResult, gate_of
@@ -169,6 +169,8 @@ class Targets:
         data = self._filled(with_function(entry.data), entry, label, (), reader)
         if reader.problems:
             raise ConfigError(reader.problems)
+        for written, older in model.older_names.items():
+            rename(data, older, written)
         try:
             target = model.model_validate(data)
         except ValidationError as error:
@@ -193,17 +195,11 @@ class Targets:
             return value
         for name in _REFERENCE.findall(value):
             if not self.grants.reads(name):
-                reader.fail(
-                    entry,
-                    f"{label}: reads the environment variable {name}; pass --allow-env {name} if you trust the suite with it",
-                    *location,
-                )
+                said = f"reads the environment variable {name}; pass --allow-env {name} if you trust the suite with it"
+                reader.fail(entry, f"{label}: {said}", *location)
             elif name not in self.environment:
-                reader.fail(
-                    entry,
-                    f"{label}: the environment variable {name} is not set; export it or add it to .env",
-                    *location,
-                )
+                said = f"the environment variable {name} is not set; export it or add it to .env"
+                reader.fail(entry, f"{label}: {said}", *location)
         readable = {name: text for name, text in self.environment.items() if self.grants.reads(name)}
         return _REFERENCE.sub(lambda match: readable.get(match[1], ""), value)
 
@@ -391,22 +387,18 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
         named = tuple(name for name in targets_of(suite, test, RunOptions(), targets, None) if name)
     asserts = test.asserts or (default_assert(suite.evaluator),)
     total = sum(item.weight for item in asserts)
+    needs = [need for name in named for need in _target_needs(name, targets)]
+    if test.workspace is not None and test.workspace.hooks:
+        needs.append("code (workspace hooks)")
     return ExplainedTest(
         test.id,
         _place(test.entry),
         tuple(named),
         trials.count if trials else 1,
         trials.strategy if trials else None,
-        tuple(_needs(test, named, targets)),
+        tuple(needs),
         tuple(_assert(item, test, total, targets, fallback=not test.asserts) for item in asserts),
     )
-
-
-def _needs(test: Test, named: Sequence[str], targets: Targets | None) -> Iterator[str]:
-    for name in named:
-        yield from _target_needs(name, targets)
-    if test.workspace is not None and test.workspace.hooks:
-        yield "code (workspace hooks)"
 
 
 def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
 
 MARK = "PERSONA_PIPELINE_PROCESS"
-
-
 _KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT")
-
-
 # The end of standard error is kept; as many times what standard output may hold ends a program, too.
 _STDERR_KEPT, _STDERR_SHARE = 100_000, 10
 
@@ -51,10 +47,6 @@ class ProcessLimits:
     file_bytes: int = 1024**3
     open_files: int = 1024
     processes: int = 4096
-
-    def arguments(self) -> list[str]:
-        values = (self.cpu_seconds, self.memory_bytes, self.file_bytes, self.open_files, self.processes)
-        return [str(value) for value in values]
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,8 @@ def run_process(
     if (os.sep in program and not os.access(program, os.X_OK)) or not cwd.is_dir():
         reason = "is not executable" if Path(program).is_file() else "does not exist"
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
-    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *limits.arguments(), program, *argv[1:]]
+    own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
+    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
     started = time.monotonic()
     # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -200,8 +193,6 @@ def _marked(needle: bytes) -> list[int]:
 
 
 _MOST_BYTES = 10_000_000
-
-
 _URL, _TOKEN = "TARGET_PROXY_URL", "TARGET_PROXY_TOKEN"
 
 
@@ -225,6 +216,12 @@ class TargetProxy:
 
     def info(self) -> dict[str, Any]:
         return {"target": self.target, "max_calls": self.max_calls, "calls": self.calls}
+
+    def ask_all(self, body: Any) -> dict[str, Any]:
+        """Return the target's answers to ``{"requests": [...]}``."""
+        if not isinstance(body, dict) or not isinstance(body.get("requests"), list):
+            raise ProxyError(400, "requests must be a list")
+        return {"responses": [self.ask(item) for item in body["requests"]]}
 
     def ask(self, body: Any) -> dict[str, Any]:
         """Return the target's answer to ``{"question": ..., "system_prompt": ...}``."""
@@ -266,23 +263,17 @@ def serve(proxy: TargetProxy) -> Iterator[dict[str, str]]:
 def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
     from http.server import BaseHTTPRequestHandler
 
+    asked = {"/invoke": proxy.ask, "/invokeBatch": proxy.ask_all}
+
     class Handler(BaseHTTPRequestHandler):
         timeout = 30
 
         def do_GET(self) -> None:
-            self._reply("/info", lambda: proxy.info())
+            self._reply(proxy.info if self.path == "/info" else None)
 
         def do_POST(self) -> None:
-            if self.path == "/invokeBatch":
-                self._reply("/invokeBatch", lambda: {"responses": [proxy.ask(item) for item in self._batch()]})
-            else:
-                self._reply("/invoke", lambda: proxy.ask(self._body()))
-
-        def _batch(self) -> list[Any]:
-            body = self._body()
-            if not isinstance(body, dict) or not isinstance(body.get("requests"), list):
-                raise ProxyError(400, "requests must be a list")
-            return body["requests"]
+            answer = asked.get(self.path)
+            self._reply(answer and (lambda: answer(self._body())))
 
         def _body(self) -> Any:
             length = self.headers.get("content-length", "0")
@@ -293,12 +284,12 @@ def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
             except ValueError as error:
                 raise ProxyError(400, "the request is not JSON") from error
 
-        def _reply(self, path: str, answer: Callable[[], Any]) -> None:
+        def _reply(self, answer: Callable[[], Any] | None) -> None:
             try:
                 given = self.headers.get("authorization", "").removeprefix("Bearer ")
                 if not secrets.compare_digest(given.encode(), proxy.token.encode()):
                     raise ProxyError(401, "the token is missing or wrong")
-                if self.path != path:
+                if answer is None:
                     raise ProxyError(404, "there is no such address")
                 status, data = 200, answer()
             except ProxyError as problem:

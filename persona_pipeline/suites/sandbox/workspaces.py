@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from persona_pipeline.suites.format.models import HookFields, Suite, Test, WorkspaceFields
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
@@ -54,9 +53,9 @@ class Workspaces:
     keep: bool = False
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
-    def require_code(self, workspace: WorkspaceFields) -> None:
-        """Raises ``WorkspaceError`` when there are hooks and no leave to run them."""
-        if workspace.hooks and not self.allow_code:
+    def require_code(self) -> None:
+        """Raises ``WorkspaceError`` without leave to run hooks."""
+        if not self.allow_code:
             raise WorkspaceError(
                 "code_not_allowed", "workspace hooks run code of the suite; pass --allow-code if you trust it"
             )
@@ -66,7 +65,8 @@ class Workspaces:
         workspace = test.workspace
         if workspace is None or (workspace.template is None and not any(name in workspace.hooks for name in BEFORE)):
             return None
-        self.require_code(workspace)
+        if workspace.hooks:
+            self.require_code()
         name = _UNSAFE.sub("_", f"{test.id}-{target or 'target'}-{attempt}")[:80]
         path = self.folder / self.run_id / f"{name}-{uuid.uuid4().hex[:6]}"
         try:
@@ -76,23 +76,19 @@ class Workspaces:
                 _copy(Path(workspace.template), path)
         except (OSError, shutil.Error) as error:
             raise WorkspaceError("workspace_failed", f"the workspace could not be made: {error}") from error
-        made = WorkspaceFolder(path, workspace)
-        for hook in BEFORE:
-            if hook in workspace.hooks:
-                self.run_hook(workspace.hooks[hook], path, SETUP_SECONDS, self.hook_input(path, test))
-        made.baseline = snapshot(path)
-        return made
+        for name in BEFORE:
+            if name in workspace.hooks:
+                self.run_hook(workspace.hooks[name], SETUP_SECONDS, path, test)
+        return WorkspaceFolder(path, workspace, snapshot(path))
 
     def finish(self, made: WorkspaceFolder, test: Test, *, passed: bool) -> str | None:
         """Run the closing hooks and remove the workspace; return its path when it is kept, as for a test that did not pass."""
-        for hook in AFTER:
-            if hook in made.workspace.hooks:
+        for name in AFTER:
+            if name in made.workspace.hooks:
                 try:
-                    self.run_hook(
-                        made.workspace.hooks[hook], made.path, TEARDOWN_SECONDS, self.hook_input(made.path, test)
-                    )
+                    self.run_hook(made.workspace.hooks[name], TEARDOWN_SECONDS, made.path, test)
                 except WorkspaceError as problem:
-                    made.notes.append(f"{hook}: {problem.message}")
+                    made.notes.append(f"{name}: {problem.message}")
         if self.keep or not passed:
             return str(made.path)
         shutil.rmtree(made.path, ignore_errors=True)
@@ -100,46 +96,37 @@ class Workspaces:
 
     def suite_hook(self, name: str) -> None:
         """Run ``before_all`` or ``after_all`` of the suite, in the suite's folder."""
-        workspace = self.suite.shared_workspace
-        hook = workspace.hooks.get(name) if workspace else None
-        if workspace is None or hook is None:
-            return
-        self.require_code(workspace)
-        seconds = SETUP_SECONDS if name == "before_all" else TEARDOWN_SECONDS
-        data = {
-            "workspace_path": None,
-            "test_id": f"__{name}__",
-            "eval_run_id": self.run_id,
-            "case_input": None,
-            "case_metadata": None,
-        }
-        self.run_hook(hook, self.suite.path.parent, seconds, data)
+        hook = self.suite.framing.get(name)
+        if hook is not None:
+            self.require_code()
+            seconds = SETUP_SECONDS if name == "before_all" else TEARDOWN_SECONDS
+            self.run_hook(hook, seconds, None, Test(f"__{name}__", ()))
 
-    def hook_input(self, path: Path, test: Test) -> dict[str, Any]:
-        """Return what a hook gets on standard input."""
-        return {
-            "workspace_path": str(path),
+    def run_hook(self, hook: HookFields, seconds: float, path: Path | None, test: Test) -> None:
+        """Run one hook, in the suite's folder where it names none; ``path``: the workspace that it is about."""
+        data = {
+            "workspace_path": path and str(path),
             "test_id": test.id,
             "eval_run_id": self.run_id,
             "case_input": test.question or None,
-            "case_metadata": None if test.metadata is None else dict(test.metadata),
+            "case_metadata": test.metadata and dict(test.metadata),
         }
-
-    def run_hook(self, hook: HookFields, path: Path, seconds: float, data: Mapping[str, Any]) -> None:
-        """Run one hook."""
-        timeout = seconds if hook.timeout_ms is None else hook.timeout_ms / 1000
-        cwd = Path(hook.cwd) if hook.cwd else self.suite.path.parent
-        environment = {"AGENTV_WORKSPACE_PATH": str(path), "PERSONA_WORKSPACE_PATH": str(path)}
+        beside = self.suite.path.parent
+        place = str(path or beside)
+        shown = " ".join(hook.script)
         try:
             result = run_process(
-                hook.script, cwd=cwd, stdin=json.dumps(data).encode("ascii"), timeout=timeout, environment=environment
+                hook.script,
+                cwd=Path(hook.cwd or beside),
+                stdin=json.dumps(data).encode("ascii"),
+                timeout=seconds if hook.timeout_ms is None else hook.timeout_ms / 1000,
+                environment={"AGENTV_WORKSPACE_PATH": place, "PERSONA_WORKSPACE_PATH": place},
             )
         except ProcessError as problem:
-            raise WorkspaceError("workspace_failed", f"{' '.join(hook.script)}: {problem.message}") from problem
+            raise WorkspaceError("workspace_failed", f"{shown}: {problem.message}") from problem
         if result.returncode != 0:
-            raise WorkspaceError(
-                "workspace_failed", f"{' '.join(hook.script)} exited with code {result.returncode}: {result.error_text}"
-            )
+            said = f"{shown} exited with code {result.returncode}: {result.error_text}"
+            raise WorkspaceError("workspace_failed", said)
 
     def close(self) -> None:
         """Remove the run's folder if nothing in it was kept."""

@@ -1,4 +1,4 @@
-"""Targets: who answers the tests. One kind a file."""
+"""Targets: who answers the tests. Kinds that are alike share a file."""
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 

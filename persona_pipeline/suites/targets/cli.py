@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
@@ -78,14 +78,6 @@ class CliTarget(TargetFields):
 
     _batch: dict[str, Output] = PrivateAttr(default_factory=dict)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _older_name(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "command_template" in data:
-            data = dict(data)
-            data.setdefault("command", data.pop("command_template"))
-        return data
-
     @field_validator("command")
     @classmethod
     def _known_placeholders(cls, value: list[str]) -> list[str]:
@@ -126,9 +118,8 @@ class CliTarget(TargetFields):
                     row = parse_json(line)
                     self._batch[row["id"]] = parse_output(row)
                 except (ValueError, TypeError, KeyError, OutputError) as error:
-                    raise TargetError(
-                        "invalid_response", f"target {self.name!r}: a line of its batch is no answer"
-                    ) from error
+                    said = f"target {self.name!r}: a line of its batch is no answer"
+                    raise TargetError("invalid_response", said) from error
 
     def check_health(self) -> None:
         """Raises ``TargetError`` unless the health check, if there is one, succeeds."""

@@ -68,7 +68,7 @@ class PythonTarget(TargetFields):
     def _waited(self, call: Callable[..., Any], request: Request) -> Any:
         """Return what the function gives, or raise after the request's time. A function that waits is left behind then."""
         if _is_async(call):
-            return self._loop.wait(_gathered(call, request), request.timeout)
+            return self._loop.wait(_awaited(call(*_arguments(call, request))), request.timeout)
         done: Future[Any] = Future()
 
         def work() -> None:
@@ -76,7 +76,8 @@ class PythonTarget(TargetFields):
                 given = call(*_arguments(call, request))
                 if inspect.isawaitable(given) or isinstance(given, AsyncIterable):
                     given = self._loop.wait(_awaited(given), request.timeout)
-                done.set_result(list(given) if _is_generator(given) else given)
+                is_whole = not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping | list | Output)
+                done.set_result(given if is_whole else list(given))
             except BaseException as error:
                 done.set_exception(error)
 
@@ -124,10 +125,6 @@ def answer_of(given: Any) -> Output:
     return parse_output(given)
 
 
-async def _gathered(call: Callable[..., Any], request: Request) -> Any:
-    return await _awaited(call(*_arguments(call, request)))
-
-
 async def _awaited(given: Awaitable[Any] | AsyncIterable[Any]) -> Any:
     if isinstance(given, AsyncIterable):
         return [part async for part in given]
@@ -166,7 +163,3 @@ def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
 def _is_async(call: Callable[..., Any]) -> bool:
     called = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004
     return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
-
-
-def _is_generator(given: Any) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping | list | Output)

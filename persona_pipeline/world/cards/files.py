@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,7 +24,7 @@ from persona_pipeline.world.cards.images import (
 )
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import read_names, same_name
-from persona_pipeline.world.personas import PERSONAS, check_agent_id, find_yaml, is_name, load_persona
+from persona_pipeline.world.personas import PERSONAS, check_agent_id, find_yaml, id_of_name, is_name, load_persona
 
 V2, V3 = "chara_card_v2", "chara_card_v3"
 # What a card of the first version calls a field, and what the tools before it did.
@@ -53,11 +52,7 @@ class Card:
 
     @classmethod
     def parse(cls, text: str) -> "Card":
-        """Read the JSON of a card.
-
-        Raises:
-            ValueError: it is no card, and why.
-        """
+        """Read the JSON of a card; ValueError says why it is none."""
         try:
             data = strict_json(text)
         except JsonError as error:
@@ -207,14 +202,7 @@ class CardFile:
     data: bytes
 
     def written(self, format: CardFormat, image: bytes | None = None) -> bytes:
-        """Return the card in a format.
-
-        Args:
-            image: the picture of a PNG; None: the one it came in.
-
-        Raises:
-            ValueError: there is no picture, or it is no PNG.
-        """
+        """Return the card in a format; ``image``: the picture of a PNG, None: its own. ValueError: it has none, or it is no PNG."""
         text = self.card.text().encode("utf-8")
         if format is CardFormat.JSON:
             return text
@@ -233,8 +221,7 @@ class CardFile:
 def read_card(path: Path) -> CardFile:
     """Read a card, whatever the file is called.
 
-    Raises:
-        ConfigError: it is no card, or larger than it may be: 8 MB of card, 200 MB of file, 500 MB unpacked.
+    ConfigError: it is no card, or larger than it may be: 8 MB of card, 200 MB of file, 500 MB unpacked.
     """
     try:
         if path.stat().st_size > _LARGEST:
@@ -247,11 +234,7 @@ def read_card(path: Path) -> CardFile:
 
 
 def parse_card(data: bytes) -> CardFile:
-    """Return the card of a file's bytes.
-
-    Raises:
-        ValueError: it is none, and why.
-    """
+    """Return the card of a file's bytes; ValueError says why it is none."""
     if is_png(data):
         found, raw = CardFormat.PNG, read_png(data)
     elif is_charx(data):
@@ -353,11 +336,7 @@ def export_card(root: Path, agent_id: str, format: CardFormat | None = None, ima
 
 
 def example_messages(root: Path, agent_id: str, since: datetime | None = None) -> list[Message]:
-    """Return what an agent's card lets it say in examples, as made-up messages before all others; none where it has no card.
-
-    Args:
-        since: they are dated from then on.
-    """
+    """Return what an agent's card lets it say in examples, as made-up messages before all others; none where it has no card."""
     stored = _stored(root, agent_id)
     if not stored:
         return []
@@ -383,9 +362,7 @@ def _picture(path: Path) -> bytes:
 
 
 def _agent_id(name: str, path: Path) -> str:
-    """Return an id made of a name's Latin letters and digits."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
-    found = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
+    found = id_of_name(name)
     if not found:
         raise ConfigError(
             Problem(f"is of {name[:40]!r}, whose letters make no id; name the agent with --agent", str(path))

@@ -23,11 +23,7 @@ def is_png(data: bytes) -> bool:
 
 
 def read_png(data: bytes) -> bytes:
-    """Return the JSON of the card in a picture.
-
-    Raises:
-        ValueError: there is none, it is larger than 8 MB, or the file is damaged.
-    """
+    """Return the JSON of the card in a picture; ValueError: there is none, it is larger than 8 MB, or the file is damaged."""
     found = {}
     for kind, body in _chunks(data):
         if (keyword := _keyword(kind, body)) in KEYWORDS:
@@ -39,11 +35,7 @@ def read_png(data: bytes) -> bytes:
 
 
 def write_png(data: bytes, cards: dict[bytes, bytes]) -> bytes:
-    """Return a picture with the JSON of cards by keyword; cards that were in it are gone, everything else is as it was.
-
-    Raises:
-        ValueError: it is no PNG, or damaged.
-    """
+    """Return a picture with the JSON of cards by keyword in place of its own; ValueError: it is no PNG, or damaged."""
     parts = [_SIGNATURE]
     for kind, body in _chunks(data):
         if kind == b"IEND":
@@ -119,21 +111,13 @@ def is_charx(data: bytes) -> bool:
 
 
 def read_charx(data: bytes) -> bytes:
-    """Return the JSON of the card in a CHARX file.
-
-    Raises:
-        ValueError: there is none, or the file is damaged, encrypted or larger than it may be.
-    """
+    """Return the JSON of the card in a CHARX file; ValueError: there is none, or the file is damaged, encrypted or too large."""
     with _opened(data) as archive:
         return b"".join(_unpacked(archive, CARD, MOST_CARD))
 
 
 def write_charx(card: bytes, data: bytes | None = None) -> bytes:
-    """Return a CHARX file with a card and the assets of another one, None: without any.
-
-    Raises:
-        ValueError: as with ``read_charx``.
-    """
+    """Return a CHARX file with a card and the assets of another one, if any; ValueError as with ``read_charx``."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as written:
         written.writestr(_entry(CARD), card)

@@ -226,8 +226,7 @@ def _tallies(
 ) -> dict[tuple[str, date], Tally]:
     """Return what real messages come to by agent and UTC day; a bounded number of them is in memory at a time.
 
-    Args:
-        newest: takes up when the newest of each agent's was sent.
+    ``newest``: takes up when the newest of each agent's was sent.
     """
     columns = ("id", "agent_id", "channel_id", "recipient_id", "text", "created_at")
     query = sa.select(*(_MESSAGES.c[name] for name in columns)).where(_MESSAGES.c.synthetic.is_(False), *where)

@@ -106,11 +106,7 @@ class MessageFile:
         return True
 
     def require_text(self) -> None:
-        """Look at the bytes that follow.
-
-        Raises:
-            ConfigError: they are not UTF-8.
-        """
+        """Look at the bytes that follow; ConfigError: they are not UTF-8."""
         decoder, at = codecs.getincrementaldecoder("utf-8")(), self.end
         with self._errors():
             self._opened.seek(at)
@@ -358,8 +354,7 @@ def taken(message_id: str, line: int | None) -> str:
 def parse_message(row: Any) -> Message:
     """Return the message of one decoded line; keys that are not known are kept among its extras.
 
-    Raises:
-        ValueError: what is wrong and how to mend it; a ``ValueError`` passed in as the row is raised again.
+    ValueError: what is wrong and how to mend it; one that is passed in as the row is raised again.
     """
     if isinstance(row, ValueError):
         raise row
@@ -406,11 +401,7 @@ _ID_CHARACTERS = 32
 
 
 def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
+    """Yield the records of a frame of pandas, polars or Arrow, of records, or of a mapping with such for values."""
     if rows is None:
         return
     if isinstance(rows, Mapping):
@@ -431,8 +422,7 @@ def records_of(rows: Any) -> Iterator[Mapping[str, Any]]:
 def rows_of_records(rows: Any, source: str, columns: Mapping[str, str]) -> Iterator[Row]:
     """Yield the messages of a frame or of records, each with its line, or what is wrong with it.
 
-    Args:
-        columns: what the rows call it, by field of a message, where they call it something else.
+    ``columns``: what the rows call it, by field of a message, where they call it something else.
     """
     for line, record in enumerate(records_of(rows), 1):
         if not isinstance(record, Mapping):

@@ -71,10 +71,9 @@ class _Sorted:
 def write_batch(
     connection: Connection, batch: Sequence[tuple[int, Message]], reading: Reading
 ) -> tuple[WriteResult, list[Problem]]:
-    """Write messages with the lines they stand in; an id that is known is updated, unless it is taken by another message.
+    """Write messages with the lines they stand in, and return what was done and what is wrong with those that were not written.
 
-    Returns:
-        What was done, and what is wrong with messages that were not written.
+    An id that is known is updated, unless it is taken by another message.
     """
     first: dict[str, tuple[int, Message]] = {}
     problems = []
@@ -217,8 +216,7 @@ def is_any_known(store: Store) -> bool:
 def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> SyncResult:
     """Mirror message files into the store; one that did not change is not opened, one that cannot be read stops no other.
 
-    Args:
-        files: all there are, by the name the store has for them.
+    ``files``: all there are, by the name the store has for them.
     """
     written = WriteResult()
     if unread_files(store, files):
@@ -421,10 +419,9 @@ class Unread:
 
 
 def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
-    """Return which files must be read; one is opened for it only if it looks otherwise than when it was read.
+    """Return which of all files must be read; one is opened for it only if it looks otherwise than when it was read.
 
-    Args:
-        files: all there are, by the name the store has for them.
+    ``files``: as for ``mirror_files``.
     """
     with store.connect() as connection:
         rows = connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen))

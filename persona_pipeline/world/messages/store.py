@@ -18,7 +18,7 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.world.messages.counting import said_by_agent
 from persona_pipeline.world.messages.files import ENDINGS, parse_messages
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Message, Window, grouped
 from persona_pipeline.world.names import AgentNames, Aliases
 from persona_pipeline.world.runs import touch_windows
 
@@ -70,11 +70,7 @@ class Selected:
 
 
 def select_messages(store: Store, selection: Selection) -> Selected:
-    """Return what a selection comes to.
-
-    Raises:
-        ConfigError: nothing is given, or no message is meant.
-    """
+    """Return what a selection comes to; ConfigError: nothing is given, or no message is meant."""
     if selection.is_empty:
         raise ConfigError("say which messages: --agent, --speaker, --id, --source or --between")
     columns = (_TABLE.c.id, _TABLE.c.agent_id, _TABLE.c.source, _TABLE.c.created_at)
@@ -163,12 +159,7 @@ class WriteResult:
 
 
 def write_messages(
-    store: Store,
-    messages: Sequence[Message],
-    *,
-    source: str | None = None,
-    mirror: bool = False,
-    restore: bool = False,
+    store: Store, messages: Sequence[Message], *, source: str | None = None, mirror: bool = False, restore: bool = False
 ) -> WriteResult:
     """Write messages by id, in one transaction: an id that is known is updated, never doubled.
 
@@ -342,11 +333,7 @@ def write_parents(connection: Connection, messages: Sequence[Message]) -> None:
 
 
 def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message, Message]]) -> Iterator[datetime]:
-    """Yield when that was said which a window may have to be judged anew for; extras are not judged.
-
-    Args:
-        updated: messages as they were and as they are.
-    """
+    """Yield when that was said which a window may have to be judged anew for, before and after an update; extras are not judged."""
     for was, now in updated:
         if replace(was, extras={}) != replace(now, extras={}):
             yield was.created_at
@@ -430,26 +417,18 @@ class MessageLog:
 
     @cached_property
     def _by_speaker(self) -> Mapping[str, list[Message]]:
-        found: dict[str, list[Message]] = {}
-        for message in self.messages:
-            found.setdefault(message.agent_id, []).append(message)
-        return found
+        return grouped(self.messages, lambda message: message.agent_id)
 
     @cached_property
-    def _by_channel(self) -> Mapping[str, list[Message]]:
-        found: dict[str, list[Message]] = {}
-        for message in self.messages:
-            if message.channel is not None:
-                found.setdefault(message.channel, []).append(message)
-        return found
+    def _by_channel(self) -> Mapping[str | None, list[Message]]:
+        """By ``None`` direct messages, which nobody asks for here."""
+        return grouped(self.messages, lambda message: message.channel)
 
 
 def folder_messages(root: Path, names: Mapping[str, AgentNames], *, until: datetime) -> MessageLog:
-    """Return the messages of a world's folder, aliases followed; what is not valid in a file is left out, as a store leaves it out.
+    """Return the messages of a world's folder up to a moment, aliases followed; what is not valid is left out.
 
-    Args:
-        names: what every agent is called.
-        until: those sent later are left out.
+    ``names``: what every agent is called.
     """
     aliases = Aliases.of(names)
     said = (aliases.owned(message) for path in message_files(root) for message in parse_messages(path).messages)

@@ -84,11 +84,7 @@ def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None 
 
 
 def load_proposition_file(path: Path) -> LoadedFile:
-    """Read one file on its own.
-
-    Raises:
-        ConfigError: every problem in it, each with its place.
-    """
+    """Read one file on its own; ConfigError: every problem in it, each with its place."""
     document = load_document(path)
     duplicates = _duplicates([document])
     try:
@@ -128,8 +124,7 @@ def _misplaced(document: Document) -> list[Problem]:
     if dimension != folder:
         problems.append(
             document.problem(
-                ("dimension",),
-                f"dimension {dimension!r} is unlike its folder {folder!r}; move the file or correct it",
+                ("dimension",), f"dimension {dimension!r} is unlike its folder {folder!r}; move the file or correct it"
             )
         )
     if data.get("level") == "action" and not DIMENSIONS[dimension].by_action:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import regex
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -68,14 +68,12 @@ ADHERENCE = Dimension(
     by_action=True,
 )
 
-
 CONSISTENCY = Dimension(
     "consistency",
     "persona_pipeline.scoring.consistency:plan_consistency",
     "what stays the same from week to week; the judge will see pairs of excerpts, earlier and later, without names",
     short_label="consist.",
 )
-
 
 FLUENCY = Dimension(
     "fluency",
@@ -87,7 +85,6 @@ FLUENCY = Dimension(
     parts={"_ngram": 0.4, "_catchphrase": 0.2},
 )
 
-
 CONVERGENCE = Dimension(
     "convergence",
     "persona_pipeline.scoring.convergence:plan_convergence",
@@ -98,7 +95,6 @@ CONVERGENCE = Dimension(
     judged_weight=0.4,
     parts={"_vocabulary": 0.3, "_agreement": 0.3},
 )
-
 
 IDEAS_QUANTITY = Dimension(
     "ideas_quantity",
@@ -128,20 +124,14 @@ def _further(named: str) -> list[Dimension]:
 
 BUILT_IN = (ADHERENCE, CONSISTENCY, FLUENCY, CONVERGENCE, IDEAS_QUANTITY)
 
-
 # In the order they are reported.
 DIMENSIONS: Mapping[str, Dimension] = {item.name: item for item in (*BUILT_IN, *_further(os.environ.get(VARIABLE, "")))}
-
 
 ALL_DIMENSIONS: tuple[str, ...] = tuple(DIMENSIONS)
 
 
 def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
-    """Return the dimensions asked for, in their fixed order; None: all.
-
-    Raises:
-        ConfigError: one is unknown.
-    """
+    """Return the dimensions asked for, in their fixed order; None: all. ConfigError: one is unknown."""
     if dimensions is None:
         return list(ALL_DIMENSIONS)
     problems = [
@@ -247,10 +237,8 @@ Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class PropositionEntry(BaseModel):
+class PropositionEntry(BaseModel, extra="forbid", title="Proposition"):
     """One claim."""
-
-    model_config = ConfigDict(extra="forbid", title="Proposition")
 
     id: NotBlank = Field(description="Unique in the merged set.", min_length=1)
     claim: NotBlank = Field(
@@ -269,10 +257,8 @@ class PropositionEntry(BaseModel):
         return value
 
 
-class CatchphraseEntry(BaseModel):
+class CatchphraseEntry(BaseModel, extra="forbid", title="Catchphrase"):
     """A phrase and the rate, in uses per message, it should keep within."""
-
-    model_config = ConfigDict(extra="forbid", title="Catchphrase")
 
     phrase: NotBlank
     min_rate: Rate = 0.0
@@ -285,10 +271,8 @@ class CatchphraseEntry(BaseModel):
         return self
 
 
-class PropositionFile(BaseModel):
+class PropositionFile(BaseModel, extra="forbid", title="Propositions"):
     """``propositions/<dimension>/<_default or agent_id>.yaml``. A key that is absent keeps the default file's value."""
-
-    model_config = ConfigDict(extra="forbid", title="Propositions")
 
     dimension: DimensionName
     agent_id: str | None = Field(None, description="The file's name; '_default' or absent in _default.yaml.")
@@ -313,7 +297,6 @@ class PropositionFile(BaseModel):
 TEMPLATE_VARIABLES = ("agent_name", "action", "channel_name", "recipient_name")
 _VARIABLE = re.compile(r"\{\{([A-Za-z0-9_]+)\}\}")
 _SPACED = re.compile(r"\{\{(?=\s|[^{}]*\s\}\})\s*([A-Za-z0-9_]+)\s*\}\}")
-
 
 # Letters of any script, digits and the signs that names have: no quotes, no line breaks, no braces.
 _NAME = regex.compile(r"[\p{L}\p{M}\p{N}](?:[\p{L}\p{M}\p{N} _.&+#@/'’()-]{0,62}[\p{L}\p{M}\p{N}_.+#)])?")

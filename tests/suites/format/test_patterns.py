@@ -27,6 +27,8 @@ from persona_pipeline.suites.format.patterns import PatternError, compile_patter
         ("[[a]", "[", True),
         ("(?<year>[0-9]{4})", "in 2025", True),
         (r"\u00e9\x41\cJ\0", "éA\n\0", True),
+        (r"\u{41", "u{41", True),
+        (r"\x+1", "x1", True),
         (r"[\b]", "\b", True),
         (r"\/\-\.", "/-.", True),
         (r"\y", "y", True),

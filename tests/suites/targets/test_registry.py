@@ -7,7 +7,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.targets import registry
-from persona_pipeline.suites.targets.mock import MockTarget
+from persona_pipeline.suites.targets.given import MockTarget
 from tests.suites.targets.test_providers import request, target
 
 

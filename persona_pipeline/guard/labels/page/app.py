@@ -11,9 +11,10 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels.files import MOST_NOTE
+from persona_pipeline.guard.labels.files import MOST_NOTE, Label
 from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Judgment, Labelling
-from persona_pipeline.guard.labels.voice_session import Asked, Done, VoiceLabelling
+from persona_pipeline.guard.labels.voice import VoiceLabel
+from persona_pipeline.guard.labels.voice_session import Asked, VoiceLabelling
 from persona_pipeline.judging.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ _ON_OR_OFF = (
 )
 
 
-def _voice_state(session: VoiceLabelling, undone: Done | None) -> Response:
+def _voice_state(session: VoiceLabelling, note: str) -> Response:
     current, last, progress = session.current(), session.last, session.progress()
     labelled = progress["on"] + progress["off"]
     data = {
@@ -157,7 +158,7 @@ def _voice_state(session: VoiceLabelling, undone: Done | None) -> Response:
         "how": f"Only how it sounds counts, not whether it is right. The check {progress['check']}.",
         "target": progress["needed"],
         "progress": [{"dimension": "labels", "done": labelled, "judged": progress["needed"]}],
-        "item": _asked(session, current, undone.label.note if undone and undone.label else "") if current else None,
+        "item": _asked(session, current, note) if current else None,
         "last": _voice_last(last) if last else None,
     }
     return _json(data)
@@ -175,17 +176,17 @@ def _asked(session: VoiceLabelling, asked: Asked, note: str) -> dict[str, Any]:
     }
 
 
-def _voice_last(done: Done) -> dict[str, Any]:
+def _voice_last(done: Answered[Asked, VoiceLabel]) -> dict[str, Any]:
     answer = None if done.label is None else "on" if done.label.on else "off"
-    return {"claim": done.asked.message.text, "answer": answer, "judges": []}
+    return {"claim": done.item.message.text, "answer": answer, "judges": []}
 
 
-def _state(session: Labelling | VoiceLabelling, undone: Answered | Done | None = None) -> Response:
-    if isinstance(session, VoiceLabelling):
-        return _voice_state(session, undone if isinstance(undone, Done) else None)
-    current, last = session.current(), session.last
+def _state(session: Labelling | VoiceLabelling, undone: Answered[Any, Any] | None = None) -> Response:
     # What was noted is not to be written again.
     note = undone.label.note if undone and undone.label else ""
+    if isinstance(session, VoiceLabelling):
+        return _voice_state(session, note)
+    current, last = session.current(), session.last
     data = {
         "labeller": session.labeller.name,
         "kind": session.labeller.kind,
@@ -210,13 +211,13 @@ def _item(judgment: Judgment) -> dict[str, Any]:
     }
 
 
-def _last(answered: Answered) -> dict[str, Any]:
+def _last(answered: Answered[Judgment, Label]) -> dict[str, Any]:
     label = answered.label
     return {
-        "claim": answered.judgment.request.claim,
+        "claim": answered.item.request.claim,
         "answer": None if label is None else _said(label.score),
         # Only what was answered shows what the judge said of it.
-        "judges": [] if label is None else [_judge(*judge) for judge in answered.judgment.by_judge.items()],
+        "judges": [] if label is None else [_judge(*judge) for judge in answered.item.by_judge.items()],
     }
 
 

@@ -52,7 +52,7 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
     if not value:
         raise ExpectationError(f"{kind} needs a value, as in {kind}:text")
     if kind in _LISTS:
-        value = [part.strip() for part in value.split(",") if part.strip()]
+        value = words(value)
     if kind in _WITH_VALUE:
         return {"type": kind, "value": value}
     return {"type": "rubrics", "criteria": [value]}
@@ -71,6 +71,7 @@ _SPECIAL = ("__description", "__prefix", "__suffix", "__metric", "__threshold", 
 _EXPECTED = re.compile(r"__expected([1-9][0-9]*)?")
 _CONFIG = re.compile(r"__config:__expected([1-9][0-9]*)?:threshold")
 _METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
+_PATTERNS = (_EXPECTED, _CONFIG, _METADATA)
 
 
 class RowError(Exception):
@@ -115,15 +116,10 @@ def _check_header(reader: Reader, path: str, line: int, names: list[str]) -> boo
     for index, name in enumerate(names, start=1):
         if names.index(name) != index - 1:
             reader.problems.append(Problem(f"column {name!r} stands twice; remove one", path, line, index))
-        elif not _is_known(name):
+        elif name not in (*_PLAIN, *_SPECIAL) and not any(pattern.fullmatch(name) for pattern in _PATTERNS):
             hint = did_you_mean(name, (*_PLAIN, *_SPECIAL)) or f"; to keep it with the test, call it __metadata:{name}"
             reader.problems.append(Problem(f"unknown column {name!r}{hint}", path, line, index))
     return len(reader.problems) == before
-
-
-def _is_known(name: str) -> bool:
-    patterns = (_EXPECTED, _CONFIG, _METADATA)
-    return name in _PLAIN or name in _SPECIAL or any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def _test(row: dict[str, str], number: int) -> dict[str, Any]:
@@ -140,13 +136,12 @@ def _test(row: dict[str, str], number: int) -> dict[str, Any]:
         text = row["expected_output"]
         test["expected_output"] = _data(row, "expected_output") if text.lstrip()[:1] in ("{", "[") else text
     if "skip_defaults" in row:
-        words = {"true": True, "false": False}
-        value = words.get(row["skip_defaults"].strip().lower())
-        if value is None:
+        said = row["skip_defaults"].strip().lower()
+        if said not in ("true", "false"):
             raise RowError("skip_defaults", "must be true or false")
-        test["skip_defaults"] = value
+        test["skip_defaults"] = said == "true"
     if "targets" in row:
-        test["execution"] = {**test.get("execution", {}), "targets": _words(row["targets"])}
+        test["execution"] = {**test.get("execution", {}), "targets": words(row["targets"])}
     metadata = _metadata(row)
     if metadata:
         test["metadata"] = {**test.get("metadata", {}), **metadata}
@@ -167,16 +162,16 @@ def _data(row: dict[str, str], name: str) -> Any:
     return value
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _metadata(row: dict[str, str]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"tags": _words(row["tags"])} if "tags" in row else {}
+    metadata: dict[str, Any] = {"tags": words(row["tags"])} if "tags" in row else {}
     for name, text in row.items():
         match = _METADATA.fullmatch(name)
         if match:
-            metadata[match["key"]] = _words(text) if match["list"] else text
+            metadata[match["key"]] = words(text) if match["list"] else text
     return metadata
 
 
@@ -261,26 +256,24 @@ def _list_tests(
 
 
 def _referenced(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> list[Path]:
-    if is_pattern(reference):
-        try:
-            found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
-        except FileError as problem:
-            reader.fail(entry, f"{where}: {problem}")
-            return []
-        if found:
-            return found
-    path = _find(reader, entry, reference, where) if not is_pattern(reference) else None
-    if path is None and is_pattern(reference):
+    if not is_pattern(reference):
+        path = _find(reader, entry, reference, where)
+        return [path] if path else []
+    try:
+        found = [path for path in reader.files.glob(reference, reader.folders(entry)) if path.suffix in ENDINGS]
+    except FileError as problem:
+        reader.fail(entry, f"{where}: {problem}")
+        return []
+    if not found:
         reader.warn(entry, f"{where}: {reference!r} matches no test file")
-    return [path] if path else []
+    return found
 
 
 def _find(reader: Reader, entry: ConfigEntry, reference: str, where: str) -> Path | None:
     suffix = Path(reference).suffix
     if suffix.lower() not in ENDINGS:
-        reader.fail(
-            entry, f"{where}: {reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
-        )
+        said = f"{reference!r} ends in {suffix or 'nothing'}; tests are read from {', '.join(ENDINGS)}"
+        reader.fail(entry, f"{where}: {said}")
         return None
     try:
         return reader.files.find(reference, reader.folders(entry))
@@ -297,18 +290,13 @@ def _file_tests(
     except FileError as problem:
         reader.problems.append(problem.problem(path))
         return
-    count = 0
-    ending = path.suffix.lower()
-    if ending == ".jsonl":
-        found: Iterator[tuple[ConfigEntry, str]] = json_lines(reader, str(path), text)
-    elif ending == ".csv":
-        found = read_rows(reader, str(path), text)
-    else:
-        found = _yaml_tests(reader, path, text, seen)
-    for item in found:
-        count += 1
-        yield item
-    if not count and reader.clean:
+    read = {".jsonl": json_lines, ".csv": read_rows}.get(path.suffix.lower())
+    found = _yaml_tests(reader, path, text, seen) if read is None else read(reader, str(path), text)
+    first = next(found, None)
+    if first is not None:
+        yield first
+        yield from found
+    elif reader.clean:
         reader.warn(entry, f"{path.name} holds no tests")
 
 
@@ -318,9 +306,8 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
         if document.data is None:
             return
         if not isinstance(document.data, list):
-            reader.problems.append(
-                document.problem((), "must be a list (a YAML array) of tests; a suite cannot be nested in a suite")
-            )
+            said = "must be a list (a YAML array) of tests; a suite cannot be nested in a suite"
+            reader.problems.append(document.problem((), said))
             return
         check_numbers(document.data, document)
         yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)

@@ -1,6 +1,7 @@
 """Messages and their shorthands, and the texts derived from them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
@@ -122,10 +123,9 @@ def check_file_parts(
                 reader.fail(entry, f"{label}: {key}: {problem}", *place)
 
 
-def find_file_part(files: Files, reference: str, folders: Sequence[Any], top: Any) -> Any:
+def find_file_part(files: Files, reference: str, folders: Sequence[Path], top: Path) -> Path:
     """Return the file of a file part: beside the file that names it, else in a folder above, up to the repository's top."""
-    above = [] if top is None else [folder for folder in folders[-1].parents if folder.is_relative_to(top)]
-    return files.find(reference, [*folders, *above])
+    return files.find(reference, [*folders, *(above for above in folders[-1].parents if above.is_relative_to(top))])
 
 
 def question_text(messages: Sequence[dict[str, Any]]) -> str:
@@ -146,6 +146,14 @@ def content_texts(content: Any) -> list[str]:
         part.get("value", part.get("text")) for part in content if isinstance(part, dict) and part.get("type") == "text"
     ]
     return [text for text in texts if isinstance(text, str)]
+
+
+def under_roles(said: Iterable[tuple[str, str]]) -> str:
+    """Return texts under the roles of who said them, blank ones left out; one alone is as it is."""
+    texts = [(role, text) for role, text in said if text.strip()]
+    if len(texts) == 1:
+        return texts[0][1]
+    return "\n\n".join(f"@[{role.capitalize()}]:\n{text}" for role, text in texts)
 
 
 def reference_answer(messages: Sequence[dict[str, Any]]) -> str:

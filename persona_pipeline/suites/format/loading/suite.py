@@ -21,7 +21,7 @@ from persona_pipeline.suites.format.loading.tests import (
     read_test,
     read_workspace,
 )
-from persona_pipeline.suites.format.models import ExecutionFields, Metadata, StrictFields, Suite, Test, Text
+from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, Reader, add_model_problems
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
@@ -29,11 +29,6 @@ _PART = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _SEMVER = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PART}(?:\.{_PART})*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
-
-
-def check_version(text: str) -> str | None:
-    """Return what is wrong with a semantic version, None when it is one."""
-    return None if _SEMVER.fullmatch(text) else f"{text!r} is no semantic version; write one such as 1.0.0"
 
 
 def check_license(text: str) -> str | None:
@@ -140,9 +135,8 @@ def _document(reader: Reader, path: Path, text: str) -> Document | None:
         return None
     schema = document.data.get("$schema")
     if isinstance(schema, str) and schema.startswith("agentv-") and not schema.startswith("agentv-eval"):
-        reader.problems.append(
-            document.problem(("$schema",), f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}")
-        )
+        said = f"is no suite: $schema is {schema!r}, not {SCHEMA_NAME!r}"
+        reader.problems.append(document.problem(("$schema",), said))
         return None
     check_numbers(document.data, document)
     return document
@@ -158,16 +152,12 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         if found is None:
             return None
         document = found
+        entry = ConfigEntry(document.data, document)
         if _names(document.data.get("tests"), path):
-            reader.deprecated(
-                ConfigEntry(document.data, document), "tests", f"remove it: {path.name} is what is run", "tests"
-            )
+            reader.deprecated(entry, "tests", f"remove it: {path.name} is what is run", "tests")
         elif "tests" in document.data:
-            reader.problems.append(
-                document.problem(
-                    ("tests",), f"{path.name} holds the tests; run this file alone or remove tests", key=True
-                )
-            )
+            said = f"{path.name} holds the tests; run this file alone or remove tests"
+            reader.fail(entry, said, "tests", key=True)
     return _suite(reader, path, document, text)
 
 
@@ -200,33 +190,11 @@ def _suite(reader: Reader, path: Path, document: Document, lines: str | None) ->
         return None
     if not tests:
         reader.warn(entry, "the suite has no tests")
-    return _assembled(reader, path, fields, data, execution, workspace, tests)
-
-
-def _assembled(
-    reader: Reader,
-    path: Path,
-    fields: SuiteFields,
-    data: dict[str, Any],
-    execution: ExecutionFields,
-    workspace: Any,
-    tests: tuple[Test, ...],
-) -> Suite:
-    metadata = None
-    if fields.name is not None:
-        metadata = Metadata(
-            fields.name,
-            fields.description or "",
-            fields.version,
-            fields.author,
-            None if fields.tags is None else tuple(fields.tags),
-            fields.license,
-            data.get("requires"),
-        )
+    told = {key: data.get(key) for key in Metadata.model_fields}
     return Suite(
         path=path,
         tests=tests,
-        metadata=metadata,
+        metadata=None if fields.name is None else Metadata.model_validate(told),
         tags=tuple(fields.tags or ()),
         target=execution.target or vars(fields)["target"],
         targets=None if execution.targets is None else tuple(dict.fromkeys(execution.targets)),
@@ -255,8 +223,9 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
         reader.fail(entry, f"suite: description is required with name, 1 to {MOST_DESCRIPTION} characters", "name")
     if fields.name is not None and len(fields.description or "") > MOST_DESCRIPTION:
         reader.fail(entry, f"suite: description: must have at most {MOST_DESCRIPTION} characters", "description")
-    if fields.version is not None and (problem := check_version(fields.version)):
-        reader.warn(entry, f"version: {problem}", "version")
+    if fields.version is not None and not _SEMVER.fullmatch(fields.version):
+        said = f"version: {fields.version!r} is no semantic version; write one such as 1.0.0"
+        reader.warn(entry, said, "version")
     if fields.license is not None and (problem := check_license(fields.license)):
         reader.warn(entry, f"license: {problem}", "license")
     # Its attribute warns whoever reads it, whatever it is.
@@ -270,9 +239,8 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
         try:
             model.model_validate({"type": evaluator})
         except ValidationError:
-            reader.fail(
-                entry, f"evaluator: {fields.evaluator} needs fields of its own; write it under assert", "evaluator"
-            )
+            said = f"evaluator: {fields.evaluator} needs fields of its own; write it under assert"
+            reader.fail(entry, said, "evaluator")
     return fields
 
 

@@ -41,7 +41,6 @@ def read_execution(reader: Reader, entry: ConfigEntry, label: str) -> ExecutionF
 
 
 def read_workspace(reader: Reader, entry: ConfigEntry, label: str) -> WorkspaceFields | None:
-    """Read ``workspace`` of a suite or a test."""
     part = _part(reader, entry, "workspace", WorkspaceFields, label)
     if part is None:
         return None
@@ -81,16 +80,13 @@ def read_all_asserts(reader: Reader, entry: ConfigEntry, label: str) -> list[Ass
     """Read the asserts of a test or, without a label, of a suite: ``assert``, then what older names hold."""
     data, prefix = entry.data, f"{label}: " if label else ""
     found = read_asserts(reader, entry, "assert", label) if "assert" in data else []
-    if "assertions" in data:
-        reader.deprecated(entry, f"{prefix}assertions", "rename it to assert", "assertions")
-        found += read_asserts(reader, entry, "assertions", label)
-    if isinstance(data.get("execution"), dict) and "evaluators" in data["execution"]:
-        new = f"rename it to assert, {'on the test' if label else 'at the top'}"
-        reader.deprecated(entry, f"{prefix}execution.evaluators", new, "execution", "evaluators")
-        found += read_asserts(reader, entry.child("execution"), "evaluators", label)
-    if "evaluators" in data:
-        reader.deprecated(entry, f"{prefix}evaluators", "rename it to assert", "evaluators")
-        found += read_asserts(reader, entry, "evaluators", label)
+    moved = f"rename it to assert, {'on the test' if label else 'at the top'}"
+    for *above, key in (("assertions",), ("execution", "evaluators"), ("evaluators",)):
+        place = entry.child(*above) if not above or above[0] in data else None
+        if place is not None and isinstance(place.data, dict) and key in place.data:
+            new = moved if above else "rename it to assert"
+            reader.deprecated(entry, f"{prefix}{'.'.join((*above, key))}", new, *above, key)
+            found += read_asserts(reader, place, key, label)
     return found
 
 
@@ -113,7 +109,6 @@ def read_asserts(reader: Reader, entry: ConfigEntry, key: str, label: str, *, de
 
 
 def read_assert(reader: Reader, entry: ConfigEntry, where: str, index: int, *, depth: int = 0) -> AssertFields | None:
-    """Read one assert item; None when it is wrong."""
     data = entry.data
     if not isinstance(data, dict):
         reader.fail(entry, f"{where}[{index}] must be a mapping with type")
@@ -168,24 +163,12 @@ def _build(
 
 
 _GOALS = ("criteria", "expected_outcome", "outcome", "description")
-
-
 _ANSWERS = ("expected_messages", "expected_output", "reference_answer")
-
-
 # Older names of a test's fields, with what to write.
 _OLDER = {"description": "write criteria, or a note under metadata", "reference_answer": "rename it to expected_output"}
-
-
 ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
-
-
 _MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
-
-
 INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
-
-
 _ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]})
 
 
@@ -226,7 +209,6 @@ class Defaults:
 
 
 def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str) -> Test | None:
-    """Read one test; None when it is wrong."""
     data = entry.data
     if not isinstance(data, dict):
         reader.fail(entry, f"{where} must be a mapping with id and input, or a file:// reference")
@@ -244,7 +226,8 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
     execution = read_execution(reader, entry, label)
     skip_defaults = execution.skip_defaults or data.get("skip_defaults") is True
     asked = _input(reader, entry, label)
-    expected = _expected(reader, entry, label)
+    answer = _present(entry, *_ANSWERS)
+    expected = () if answer is None else expected_messages(reader, entry, answer, label)
     asserts = _asserts(reader, entry, label)
     workspace = read_workspace(reader, entry, label)
     if len(reader.problems) > before:
@@ -259,26 +242,12 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
         reader.warn(entry, f"{label}: every assert weighs 0, so the score can only be 0", "assert")
     if defaults.workspace is not None:
         workspace = defaults.workspace if workspace is None else defaults.workspace.merged(workspace)
-    return _test(entry, execution, messages, expected, goal, asserts, workspace, defaults)
-
-
-def _test(
-    entry: ConfigEntry,
-    execution: ExecutionFields,
-    messages: Sequence[dict[str, Any]],
-    expected: Sequence[dict[str, Any]],
-    goal: str,
-    asserts: Sequence[AssertFields],
-    workspace: WorkspaceFields | None,
-    defaults: Defaults,
-) -> Test:
-    data = entry.data
     targets = execution.targets or ([execution.target] if execution.target is not None else None)
     return Test(
         id=data["id"],
         input_messages=tuple(messages),
         expected_outcome=goal,
-        expected_messages=tuple(expected),
+        expected_messages=expected,
         question=question_text(messages),
         reference_answer=reference_answer(expected),
         dataset=defaults.dataset,
@@ -303,11 +272,6 @@ def _input(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, An
     if len(reader.problems) == before:
         check_file_parts(reader, entry, key, messages, label)
     return messages
-
-
-def _expected(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, Any], ...]:
-    key = _present(entry, *_ANSWERS)
-    return () if key is None else expected_messages(reader, entry, key, label)
 
 
 def _present(entry: ConfigEntry, *keys: str) -> str | None:

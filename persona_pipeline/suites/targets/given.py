@@ -1,14 +1,22 @@
-"""``mock``: the same answer to everything, or one a test."""
+"""Targets whose answers are given beforehand: ``mock`` in the targets file, ``replay`` in a file of answers recorded earlier."""
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from pydantic import Field
 
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
+from persona_pipeline.suites.answering.base import (
+    Request,
+    ResponseError,
+    Responses,
+    TargetError,
+    TargetFields,
+    load_responses,
+)
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.models import Limit
+from persona_pipeline.suites.format.models import Limit, Text
 
 DEFAULT_RESPONSE = '{"answer": "Mock target: set response in targets.yaml."}'
 
@@ -34,3 +42,28 @@ class MockTarget(TargetFields):
 
     def fingerprint(self) -> Mapping[str, Any]:
         return self.model_dump(mode="json")
+
+
+class ReplayTarget(TargetFields):
+    """Gives the answers of a file: JSON by test id, JSON lines with ``id``, or results of an earlier run.
+
+    An answer that was recorded with the key of what was asked is stale once the test asks something else: an error, not an answer.
+    """
+
+    path: Text = Field(description="The file, relative to the targets file.")
+
+    @cached_property
+    def _responses(self) -> Responses:
+        return load_responses(self.allowed(self.path), self._grants.within)
+
+    def open(self) -> None:
+        _ = self._responses
+
+    def respond(self, request: Request) -> Output:
+        try:
+            return self._responses.output(request.test.id, self.name, request.attempt, request.request_key)
+        except ResponseError as problem:
+            raise TargetError(problem.reason, problem.message) from problem
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        return {"provider": self.provider, "answers": self._responses.content_hash}

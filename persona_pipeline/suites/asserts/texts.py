@@ -1,11 +1,13 @@
-"""``contains``: pieces of text stand in the answer, anywhere, at its beginning or at its end."""
+"""What stands in the answer: ``contains`` for pieces of text, anywhere or at an end; ``equals`` for all of it; ``regex``."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PlainValidator
+from pydantic import Field, PlainValidator, field_validator
 
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.format.models import Text
+from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade
 
@@ -19,6 +21,8 @@ SPELLINGS: dict[str, dict[str, Any]] = {
     "starts_with": {"at": "start"},
     "ends_with": {"at": "end"},
 }
+# Of a pattern in a name.
+_PATTERN_LENGTH = 30
 _SAID = {"anywhere": ("contains", "contain"), "start": ("starts with", "start with"), "end": ("ends with", "end with")}
 
 
@@ -50,6 +54,7 @@ class Contains(Assert):
     """
 
     spellings = SPELLINGS
+    unsaid: ClassVar = {"ignore_case": False, "of": "all", "at": "anywhere"}
 
     value: Texts = Field(description="The text to find, or a list of texts.")
     ignore_case: bool = Field(False, description="Whether capital letters are the same as small ones.")
@@ -58,11 +63,6 @@ class Contains(Assert):
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{', '.join(self._texts)}"
-
-    def dump(self) -> dict[str, Any]:
-        data = super().dump()
-        plain = {"ignore_case": False, "of": "all", "at": "anywhere"}
-        return {key: value for key, value in data.items() if key not in plain or value != plain[key]}
 
     def grade(self, output: Output, context: Context) -> Grade:
         answer = output.text if self.at == "anywhere" else trim(output.text)
@@ -90,3 +90,44 @@ class Contains(Assert):
 
 def _listed(texts: list[str]) -> str:
     return ", ".join(map(repr, texts))
+
+
+class Equals(Assert):
+    """1 if answer and ``value`` are the same text once white space at their ends is gone; else 0."""
+
+    value: Text = Field(description="The text the answer must be.")
+
+    def default_name(self, spelled: str) -> str:
+        return f"equals-{self.value}"
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        return Grade.of(
+            trim(output.text) == trim(self.value),
+            f"The answer is {self.value!r}.",
+            f"The answer is not {self.value!r}.",
+        )
+
+
+class Regex(Assert):
+    """1 if the pattern (JavaScript's language, no flags) matches anywhere; else 0. Runs in linear time."""
+
+    value: Text = Field(description="The pattern; no look-around and no back-references.")
+
+    @field_validator("value")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            compile_pattern(value)
+        except PatternError as error:
+            raise ValueError(f"{value!r} {error}") from error
+        return value
+
+    def default_name(self, spelled: str) -> str:
+        return f"regex-{self.value[:_PATTERN_LENGTH]}"
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        return Grade.of(
+            search(self.value, output.text),
+            f"The answer matches /{self.value}/.",
+            f"The answer does not match /{self.value}/.",
+        )

@@ -1,0 +1,122 @@
+"""Limits on what an answer took: ``latency``, ``cost``, ``token_usage``, and ``execution_metrics`` for how much the agent did."""
+
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import Limit, Share
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.results import TOLERANCE, Grade
+
+EXPLORING = frozenset(("read", "grep", "glob", "search", "list", "Read", "Grep", "Glob", "WebSearch", "WebFetch"))
+
+
+class LatencyLimit(Assert):
+    """1 if the answer took at most ``max_ms`` milliseconds; 0 if it took longer, or nobody knows how long."""
+
+    older_names: ClassVar[dict[str, str]] = {"max_ms": "threshold"}
+
+    max_ms: Limit = Field(description="Longest time in milliseconds.")
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        if output.duration_ms is None:
+            return Grade(0.0, misses=("The target did not report how long it took.",))
+        text = f"The answer took {output.duration_ms:g} ms, limit {self.max_ms:g} ms."
+        return Grade.of(output.duration_ms <= self.max_ms, text, text)
+
+
+class CostLimit(Assert):
+    """1 if the answer cost at most ``max_usd`` US dollars; 0 if it cost more, or nobody knows what it cost."""
+
+    older_names: ClassVar[dict[str, str]] = {"max_usd": "budget"}
+
+    max_usd: Limit = Field(description="Highest cost in US dollars.")
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        if output.cost_usd is None:
+            return Grade(0.0, misses=("The target did not report what it cost.",))
+        text = f"The answer cost ${output.cost_usd:.4f}, limit ${self.max_usd:.4f}."
+        return Grade.of(output.cost_usd <= self.max_usd, text, text)
+
+
+class SeveralLimits(Assert):
+    """Limits of which at least one must be given."""
+
+    limits: ClassVar[tuple[str, ...]]
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> "SeveralLimits":
+        if all(getattr(self, name) is None for name in self.limits):
+            raise ValueError(f"needs at least one of {', '.join(self.limits)}")
+        return self
+
+
+class TokenUsageLimit(SeveralLimits):
+    """1 if no limit is exceeded; 0 if one is, or the target reported no tokens. The total counts cached input too."""
+
+    limits = ("max_total", "max_input", "max_output")
+
+    max_total: Limit | None = Field(None, description="Input, output and cached tokens together.")
+    max_input: Limit | None = Field(None, description="Input tokens without cached ones.")
+    max_output: Limit | None = Field(None, description="Output tokens.")
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        usage = output.token_usage
+        if usage is None:
+            return Grade(0.0, misses=("The target did not report its tokens.",))
+        checks = (("total", usage.total, self.max_total), ("input", usage.input, self.max_input))
+        hits, misses = [], []
+        for word, count, limit in (*checks, ("output", usage.output, self.max_output)):
+            if limit is not None:
+                (hits if count <= limit else misses).append(f"{count:g} {word} tokens, limit {limit:g}.")
+        return Grade(0.0 if misses else 1.0, hits, misses)
+
+
+class ExecutionMetrics(SeveralLimits):
+    """The share of the given limits that are kept, 0-1. A limit on something the target did not report is not kept."""
+
+    limits = (
+        "max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms", "target_exploration_ratio",
+    )  # fmt: skip
+
+    max_tool_calls: Limit | None = Field(None, description="Most tool calls.")
+    max_llm_calls: Limit | None = Field(None, description="Most assistant messages.")
+    max_tokens: Limit | None = Field(None, description="Most input and output tokens, cached ones not counted.")
+    max_cost_usd: Limit | None = Field(None, description="Highest cost in US dollars.")
+    max_duration_ms: Limit | None = Field(None, description="Longest time in milliseconds.")
+    target_exploration_ratio: Share | None = Field(
+        None, description="Share of the tool calls that should only look (read, grep, search, ...)."
+    )
+    exploration_tolerance: Limit = Field(0.2, description="How far that share may be off.")
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        if not output.has_trace:
+            return Grade(0.0, misses=("There is no trace to measure.",))
+        usage = output.token_usage
+        measured = {
+            "max_tool_calls": ("tool calls", len(output.tool_calls)),
+            "max_llm_calls": ("model calls", output.llm_call_count),
+            "max_tokens": ("tokens", None if usage is None else usage.input + usage.output),
+            "max_cost_usd": ("US dollars", output.cost_usd),
+            "max_duration_ms": ("milliseconds", output.duration_ms),
+        }
+        hits: list[str] = []
+        misses: list[str] = []
+        for name, (words, value) in measured.items():
+            limit = getattr(self, name)
+            if limit is None:
+                continue
+            if value is None:
+                misses.append(f"The target did not report its {words}.")
+            else:
+                (hits if value <= limit else misses).append(f"{value:g} {words}, limit {limit:g}.")
+        calls, target = output.tool_calls, self.target_exploration_ratio
+        if target is not None and not calls:
+            misses.append("There are no tool calls to take an exploration ratio of.")
+        elif target is not None:
+            ratio = sum(call["tool"] in EXPLORING for call in calls) / len(calls)
+            met = abs(ratio - target) <= self.exploration_tolerance + TOLERANCE
+            text = f"Exploration ratio {ratio:.2f}, wanted {target:.2f} give or take {self.exploration_tolerance:.2f}."
+            (hits if met else misses).append(text)
+        return Grade(len(hits) / (len(hits) + len(misses)), hits, misses)

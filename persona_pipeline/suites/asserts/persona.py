@@ -1,0 +1,143 @@
+"""Asserts about an agent of the world: ``propositions``, its claims; ``persona_drift``, against its baseline; ``voice``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from persona_pipeline.base.errors import did_you_mean
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import PASS, Limit, Text
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.results import Grade, UngradedError, reaches
+
+TOP = 9.0
+
+
+class PropositionClaims(Assert):
+    """How far the answer lives up to the claims of one dimension about an agent: the dimension's score over 9, so 0-1.
+
+    The claims are those of the world's ``propositions`` folder; ``only`` picks some by id. The answer's assistant messages are what
+    the agent said. Claims whose situation does not come up leave the score; one that could not be judged makes the assert an error.
+    """
+
+    judged = True
+
+    agent: Text = Field(description="The agent whose claims are checked.")
+    dimension: Text = Field("adherence", description="The dimension: adherence, fluency, consistency, ...")
+    only: list[Text] | None = Field(None, min_length=1, description="Ids of the claims to check; all by default.")
+
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
+        check_dimensions([self.dimension], entry, label, reader)
+
+    def default_name(self, spelled: str) -> str:
+        return f"{spelled}-{self.agent}-{self.dimension}"
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        from persona_pipeline.suites.grading.persona_evaluation import evaluate_output
+
+        found = evaluate_output(output, context, self.agent, self.dimension, only=self.only)
+        if found.score is None:
+            said = f"no claim of {self.dimension} could be judged on this answer"
+            raise UngradedError(found.unscored or "no_evidence", said)
+        hits, misses = [], []
+        missed: dict[str, Any] = {}
+        for item in found.propositions.values():
+            if item.score is not None:
+                text = f"[{item.id}] {item.score:.1f} of 9: {item.reasoning or item.claim}"
+                if reaches(item.score, PASS * TOP):
+                    hits.append(text)
+                else:
+                    misses.append(text)
+                    missed[item.id] = {"claim": item.claim, "quotes": [quote.quote for quote in item.evidence]}
+        scores = {item.id: item.score for item in found.propositions.values()}
+        details: dict[str, Any] = {"dimension": self.dimension, "score": found.score, "propositions": scores}
+        details |= {"missed": missed} if missed else {}
+        reasoning = f"{self.dimension} {found.score:.2f} of 9"
+        return Grade(min(1.0, found.score / TOP), hits, misses, reasoning, details=details)
+
+
+def check_dimensions(names: Sequence[str], entry: ConfigEntry, label: str, reader: Reader) -> None:
+    """Add a problem for every name that is no dimension."""
+    from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+
+    for index, name in enumerate(names):
+        if name not in ALL_DIMENSIONS:
+            hint = did_you_mean(name, ALL_DIMENSIONS) or f"; the dimensions are {', '.join(ALL_DIMENSIONS)}"
+            place = ("dimensions", index) if "dimensions" in entry.data else ("dimension",)
+            reader.fail(entry, f"{label}: there is no dimension {name!r}{hint}", *place)
+
+
+class PersonaDrift(Assert):
+    """The share of dimensions, 0-1, on which the answer does not fall behind the agent's baseline.
+
+    A dimension falls behind when its score drops by more than ``delta``, or one of its claims by more than ``proposition_delta``
+    (points of 0-9). Without a baseline, or where a claim could not be judged, the assert is an error.
+    """
+
+    judged = True
+
+    agent: Text = Field(description="The agent whose baseline counts.")
+    dimensions: list[Text] = Field(["adherence"], min_length=1, description="What is compared; `dimension` names one.")
+    delta: Limit = Field(1.0, description="How far a dimension may drop, on 0-9.")
+    proposition_delta: Limit = Field(3.0, description="How far one claim may drop, on 0-9.")
+
+    @classmethod
+    def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
+        if "dimension" in data:
+            if "dimensions" in data:
+                reader.fail(entry, f"{label}: keep one of dimension and dimensions", "dimension", key=True)
+            data["dimensions"] = [data.pop("dimension")]
+        return data
+
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
+        check_dimensions(self.dimensions, entry, label, reader)
+
+    def default_name(self, spelled: str) -> str:
+        return f"{spelled}-{self.agent}"
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        from persona_pipeline.suites.grading.persona_evaluation import compare_output
+
+        compared = compare_output(
+            output, context, self.agent, self.dimensions, delta=self.delta, proposition_delta=self.proposition_delta
+        )
+        hits, misses = [], []
+        details: dict[str, Any] = {}
+        for name, item in compared.dimensions.items():
+            if item.current is None or item.baseline is None:
+                raise UngradedError("no_evidence", f"no claim of {name} could be judged on this answer")
+            text = f"{name} {item.current:.2f} of 9, baseline {item.baseline:.2f}"
+            drops = [f"{drop.proposition_id} {drop.current:.1f} from {drop.baseline:.1f}" for drop in item.drops]
+            behind = item.status == "regressed" or bool(drops)
+            (misses if behind else hits).append(f"{text}; dropped: {', '.join(drops)}." if drops else f"{text}.")
+            details[name] = {"current": item.current, "baseline": item.baseline, "delta": item.delta}
+        return Grade(len(hits) / len(compared.dimensions), hits, misses, details=details)
+
+
+class VoiceSounds(Assert):
+    """How likely the answer sounds like the agent, 0-1: the lowest of its messages. Nobody is asked.
+
+    The check is learnt from the world's ``labels/voice.jsonl``. Without enough labels the assert is an error: nothing can be told.
+    """
+
+    agent: Text = Field(description="The agent it should sound like.")
+
+    def default_name(self, spelled: str) -> str:
+        return f"{spelled}-{self.agent}"
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        from persona_pipeline.guard.labels.check import NoCheck
+        from persona_pipeline.suites.grading.persona_evaluation import answered, voice_check_of
+
+        check = voice_check_of(context, self.agent)
+        if isinstance(check, NoCheck):
+            raise UngradedError("no_labels", f"the check of {self.agent}'s voice {check}; label with --voice")
+        texts = answered(output)
+        if not texts:
+            raise UngradedError("no_evidence", f"there is no message of {self.agent} to check")
+        score, worst = min((check.score(text), text) for text in texts)
+        said = f"{worst[:80]!r} sounds like {self.agent} with {score:.2f} of 1; {check} {check.error()}."
+        details = {"labels": check.labels, "auc": round(check.auc, 4)}
+        return Grade(score, *(((said,), ()) if score >= 0.5 else ((), (said,))), details=details)

@@ -1,0 +1,138 @@
+"""``init`` asks three questions on a terminal, and nobody else; the world that comes of it is theirs."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from persona_pipeline.cli.world.checking import check_world
+from persona_pipeline.cli.world.setup import _agent_id, _own
+from persona_pipeline.world import World
+from persona_pipeline.world.personas import is_agent_id, is_name, load_persona
+from persona_pipeline.world.world import template_world, write_new
+from tests.support.command_line import in_process
+from tests.support.languages import LANGUAGES
+
+SECONDS = 60
+SAID = {"id": "m1", "agent_id": "brack", "channel": "c", "text": "Hello", "created_at": "2026-01-01T00:00:00Z"}
+
+
+def answered(folder: Path, *answers: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
+    """Run ``init`` on a terminal, give each answer when it is asked for, and return exit code and screen."""
+    ours, theirs = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PERSONA_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "persona_pipeline", "init", "w", *options],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    screen, left, end = "", list(answers), time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        if not select.select([ours], [], [], 0.2)[0]:
+            continue
+        try:
+            read = os.read(ours, 4096)
+        except OSError:
+            break
+        if not read:
+            break
+        screen += read.decode("utf-8", "replace")
+        if (
+            left
+            and screen.rstrip().endswith((":", "]:"))
+            and screen.count("? (") + screen.count("Error:") > len(answers) - len(left)
+        ):
+            os.write(ours, f"{left.pop(0)}\n".encode())
+    process.wait(timeout=SECONDS)
+    os.close(ours)
+    return process.returncode, screen
+
+
+def test_three_answers_make_a_world_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "chats.jsonl").write_text(json.dumps(SAID) + "\n", encoding="utf-8")
+    code, screen = answered(tmp_path, "Brack", "de", "chats.jsonl")
+    assert code == 0, screen
+    assert "1 added" in screen and "persona-pipeline evaluate" in screen
+    root = tmp_path / "w"
+    assert [path.name for path in (root / "personas").iterdir()] == ["brack.yaml"]
+    assert load_persona(root, "brack").display_name == "Brack"
+    assert "{{agent_name}}" in (root / "propositions/adherence/_default.yaml").read_text("utf-8")
+    assert (root / "propositions/adherence/_default.yaml").read_text("utf-8") == template_world("de")[
+        "propositions/adherence/_default.yaml"
+    ]
+    world = World.open(root)
+    assert [message.id for message in world.messages()] == ["m1"]
+    world.store.close()
+
+
+def test_enter_three_times_is_the_example(tmp_path: Path) -> None:
+    code, screen = answered(tmp_path, "", "", "")
+    assert code == 0, screen
+    written = {str(path.relative_to(tmp_path / "w")) for path in (tmp_path / "w").rglob("*") if path.is_file()}
+    assert written == {*template_world()}
+
+
+def test_what_cannot_be_is_asked_again(tmp_path: Path) -> None:
+    code, screen = answered(tmp_path, "Brack", "sw", "en", "no/such/file", "")
+    assert code == 0, screen
+    assert "language 'sw'" in screen and "no/such/file does not exist" in screen
+    assert (tmp_path / "w" / "personas" / "brack.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [("--yes",), ("--language", "de"), ("--agent", "Brack"), ("--deploy",)], ids=" ".join
+)
+def test_who_says_something_is_asked_nothing(tmp_path: Path, options: tuple[str, ...]) -> None:
+    code, screen = answered(tmp_path, options=options)
+    assert (code, "? (" in screen) == (0, False), screen
+
+
+def test_messages_that_cannot_be_read_leave_the_world_and_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "chats.jsonl").write_text(json.dumps(SAID) + "\nbroken\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run = in_process(tmp_path, monkeypatch, capsys)
+    done = run("init", "w", "--agent", "Brack", "--messages", "chats.jsonl")
+    assert (done.returncode, "chats.jsonl:2" in done.stderr, "1 added" in done.stdout) == (2, True, True)
+    done = run("init", "v", "--agent", "Brack", "--messages", "gone.jsonl")
+    assert done.returncode == 2
+    assert "gone.jsonl: does not exist" in done.stderr and "persona-pipeline ingest" in done.stderr
+    assert (tmp_path / "v" / "personas" / "brack.yaml").exists()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    "name", ["Brack", "Otto", "O'Neill: the #2", "yes", "1e5", "ブラック", "{{agent_name}}", "Ü" * 200]
+)
+def test_a_world_under_any_name_is_valid_in_every_language(name: str, language: str, tmp_path: Path) -> None:
+    own = _own(template_world(language), name, _agent_id(name), example=True)
+    write_new(tmp_path, own)
+    checked = check_world(tmp_path)
+    assert (checked.problems, checked.warnings) == ([], [])
+    persona = load_persona(tmp_path, _agent_id(name))
+    assert persona.display_name == name
+    assert name in persona.persona
+    said = [json.loads(line)["agent_id"] for line in own["messages/team.jsonl"].splitlines()]
+    assert said.count(_agent_id(name)) == 7 and ("mira" in said) is (name == "Otto")
+
+
+@given(name=st.text(min_size=1, max_size=256).filter(is_name))
+@example(name="-")
+def test_every_name_makes_an_id_and_files_that_say_it(name: str) -> None:
+    agent_id = _agent_id(name)
+    assert is_agent_id(agent_id)
+    made = _own(template_world(), name, agent_id, example=False)
+    assert {path for path in made if "personas/" in path or "messages/" in path} == {f"personas/{agent_id}.yaml"}
