@@ -17,8 +17,8 @@ A stranger's Dagster project, in a new environment: scaffolded worlds beside an 
     .venv/bin/python benchmarks/install.py component
 
 Builds the wheel, makes an environment with ``create-dagster`` and ``dg`` (from the package index or a cache), and does in it what
-docs/component.md says: a new project, an asset of chats, two worlds by ``dg scaffold``, one of which takes its messages from that
-asset; checks, lists, and evaluates both with recorded judgments, without a key. Exit code 1 where something fails.
+docs/reference/component.md says: a new project, an asset of chats, two worlds by ``dg scaffold``, one of which takes its messages
+from that asset; checks, lists, and evaluates both with recorded judgments, without a key. Exit code 1 where something fails.
 
 **matrix**
 

@@ -7,7 +7,7 @@ Everything is decided by the package's own functions.
 How often a run without any change is called a fall, and how often a real fall is seen.
 
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py guard [--runs 300] [--agents 20] [--windows 4] [--process claims ...]
-     OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py tables [--runs 300]     the tables of docs/guard.md
+     OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py tables [--runs 300]     the tables of docs/explanation/guard.md
 
 Agents of 5 dimensions with 5 claims. A claim's true level is between 6 and 8.5; each window moves it by a draw of sd c; the judge
 adds noise (sd 0.5-1.5, another for each claim), rounds, and stays within 0-9. Of its verdicts 5 % are outliers (any score) and 5 %
@@ -378,7 +378,8 @@ def run_guard() -> None:
                         print(line(cell, options.runs, options.seed, options.scenarios), flush=True)
 
 
-# The cells of docs/guard.md beside every kind of week at 20 agents and 4 windows: one factor at a time, and where it is hardest.
+# The cells of docs/explanation/guard.md beside every kind of week at 20 agents and 4 windows: one factor at a time, and where
+# it is hardest.
 BESIDE = (
     *(
         (process, agents, windows)
@@ -392,8 +393,8 @@ BESIDE = (
 
 
 def run_tables() -> None:
-    """Print the tables of docs/guard.md as Markdown."""
-    parser = argparse.ArgumentParser(description="The tables of docs/guard.md.")
+    """Print the tables of docs/explanation/guard.md as Markdown."""
+    parser = argparse.ArgumentParser(description="The tables of docs/explanation/guard.md.")
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

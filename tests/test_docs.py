@@ -116,8 +116,9 @@ def test_links_lead_somewhere(page: str) -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = _LINK.findall(prose_of("docs/README.md"))
-    pages = {path.relative_to(PROJECT / "docs").parts[0] for path in (PROJECT / "docs").rglob("*.md")}
-    assert pages - {*index, "README.md"} == set()
+    pages = {path.relative_to(PROJECT / "docs") for path in (PROJECT / "docs").rglob("*.md")}
+    named = {"decisions" if page.parts[0] == "decisions" else page.as_posix() for page in pages}
+    assert named - {*index, "README.md"} == set()
 
 
 def commands() -> Iterator[tuple[str, str, bool]]:
@@ -199,7 +200,7 @@ def test_python_compiles(block: Block) -> None:
 
 def own_assert_type() -> type[Assert]:
     names: dict[str, type[Assert]] = {}
-    exec(next(block.text for block in blocks("python", "docs/suites.md") if "(Assert)" in block.text), names)
+    exec(next(block.text for block in blocks("python", "docs/reference/suites.md") if "(Assert)" in block.text), names)
     return names["MaxWords"]
 
 
@@ -254,11 +255,13 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     else:
-        assert block.page == "docs/reports.md" and "repos" in data, "say here how this kind of file is checked"
+        assert block.page == "docs/reference/reports.md" and "repos" in data, (
+            "say here how this kind of file is checked"
+        )
 
 
 def test_the_first_suite_ends_as_shown(tmp_path: Path) -> None:
-    page = "docs/suites.md"
+    page = "docs/how-to/suites.md"
     suite = load_suite(written(tmp_path, "greeting.eval.yaml", blocks("yaml", page)[0].text))
     shown, explained = (block.text.splitlines() for block in blocks("", page))
     answers = read_responses(json.loads(blocks("json", page)[0].text))
@@ -277,7 +280,9 @@ def test_an_assert_type_of_your_own_grades(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_tool_handler_is_the_one_of_the_example() -> None:
-    handler = next(block.text for block in blocks("python", "docs/corrections.md") if "def send_message" in block.text)
+    handler = next(
+        block.text for block in blocks("python", "docs/how-to/corrections.md") if "def send_message" in block.text
+    )
     example = (PROJECT / "docs/examples/corrections_gate.py").read_text(encoding="utf-8")
     lines = iter(example.splitlines())
     assert all(line in lines for line in handler.splitlines())
@@ -288,19 +293,20 @@ def test_every_field_of_an_assert_is_described(name: str) -> None:
     model = registry.find_type(name)
     assert model is not None
     fields = {field.alias or key for key, field in model.model_fields.items()}
-    assert ({name} | fields) - code_words("docs/suites.md") == set()
+    assert ({name} | fields) - code_words("docs/reference/suites.md") == set()
 
 
 FIELDS = [
     (
-        "docs/suites.md",
-        (SuiteFields, suite_tests.TestFields, ExecutionFields, TrialsFields, WorkspaceFields, HookFields),
+        "docs/reference/suites.md",
+        (SuiteFields, suite_tests.TestFields, ExecutionFields, WorkspaceFields, HookFields),
     ),
-    ("docs/suites.md", tuple(model for name in TARGETS.names() if (model := find_provider(name)))),
-    ("docs/corrections.md", (CorrectionSettings,)),
-    ("docs/labels.md", (Label,)),
-    ("docs/component.md", (pp.PersonaWorld, MessagesFrom)),
-    ("docs/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),
+    ("docs/reference/running-suites.md", (TrialsFields,)),
+    ("docs/reference/running-suites.md", tuple(model for name in TARGETS.names() if (model := find_provider(name)))),
+    ("docs/how-to/corrections.md", (CorrectionSettings,)),
+    ("docs/how-to/labels.md", (Label,)),
+    ("docs/reference/component.md", (pp.PersonaWorld, MessagesFrom)),
+    ("docs/reference/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),
 ]
 
 
@@ -313,15 +319,19 @@ def test_every_key_of_a_file_is_described(page: str, models: tuple[type, ...]) -
         assert missing == set(), model.__name__
 
 
-PAGE_OF_GROUP = {"suite": "docs/suites.md", "corrections": "docs/corrections.md"}
+# What runs a suite stands on one page, how a suite comes from elsewhere on another.
+PAGE_OF_GROUP = {
+    "suite": ("docs/reference/running-suites.md", "docs/how-to/suites.md", "docs/how-to/coming-from-other-tools.md"),
+    "corrections": ("docs/how-to/corrections.md",),
+}
 
 
 @pytest.mark.parametrize(("name", "command"), [pytest.param(*item, id=item[0]) for item in cli_commands()])
 def test_every_command_and_option_is_described(name: str, command: Any) -> None:
     group, _, last = name.rpartition(" ")
-    page = PAGE_OF_GROUP.get(group.partition(" ")[0], "docs/reference.md")
-    shown = " ".join(block.text for block in blocks("indented", page))
-    known = code_words(page) | set(re.findall(r"[\w-]+", shown))
+    pages = PAGE_OF_GROUP.get(group.partition(" ")[0], ("docs/reference/command-line.md",))
+    shown = " ".join(block.text for page in pages for block in blocks("indented", page))
+    known = {word for page in pages for word in code_words(page)} | set(re.findall(r"[\w-]+", shown))
     missing = [
         parameter.opts
         for parameter in command.params
@@ -331,7 +341,7 @@ def test_every_command_and_option_is_described(name: str, command: Any) -> None:
 
 
 def test_every_variable_is_described_with_its_default() -> None:
-    rows = re.findall(r"^\| (`[A-Z_`, ]+) \| (.*?) \|", TEXTS["docs/reference.md"], re.MULTILINE)
+    rows = re.findall(r"^\| (`[A-Z_`, ]+) \| (.*?) \|", TEXTS["docs/reference/command-line.md"], re.MULTILINE)
     told: dict[str, str] = {}
     for names, defaults in rows:
         variables = re.findall(r"`(\w+)`", names)
@@ -351,11 +361,11 @@ def test_every_variable_is_described_with_its_default() -> None:
 
 def test_every_key_of_a_message_is_described() -> None:
     # A run's id is for runtimes that keep one.
-    assert set(files.FIELDS) - {"run_id"} - code_words("docs/getting-started.md") == set()
+    assert set(files.FIELDS) - {"run_id"} - code_words("docs/tutorial/getting-started.md") == set()
 
 
 class Newcomer:
-    """Somebody who types what docs/getting-started.md says, with a stand-in for the model."""
+    """Somebody who types what docs/tutorial/getting-started.md says, with a stand-in for the model."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -381,7 +391,7 @@ class Newcomer:
 
 @pytest.mark.slow
 def test_getting_started_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = "docs/getting-started.md"
+    page = "docs/tutorial/getting-started.md"
     written(tmp_path, "export.py", blocks("python", page)[0].text)
     event = {"id": "e1", "sender": "Otto", "room": "team", "body": "21 degrees.", "time": "2026-03-05T09:10:00Z"}
     written(tmp_path, "chat.jsonl", json.dumps(event))
@@ -439,9 +449,9 @@ def test_the_service_has_these_endpoints_and_outcomes(tmp_path: Path) -> None:
     service = create_app(world, RecordedBackend(tmp_path / "recordings"))
     world.store.close()
     routes = {f"{method.upper()} {path}" for path, methods in service.openapi()["paths"].items() for method in methods}
-    text = TEXTS["docs/corrections.md"]
+    text = TEXTS["docs/how-to/corrections.md"]
     assert set(re.findall(r"^\| `((?:GET|POST|PUT) [^`]+)`", text, re.MULTILINE)) == routes | {"GET /openapi.json"}
-    assert {outcome.value for outcome in Outcome} <= code_words("docs/corrections.md")
+    assert {outcome.value for outcome in Outcome} <= code_words("docs/how-to/corrections.md")
 
 
 def test_every_reason_for_no_score_is_described() -> None:
@@ -452,5 +462,5 @@ def test_every_reason_for_no_score_is_described() -> None:
     own -= {"propositions"}  # the name of a folder
     # The gate has no budget, a message is always there, and its claims bring neither quotes nor canaries.
     possible = own | {reason.value for reason in Unscored} - {"budget", "no_evidence", "unsupported", "compromised"}
-    assert possible - code_words("docs/corrections.md") == set()
-    assert {reason.value for reason in Unscored} - code_words("docs/judge.md") == set()
+    assert possible - code_words("docs/how-to/corrections.md") == set()
+    assert {reason.value for reason in Unscored} - code_words("docs/explanation/judge.md") == set()

@@ -1,11 +1,16 @@
 """The site of the documentation: every page in its navigation, every link whole, every command run."""
 
+import json
+import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +21,12 @@ from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.judging.providers.base import PROVIDERS
+from persona_pipeline.suites import load_suite
+from tests.support.browser import chromium
 from tests.test_docs import COMMANDS, PROJECT, blocks
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 CONFIGURATION = tomllib.loads((PROJECT / "docs" / "site" / "zensical.toml").read_text(encoding="utf-8"))
 
@@ -37,29 +47,25 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(listed) == sorted(pages)
 
 
-def test_every_kind_of_reader_has_a_page() -> None:
-    nav = {title: pages for entry in CONFIGURATION["project"]["nav"] for title, pages in entry.items()}
-    readers = {
-        "Character authors": "authors",
-        "Engineers": "engineers",
-        "Platforms": "platforms",
-        "Researchers": "researchers",
-    }
-    assert {title: nav[title][0] for title in readers} == {title: f"for-{name}.md" for title, name in readers.items()}
+def test_the_start_page_leads_to_four_doors() -> None:
+    titles = [*CONFIGURATION["project"]["nav"]]
+    assert [title for entry in titles for title in entry] == ["Start", "Tutorial", "How-to", "Reference", "Explanation"]
 
 
 def test_the_generated_pages_hold_every_command_setting_and_name() -> None:
     pages = generated_pages()
     for name, command in cli_commands():
-        assert f"\n## {name}\n" in pages["commands.md"]
-        section = pages["commands.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert f"\n## {name}\n" in pages["reference/commands.md"]
+        section = pages["reference/commands.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert [p.opts[0] for p in command.params if f"`{p.opts[0]}`" not in section] == []
     for model in (Settings, OrchestrationSettings):
         described = {name for name, field in model.model_fields.items() if field.description} | {
             *described_fields(model)
         }
         assert {*model.model_fields} - described == set()
-        assert [name for name in model.model_fields if f"`PERSONA_{name.upper()}`" not in pages["settings.md"]] == []
+        assert [
+            name for name in model.model_fields if f"`PERSONA_{name.upper()}`" not in pages["reference/settings.md"]
+        ] == []
 
 
 def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:
@@ -78,16 +84,65 @@ def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:
     ]
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "site"
+    build(folder)
+    return folder
+
+
 @pytest.mark.slow
-def test_the_site_is_built_whole(tmp_path: Path) -> None:
-    build(tmp_path / "site")
-    assert len(list((tmp_path / "site").rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
+def test_the_site_is_built_whole(site: Path) -> None:
+    assert len(list(site.rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
+
+
+# What somebody types who has the question, and the page (and place in it) that answers it.
+ASKED = {
+    "cost 50 agents": "how-to/costs.html",
+    "which model should judge": "how-to/choosing-a-judge.html",
+    "ollama": "reference/providers.html",
+    "exclude an agent": "reference/persona-yaml.html#leave-an-agent-out",
+    "accept a known drop": "reference/persona-yaml.html#accept-a-known-drop-until-a-date",
+    "how many messages": "explanation/guard.html#how-many-messages-and-windows",
+    "good claim": "how-to/good-claims.html",
+    "personal data": "explanation/personal-data.html",
+    "slack webhook": "reference/persona-yaml.html#alerts",
+    "change the window": "reference/persona-yaml.html#change-the-window-once-for-all",
+    "without a key": "how-to/pull-requests.html#you-contribute-and-have-no-key",
+    "promptfoo": "how-to/coming-from-other-tools.html",
+}
+
+
+@pytest.mark.slow
+def test_search_works_from_the_file_and_finds_what_is_asked_most(site: Path) -> None:
+    missed = {}
+    with chromium() as browser:
+        for words, wanted in ASKED.items():
+            page = browser.new_page()
+            page.goto((site / "index.html").as_uri())
+            found = found_by(page, words)
+            page.close()
+            if not any(address.startswith(wanted) for address in found[:5]):
+                missed[words] = found[:5]
+    assert missed == {}
+
+
+def found_by(page: "Page", words: str) -> list[str]:
+    """Return where the results of a search lead, in their order, from the site's folder."""
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").fill(words)
+    page.locator(f"a[role=option][href*='{quote_plus(words)}']").first.wait_for()
+    # Addresses carry the new words before the list is the new one.
+    page.wait_for_timeout(500)
+    links = page.get_by_role("option").evaluate_all("all => all.map(one => one.href)")
+    return [re.sub(r"^.*/site/|\?[^#]*", "", link) for link in links]
 
 
 # Why a command is not run here, by how it begins.
 NOT_RUN = {
     "label": "waits for a person",
     "view": "serves until it is stopped; tests/viewer run it",
+    "changes": "names a commit of the reader's own; tests/changes compare others",
     "suite run suites --changed origin/main": "compares with a commit of the reader's own; tests/test_green_means_held.py does",
     "evaluate --against": "compares with a commit of the reader's own; tests/test_pull_requests.py runs it",
     "watch": "watches until it is stopped; tests/corrections watch",
@@ -112,6 +167,7 @@ LIVE = tuple(f"--judge {name}" for name in PROVIDERS.built_in)
 # What the sample world, which drifts and is recorded once, makes of them; every other command ends with 0.
 ENDS = {
     "evaluate": {1},
+    "evaluate --agents pam": {0},
     "evaluate --estimate": {0},
     "baseline": {0},
     "baseline --samples 3": {3},
@@ -138,10 +194,63 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("reader")
     for name in ("personas", "propositions", "messages", "recordings", "baselines", "calibration", "labels", "suites"):
         shutil.copytree(PROJECT / name, root / name)
-    (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/suites.md")[0].text, encoding="utf-8")
     (root / "persona.yaml").write_text("alerts: [voice-team]\n", encoding="utf-8")
-    (root / "answers.json").write_text(blocks("json", "docs/suites.md")[0].text, encoding="utf-8")
+    (root / "greeting.eval.yaml").write_text(blocks("yaml", "docs/how-to/suites.md")[0].text, encoding="utf-8")
+    (root / "answers.json").write_text(blocks("json", "docs/how-to/suites.md")[0].text, encoding="utf-8")
+    for script, (given, suite) in ELSEWHERE.items():
+        text = next(
+            block.text for block in blocks("python", "docs/how-to/coming-from-other-tools.md") if script in block.text
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", text.replace("answers.json", "their-answers.json")],
+            input=given,
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=480,
+            check=True,
+        )
+        (root / "imported").mkdir(exist_ok=True)
+        (root / "imported" / suite).write_text(done.stdout, encoding="utf-8")
     return root
+
+
+# What the scripts of the page on other tools read, and which suite comes of it.
+ELSEWHERE = {
+    "from_inspect.py": (
+        '{"id": 1, "input": "When?", "target": "Thursday"}\n'
+        '{"id": 2, "input": [{"role": "user", "content": "Which?"}], "target": ["A4-80", "A4-90"]}\n',
+        "samples.eval.yaml",
+    ),
+    "from_deepeval.py": (
+        json.dumps(
+            [{"input": "When?", "actual_output": "Thursday.", "expected_output": "On Thursday.", "context": ["x"]}]
+        ),
+        "goldens.eval.yaml",
+    ),
+    "from_pydantic_evals.py": (
+        "cases:\n- name: delivery_date\n  inputs: When?\n  expected_output: Thursday\n"
+        "  evaluators: [EqualsExpected, {LLMJudge: {rubric: Names a day}}, {Contains: Thu}, {MaxDuration: {seconds: 1}}]\n"
+        "- {name: reams, inputs: {question: Which}, expected_output: {sku: A4-80}}\n",
+        "orders.eval.yaml",
+    ),
+}
+
+
+@pytest.mark.slow
+def test_what_comes_from_other_tools_keeps_what_it_asks(reader: Path) -> None:
+    kept = {
+        name: [
+            [(one.type, one.required) for one in test.asserts] for test in load_suite(reader / "imported" / name).tests
+        ]
+        for _, name in ELSEWHERE.values()
+    }
+    assert kept == {
+        "samples.eval.yaml": [[("contains", True)]] * 2,
+        # A test without asserts is judged by its criteria.
+        "goldens.eval.yaml": [[]],
+        "orders.eval.yaml": [[("equals", False), ("rubrics", False), ("contains", False)], []],
+    }
 
 
 # tests/test_docs.py goes through getting-started.md from top to bottom.
@@ -149,7 +258,7 @@ RUN = list(
     dict.fromkeys(
         text.removeprefix("persona-pipeline ")
         for page, text, complete in COMMANDS
-        if complete and page != "docs/getting-started.md"
+        if complete and page != "docs/tutorial/getting-started.md"
     )
 )
 

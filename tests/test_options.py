@@ -289,7 +289,9 @@ def test_what_is_written_from_the_options_is_up_to_date(path: Path) -> None:
 
 def test_the_reference_has_a_row_an_option() -> None:
     rows = re.findall(
-        r"^\| `--([\w-]+)`", (PROJECT / "docs" / "reference.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| `--([\w-]+)`",
+        (PROJECT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     assert {name.replace("_", "-") for name in VALUES if name not in (*INTERNAL, "baseline_windows")} <= {*rows}
 

@@ -1,4 +1,4 @@
-"""The sample world's two readers: that the second read all the first did, and that docs/sample-world.md says how far they agree."""
+"""The sample world's two readers: that the second read all the first did, and that their page says how far they agree."""
 
 import shutil
 from collections import defaultdict
@@ -26,7 +26,7 @@ from persona_pipeline.world import World
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "sample-world.md"
+PAGE = ROOT / "docs" / "explanation" / "sample-world.md"
 SECOND = "second-reader"
 
 
@@ -132,3 +132,26 @@ def test_the_same_falls_are_found_with_either_readers_scores(reader: str, tmp_pa
     assert {item.agent_id for item in findings} == {"michael"}
     assert {item.dimension for item in findings if item.kind == "regression"} == set(ALL_DIMENSIONS)
     assert sum(item.kind == "proposition_drop" for item in findings) == 19
+
+
+def apart() -> Iterator[str]:
+    """Return the table of docs/how-to/good-claims.md: each claim of an agent on its own messages and on others' under its name."""
+    read = {key: item for path in (ROOT / "recordings").iterdir() for key, item in load_recordings(path, None).items()}
+    found: dict[tuple[str, bool], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for shown in load_readings(ROOT / READINGS)[0].transcripts:
+        for inverted, scores in ((False, shown.scores), (True, shown.inverted)):
+            for key, score in scores.items():
+                found[read[key].proposition_id, inverted][0 if shown.own else 1].append(score)
+    rows = []
+    for (name, inverted), (own, others) in found.items():
+        distance = (fmean(own) - fmean(others)) * (-1 if inverted else 1)
+        told = f"`{name}`{' (inverted)' * inverted}"
+        rows.append((distance, f"| {told} | {fmean(own):.1f} | {fmean(others):.1f} | {distance:.1f} |"))
+    for _, line in sorted(rows, reverse=True):
+        yield line
+
+
+def test_the_page_of_claims_prints_what_the_reading_test_found() -> None:
+    page = (ROOT / "docs" / "how-to" / "good-claims.md").read_text(encoding="utf-8")
+    printed = page.partition("<!-- claims -->")[2].partition("<!-- /claims -->")[0].strip().splitlines()[2:]
+    assert printed == list(apart())

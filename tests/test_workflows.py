@@ -170,7 +170,7 @@ def test_what_the_documentation_shows_is_clean_and_pinned_too(tmp_path: Path) ->
     """The pages cannot name a commit of this repository: one stands for it."""
     shown = [
         block.replace("@COMMIT", "@" + "0" * 40)
-        for page in ("getting-started.md", "reports.md")
+        for page in ("tutorial/getting-started.md", "reference/reports.md")
         for block in re.findall(
             r"```yaml\n(# \.github/workflows/.*?)```", (PROJECT / "docs" / page).read_text("utf-8"), re.S
         )

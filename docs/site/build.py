@@ -39,7 +39,8 @@ def prepare(pages: Path) -> None:
         _write(pages, PROJECT / name, Path(page))
     for name, text in generated_pages().items():
         (pages / name).write_text(text, encoding="utf-8")
-    shutil.copy(FOLDER / "style.css", pages)
+    for name in ("style.css", "iframe-worker.js"):
+        shutil.copy(FOLDER / name, pages)
 
 
 def _write(pages: Path, source: Path, place: Path) -> None:

@@ -28,13 +28,17 @@ _ENTRY = re.compile(r"^    ([\w, ]+): (.*)$")
 
 
 def generated_pages() -> dict[str, str]:
-    """Return the generated pages by file name."""
-    return {"commands.md": _commands(), "settings.md": _settings(), "python-names.md": _names()}
+    """Return the generated pages by their path on the site."""
+    return {
+        "reference/commands.md": _commands(),
+        "reference/settings.md": _settings(),
+        "reference/python-names.md": _names(),
+    }
 
 
 def written_places() -> dict[Path, str]:
     """Return the files of the repository that have the options of an evaluation in them, as they should be."""
-    reference, action = PROJECT / "docs" / "reference.md", PROJECT / "action.yml"
+    reference, action = PROJECT / "docs" / "reference" / "command-line.md", PROJECT / "action.yml"
     inputs = "".join(map(_input, option_fields(without=NOT_OF_THE_ACTION)))
     rows = "".join(map(_row, option_fields(without=["baseline_windows"])))
     return {

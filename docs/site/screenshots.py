@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 
 PICTURES = PROJECT / "docs" / "site" / "pictures"
 WORLD = ("personas", "propositions", "messages", "recordings", "baselines", "labels", "suites")
+SHOWN = (
+    "index",
+    "how-to/costs",
+    "how-to/good-claims",
+    "how-to/corrections",
+    "explanation/guard",
+    "reference/commands",
+    "reference/settings",
+)
 LOOKS = (("light", "light", 1360), ("dark", "dark", 1360), ("phone", "light", 390))
 
 
@@ -97,9 +106,9 @@ def view(browser: "Browser", root: Path) -> None:
 
 def site(browser: "Browser", folder: Path) -> None:
     """Take some pages of a built site in every look, and say which are wider than their window."""
-    for name in ("index", "for-authors", "for-researchers", "corrections", "commands", "settings", "python-names"):
+    for name in SHOWN:
         for look, scheme, width in LOOKS:
-            target = folder.parent / "looks" / f"{name}-{look}.png"
+            target = folder.parent / "looks" / f"{name.replace('/', '-')}-{look}.png"
             target.parent.mkdir(exist_ok=True)
             wide = _take(browser, (folder / f"{name}.html").resolve().as_uri(), target, scheme, width)
             print(f"{name} {look}: {'wider than its window' if wide > width else 'fits'}")

@@ -83,7 +83,8 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     )
     record: bool = Field(
         default=False,
-        description="Write the verdicts of a live judge to `recordings/`, and what failed ([judge.md](judge.md#recorded)).",
+        description="Write the verdicts of a live judge to `recordings/`, and what failed "
+        "([judge.md](../explanation/judge.md#recorded)).",
     )
     fresh: bool = Field(default=False, description="Ask a live judge anew what recordings or the store already answer.")
     max_usd: float | None = Field(
@@ -107,7 +108,7 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         ge=0,
         le=9,
         description="Points, 0-9, from which a dimension's drop that may be chance cannot be told "
-        "([guard.md](guard.md#three-verdicts)); by default `PERSONA_UNDECIDED_DELTA`, else 2.5.",
+        "([guard.md](../explanation/guard.md#three-verdicts)); by default `PERSONA_UNDECIDED_DELTA`, else 2.5.",
     )
     threshold: float | None = Field(
         default=None, ge=0, le=9, description="Overall score, 0-9, an agent must reach; by default none."
@@ -129,7 +130,7 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     require_calibration: bool | None = Field(
         default=None,
         description="Fail a dimension whose judge people's labels do not show to be better than chance "
-        "([calibration.md](calibration.md)); by default as `PERSONA_REQUIRE_CALIBRATION` says, else off.",
+        "([calibration.md](../explanation/calibration.md)); by default as `PERSONA_REQUIRE_CALIBRATION` says, else off.",
     )
     against: str | None = Field(
         default=None,

@@ -145,7 +145,9 @@ def world_settings(root: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise ConfigError(
             [
-                Problem(f"settings: there is no {name!r}{did_you_mean(name, NAMES)}; docs/reference.md has them")
+                Problem(
+                    f"settings: there is no {name!r}{did_you_mean(name, NAMES)}; docs/reference/command-line.md has them"
+                )
                 for name in unknown
             ]
         )

@@ -151,6 +151,6 @@ def _outside(document: Document, place: tuple[str | int, ...], said: str, *, key
     return document.problem(
         place,
         f"{said}: whoever changes this file would choose where the key goes; take it out and set it in the environment "
-        "(docs/reference.md has the variables) or by an option",
+        "(docs/reference/command-line.md has the variables) or by an option",
         key=key,
     )

@@ -28,12 +28,12 @@ BEFORE = "2026-06-14T23:59:59Z"
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What stands in a notebook's memory after docs/python.md was typed into it, loop running."""
+    """What stands in a notebook's memory after docs/reference/python.md was typed into it, loop running."""
     folder = tmp_path_factory.mktemp("notebook")
     world = folder / "my-world"
     for name in ("personas", "propositions", "messages", "recordings", "baselines", "suites"):
         shutil.copytree(PROJECT / name, world / name)
-    page = (PROJECT / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     script = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     memory: dict[str, Any] = {}
 

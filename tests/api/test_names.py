@@ -53,13 +53,13 @@ def test_every_public_call_is_typed() -> None:
 
 
 def test_the_page_names_them_all() -> None:
-    page = (PROJECT / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
     assert {*NAMES, *pp.testing.__all__} - told == set()
 
 
 def test_the_page_names_what_can_be_asked() -> None:
-    page = (PROJECT / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`(\w+)`", page))
     assert {*pp.Asking.__annotations__, *pp.Running.__annotations__} - told == set()
 

@@ -85,7 +85,7 @@ def server(dialect: str) -> Iterator[MessagesServer]:
 
 @pytest.fixture
 def options(case: Case, server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> ModelOptions:
-    """What the environment alone says, as docs/providers.md has it."""
+    """What the environment alone says, as docs/reference/providers.md has it."""
     monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
     for name, value in {case.address: server.url, case.key: BEARER, **case.more}.items():
         monkeypatch.setenv(name, value)

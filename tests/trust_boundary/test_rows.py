@@ -95,7 +95,7 @@ ROWS = {
     25: Row(
         "agents that talk about ratings and prompts",
         "32 of 107 flagged",
-        "seldom flagged (docs/trust.md has the figure); a flag changes no score",
+        "seldom flagged (docs/explanation/trust.md has the figure); a flag changes no score",
         ("judging/test_injection.py::test_talk_of",),
     ),
     26: Row(
