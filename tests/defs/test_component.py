@@ -218,7 +218,7 @@ def test_alerts_are_about_the_worlds_own_runs(shop: Shop) -> None:
     for other in (shop.run("broken"), shop.run("lab__evaluate_agent", "nobody")):
         assert isinstance(alert(other), dg.SkipReason)
     # Nobody listens there: it tried.
-    with pytest.raises(RuntimeError, match="the alert was not delivered"):
+    with pytest.raises(RuntimeError, match="PERSONA_ALERT_WEBHOOK did not take it"):
         alert(shop.run("office__evaluate_agent", "nobody"))
 
 
