@@ -16,7 +16,7 @@ FILE = "messages.jsonl"
 IN_A_WORLD = (
     *("evaluate", "evaluate --estimate", "baseline", "report", "validate", "doctor --no-calls", "watch --once"),
     *("changes HEAD", "compare HEAD~1..HEAD", "bisect ann", f"ingest {FILE}", "collect --port 0", "forget --days 3"),
-    *("forget --person ann", "migrate", "calibrate", "canary", "label", "messages remove --agent ann"),
+    *("forget --person ann", "migrate", "calibrate", "canary", "label", "view --port 0", "messages remove --agent ann"),
     *("propositions show ann --dimension adherence", "propositions test ann", "propositions noise", "propositions draft ann"),
     *("personas draft ann --from-messages", f"personas import {FILE}", "personas export ann"),
     *("recordings sign", "recordings unused", "recordings rejudge", "labels list", "labels export", f"labels import {FILE}"),
