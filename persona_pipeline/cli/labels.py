@@ -66,11 +66,7 @@ def label(
 
 
 def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: int) -> None:
-    """Ask which messages of an agent sound like it, on the page or in the terminal.
-
-    Raises:
-        ConfigError: the world's files are not valid, or the agent has said nothing.
-    """
+    """Ask which messages sound like an agent; ConfigError: the world's files are not valid, or it has said nothing."""
     from persona_pipeline.guard.labels.files import LABELS
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
 
@@ -118,11 +114,7 @@ _HELP = "0-9, n (not applicable), s (skip), u (undo), q (quit); a note may follo
 
 
 def label_in_terminal(session: "Labelling") -> None:
-    """Ask until all is labelled, ``q`` or the end of the input. Every answer is kept at once.
-
-    Raises:
-        ConfigError: the label files are not valid.
-    """
+    """Ask for scores, each kept at once; ConfigError: the label files are not valid."""
     ask(session, _HELP, _show, _scored)
 
 
@@ -140,9 +132,7 @@ def ask(
 ) -> None:
     """Ask until all is labelled, ``q`` or the end of the input.
 
-    Args:
-        usage: which answers there are. show: shows what is asked about.
-        answer: takes the session, what is asked about, a word and a note, and returns what came of it; None: the word is no answer.
+    ``answer`` takes the session, what is asked about, a word and a note, and returns what came of it; None: the word is no answer.
     """
     shown = None
     while (current := session.current()) is not None:

@@ -164,12 +164,7 @@ def _compared(
 ) -> "VersionComparison | None":
     from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.judging.open import RECORDED
-    from persona_pipeline.lab.compare.compare import (
-        compare_versions,
-        estimate_comparison,
-        open_contest,
-        scenes_of,
-    )
+    from persona_pipeline.lab.compare.compare import compare_versions, estimate_comparison, open_contest, scenes_of
 
     with watched_judging() as progress:
         live = asking.judge != RECORDED and not only_estimate
@@ -233,10 +228,7 @@ def bisect(
 
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
-    from persona_pipeline.lab.bisect.bisect import (
-        HISTORIES,
-        BisectRequest,
-    )
+    from persona_pipeline.lab.bisect.bisect import HISTORIES, BisectRequest
     from persona_pipeline.lab.bisect.bisect import bisect as search
     from persona_pipeline.reporting.pages.experiments import bisection_page
     from persona_pipeline.reporting.render import print_page

@@ -226,11 +226,7 @@ WATCHED = (".yaml", ".yml", ".jsonl", ".json", ".csv", ".md", ".txt", ".py", ".j
 
 
 def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoReturn:
-    """Run the command line that asked for it, without ``--watch``, now and after each change; ends with Ctrl-C.
-
-    Args:
-        outputs: what the run writes, whose change starts nothing.
-    """
+    """Run the command line without ``--watch``, now and after each change but those of ``outputs``; ends with Ctrl-C."""
     from watchfiles import run_process
 
     folders = sorted({path.resolve().parent for path in suites})

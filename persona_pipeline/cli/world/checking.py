@@ -55,11 +55,7 @@ class Checked:
 
 
 def check_world(root: Path, *, require_signed: bool = False) -> Checked:
-    """Check everything in a world, merged sets of every agent too.
-
-    Args:
-        require_signed: golden files that cannot be taken again from recordings are problems.
-    """
+    """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
     from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
     from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 
@@ -213,7 +209,6 @@ def _labels_together(root: Path, checked: Checked) -> None:
 
 def _store_of(root: Path) -> "Store | None":
     """The world's store, if there is one: a check makes none."""
-
     there = environment().database_url is not None or (root / ".persona" / "store.db").exists()
     return open_world(root).store if there else None
 

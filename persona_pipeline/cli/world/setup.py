@@ -30,8 +30,7 @@ def init(
         str | None, typer.Option(help="Its messages: a file or folder that `ingest` reads; by default an example.")
     ] = None,
     deploy: Annotated[
-        bool,
-        typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that."),
+        bool, typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, on a terminal too.")] = False,
 ) -> None:
@@ -172,8 +171,7 @@ def deployment(directory: Path) -> dict[str, str]:
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")] = None,
     require_signed: Annotated[
-        bool,
-        typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings."),
+        bool, typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings.")
     ] = False,
 ) -> None:
     """Check the files of a world: every problem with its line.
