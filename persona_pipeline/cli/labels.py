@@ -16,8 +16,8 @@ from persona_pipeline.reporting.text import one_line, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType
-    from persona_pipeline.guard.labels.session import Answered, Judgment, Labelling
+    from persona_pipeline.guard.labels.files import AnyLabel, LabelType
+    from persona_pipeline.guard.labels.session import Labelling
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
     from persona_pipeline.world.models import Message
@@ -121,7 +121,12 @@ def label_in_terminal(session: "Labelling") -> None:
 def _scored(session: "Labelling", key: str, word: str, note: str) -> str | None:
     if word != "n" and not (word.isascii() and word.isdigit()):
         return None
-    return _told(session.answer(key, None if word == "n" else int(word), note))
+    answered = session.answer(key, None if word == "n" else int(word), note)
+    judges = Counter(
+        f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
+        for verdict in answered.item.verdicts
+    )
+    return f"kept; {', '.join(judges)}"
 
 
 def ask(
@@ -196,14 +201,6 @@ def _who(item: dict[str, Any]) -> str:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in printable(text).splitlines())
-
-
-def _told(answered: "Answered[Judgment, Label]") -> str:
-    judges = Counter(
-        f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
-        for verdict in answered.item.verdicts
-    )
-    return f"kept; {', '.join(judges)}"
 
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)

@@ -34,7 +34,7 @@ from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTarget
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
-    from persona_pipeline.judging.verdict import Judge, JudgeRequest
+    from persona_pipeline.judging.verdict import JudgeRequest
     from persona_pipeline.lab.compare.compare import AskedVersions
     from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
     from persona_pipeline.world.world import World
@@ -138,7 +138,7 @@ def compare(
             suites=[load(path, allow_path) for path in suite or ()],
         ),
     )
-    found = _compared(open_world(), (versions, other), request, asking, only_estimate=estimate)
+    found = _compared(open_world(), (versions, other), request, asking, estimate)
     if found is None:
         return
     _print(found, format, output)
@@ -159,7 +159,6 @@ def _compared(
     versions: tuple[str, str],
     request: "ComparisonRequest",
     asking: "AskedVersions",
-    *,
     only_estimate: bool,
 ) -> "VersionComparison | None":
     from persona_pipeline.cli.running import watched_judging
@@ -228,6 +227,7 @@ def bisect(
 
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.lab.bisect.bisect import HISTORIES, BisectRequest
     from persona_pipeline.lab.bisect.bisect import bisect as search
     from persona_pipeline.reporting.pages.experiments import bisection_page
@@ -245,19 +245,14 @@ def bisect(
     request = BisectRequest(
         agent, good, bad, dimension, claim, said.window, said.regression_delta, said.proposition_delta
     )
-    found, missing = search(world, request, by, _live(world, judge, max_usd) if live else None)
+    asked_live = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd)) if live else None
+    found, missing = search(world, request, by, asked_live)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
         print_page(bisection_page(found))
     _hint(agent, missing, world.settings)
     raise typer.Exit(found.exit_code)
-
-
-def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
-    from persona_pipeline.judging.open import JudgeOptions, open_judge
-
-    return open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd))
 
 
 def _hint(agent: str, missing: "list[JudgeRequest]", settings: "Settings") -> None:

@@ -89,12 +89,11 @@ class Side:
             if self.revision is None:
                 raise
             whole, label = f"{self.root}/", f"{self.label}:"
-            raise ConfigError(
-                [
-                    replace(p, message=p.message.replace(whole, label), path=p.path and p.path.replace(whole, label))
-                    for p in error.problems
-                ]
-            ) from error
+            named = [
+                replace(p, message=p.message.replace(whole, label), path=p.path and p.path.replace(whole, label))
+                for p in error.problems
+            ]
+            raise ConfigError(named) from error
 
 
 def split_versions(text: str) -> tuple[str, str]:

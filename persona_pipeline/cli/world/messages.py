@@ -219,11 +219,6 @@ def collect(
 app = typer.Typer(help="Messages in the store.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Messages in the store."""
-
-
 @app.command()
 def remove(
     agent: Annotated[
