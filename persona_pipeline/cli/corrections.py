@@ -315,7 +315,10 @@ def replay(
         else:
             said = yaml.safe_dump({"corrections": values}, sort_keys=False).rstrip()
             typer.echo(f"\npersonas/{agent_id}.yaml, or --write:\n{said}", err=True)
-    raise typer.Exit(_exit_code({reason for item in found.results for reason in item.unmeasured}))
+    unmeasured = {reason for item in found.results for reason in item.unmeasured}
+    if "budget" in unmeasured:
+        raise typer.Exit(4)
+    raise typer.Exit(3 if unmeasured - {"not_applicable", "nothing_to_look_at"} else 0)
 
 
 def _proposed(found: "Replay") -> dict[str, dict[str, float]]:
@@ -354,9 +357,3 @@ def _window(world: "World", length: str, as_of: str | None) -> "Window":
 
     end = moment(as_of) or world.newest_message_time() or world.horizon
     return Window.ending(end, None if length == "all" else parse_window(length))
-
-
-def _exit_code(unmeasured: set[str]) -> int:
-    if "budget" in unmeasured:
-        return 4
-    return 3 if unmeasured - {"not_applicable", "nothing_to_look_at"} else 0

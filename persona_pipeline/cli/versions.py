@@ -33,8 +33,6 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
-    from persona_pipeline.base.settings import Settings
-    from persona_pipeline.judging.verdict import JudgeRequest
     from persona_pipeline.lab.compare.compare import AskedVersions
     from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
     from persona_pipeline.world.world import World
@@ -227,7 +225,9 @@ def bisect(
 
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
+    from persona_pipeline.judging.estimate import estimate
     from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.judging.providers.base import ModelOptions
     from persona_pipeline.lab.bisect.bisect import HISTORIES, BisectRequest
     from persona_pipeline.lab.bisect.bisect import bisect as search
     from persona_pipeline.reporting.pages.experiments import bisection_page
@@ -251,23 +251,11 @@ def bisect(
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
         print_page(bisection_page(found))
-    _hint(agent, missing, world.settings)
+    if missing:
+        taken = estimate(missing, options=ModelOptions.from_settings(world.settings))
+        asking = f"`persona-pipeline bisect {agent} --live --max-usd N` asks for them: {taken}"
+        typer.echo(f"{len(missing)} judgments would tell more; {asking}", err=True)
     raise typer.Exit(found.exit_code)
-
-
-def _hint(agent: str, missing: "list[JudgeRequest]", settings: "Settings") -> None:
-    """Say what the judgments would cost that nobody made."""
-    if not missing:
-        return
-    from persona_pipeline.judging.estimate import estimate
-    from persona_pipeline.judging.providers.base import ModelOptions
-
-    taken = estimate(missing, options=ModelOptions.from_settings(settings))
-    typer.echo(
-        f"{len(missing)} judgments would tell more; `persona-pipeline bisect {agent} --live --max-usd N` "
-        f"asks for them: {taken}",
-        err=True,
-    )
 
 
 def changes(

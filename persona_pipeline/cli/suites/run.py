@@ -108,7 +108,9 @@ def run(
     from persona_pipeline.world.personas import is_world
     from persona_pipeline.world.settings import load_world_file
 
-    outputs = _outputs(out or [])
+    outputs = out or []
+    if wrong := next((path for path in outputs if path.suffix not in ENDINGS), None):
+        raise ConfigError(f"--out {wrong}: the name must end in {', '.join(ENDINGS)}")
     if watch:
         run_again_and_again(find_suites(places), outputs)
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
@@ -175,13 +177,6 @@ def run(
                 save_suite_result(store, result)
     tell(suite_notice(whole), notify or ())
     raise typer.Exit(whole.exit_code)
-
-
-def _outputs(paths: list[Path]) -> list[Path]:
-    for path in paths:
-        if path.suffix not in ENDINGS:
-            raise ConfigError(f"--out {path}: the name must end in {', '.join(ENDINGS)}")
-    return paths
 
 
 def _print_result(test: "TestResult", as_json: bool) -> None:
