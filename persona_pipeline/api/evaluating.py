@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_keywords(given: Mapping[str, Any], known: type) -> None:
-    """Check the names of what was given against a ``TypedDict``.
-
-    Raises:
-        TypeError: one is unknown.
-    """
+    """Raise ``TypeError`` where a name of what was given is not in a ``TypedDict``."""
     for name in given:
         if name not in known.__annotations__:
             raise TypeError(f"unexpected keyword argument {name!r}{did_you_mean(name, known.__annotations__)}")

@@ -108,11 +108,7 @@ _PAIRS: Mapping[str, tuple[str, Callable[[Pair], Any]]] = {
 
 
 def report_frame(report: RunReport, by: str) -> "pd.DataFrame":
-    """Return a report with one row an ``agent``, a ``dimension`` or a ``claim``.
-
-    Raises:
-        ConfigError: there are no such rows.
-    """
+    """Return a report with one row an ``agent``, a ``dimension`` or a ``claim``; ConfigError: there are no such rows."""
     _check(by, "agent", "dimension", "claim")
     rows = ReportView(report).rows
     if by == "agent":
@@ -130,11 +126,7 @@ def report_frame(report: RunReport, by: str) -> "pd.DataFrame":
 
 
 def suite_frame(result: SuiteResult, by: str) -> "pd.DataFrame":
-    """Return a suite's run with one row a ``test`` or an ``assert``.
-
-    Raises:
-        ConfigError: there are no such rows.
-    """
+    """Return a suite's run with one row a ``test`` or an ``assert``; ConfigError: there are no such rows."""
     _check(by, "test", "assert")
     if by == "test":
         return _frame(_TESTS, ((test,) for test in result.tests))

@@ -132,11 +132,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
     loaded = suite if isinstance(suite, Suite) else _load(suite, settings)
     if judge is None or isinstance(judge, str):
         shared = opening.open_judge(
-            judge or settings.judge,
-            settings,
-            record=how.get("record", False),
-            max_usd=how.get("max_usd"),
-            world=world,
+            judge or settings.judge, settings, record=how.get("record", False), max_usd=how.get("max_usd"), world=world
         )
     else:
         shared = opening.SharedJudge(judge)

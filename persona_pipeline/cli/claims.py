@@ -37,11 +37,6 @@ Output = Annotated[Path | None, typer.Option(help="Write the report to this file
 Dimension = Annotated[str, typer.Option("--dimension", help="'all', or dimensions with commas between them.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Claims: look at them, test them, draft them."""
-
-
 @app.command()
 def show(
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
@@ -61,11 +56,10 @@ def show(
     except ConfigError as error:
         typer.echo(str(error), err=True)
         variables = {}
-    data = merged.to_dict()
     if as_json:
-        typer.echo(shown_json(data, 2))
-        return
-    print_page(claims_page(merged, variables))
+        typer.echo(shown_json(merged.to_dict(), 2))
+    else:
+        print_page(claims_page(merged, variables))
 
 
 @app.command()
@@ -169,11 +163,6 @@ personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True
 Agent = Annotated[str, typer.Argument(help="The agent's id, as its messages have it.")]
 Window = Annotated[str, typer.Option("--window", help="How much of what it said is read, such as 30d, or 'all'.")]
 Estimate = Annotated[bool, typer.Option(help="Print tokens and US dollars a draft would take; ask nothing.")]
-
-
-@personas.callback()
-def _personas_group() -> None:
-    """Personas: drafted from logs."""
 
 
 @app.command()

@@ -30,6 +30,7 @@ from persona_pipeline.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from persona_pipeline.corrections.configuration import StoredConfig
     from persona_pipeline.corrections.replay.thresholds import CorrectionKind, Replay
     from persona_pipeline.judging.verdict import Backend
     from persona_pipeline.world.models import Window
@@ -111,7 +112,7 @@ def show(agent: Agent, as_json: AsJson = False) -> None:
     stored = read_config(world.store, agent)
     if stored.source is None:
         raise ConfigError(f"agent {agent!r} has no settings; write personas/{agent}.yaml")
-    _print_settings(stored.settings.model_dump(), stored.source, as_json)
+    _print_settings(stored, as_json)
 
 
 # What ``config set`` changes, by setting; a switch is called by what it switches.
@@ -162,8 +163,7 @@ def set_(agent: Agent, as_json: AsJson = False, **given: Any) -> None:
     except ValidationError as error:
         problems = [f"--{str(item['loc'][0]).replace('_', '-')}: {item['msg']}" for item in error.errors()]
         raise ConfigError("\n".join(problems)) from error
-    stored = write_config(world.store, agent, settings)
-    _print_settings(stored.settings.model_dump(), stored.source, as_json)
+    _print_settings(write_config(world.store, agent, settings), as_json)
 
 
 @config.command("reset")
@@ -172,9 +172,7 @@ def reset(agent: Agent, as_json: AsJson = False) -> None:
     from persona_pipeline.corrections.configuration import reset_config
 
     world = _synced_world()
-    persona = world.sync_persona(agent)
-    stored = reset_config(world.store, agent, persona.corrections)
-    _print_settings(stored.settings.model_dump(), stored.source, as_json)
+    _print_settings(reset_config(world.store, agent, world.sync_persona(agent).corrections), as_json)
 
 
 @app.command()
@@ -220,15 +218,15 @@ def _backend(judge: str | None, world: "World") -> "Backend":
     return gate_backend(world.settings, ModelOptions.from_settings(world.settings, judge))
 
 
-def _print_settings(settings: dict[str, object], source: str | None, as_json: bool) -> None:
+def _print_settings(stored: "StoredConfig", as_json: bool) -> None:
     import json
 
+    told = stored.settings.model_dump() | {"source": stored.source}
     if as_json:
-        typer.echo(json.dumps({**settings, "source": source}, indent=2))
+        typer.echo(json.dumps(told, indent=2))
         return
-    for name, value in settings.items():
+    for name, value in told.items():
         typer.echo(f"{name:<32}{str(value).lower() if isinstance(value, bool) else value}")
-    typer.echo(f"{'source':<32}{source}")
 
 
 @app.command()
@@ -317,7 +315,10 @@ def replay(
         else:
             said = yaml.safe_dump({"corrections": values}, sort_keys=False).rstrip()
             typer.echo(f"\npersonas/{agent_id}.yaml, or --write:\n{said}", err=True)
-    raise typer.Exit(_exit_code({reason for item in found.results for reason in item.unmeasured}))
+    unmeasured = {reason for item in found.results for reason in item.unmeasured}
+    if "budget" in unmeasured:
+        raise typer.Exit(4)
+    raise typer.Exit(3 if unmeasured - {"not_applicable", "nothing_to_look_at"} else 0)
 
 
 def _proposed(found: "Replay") -> dict[str, dict[str, float]]:
@@ -356,9 +357,3 @@ def _window(world: "World", length: str, as_of: str | None) -> "Window":
 
     end = moment(as_of) or world.newest_message_time() or world.horizon
     return Window.ending(end, None if length == "all" else parse_window(length))
-
-
-def _exit_code(unmeasured: set[str]) -> int:
-    if "budget" in unmeasured:
-        return 4
-    return 3 if unmeasured - {"not_applicable", "nothing_to_look_at"} else 0

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "markdown", "html", "junit")
 Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen."),
+    bool, typer.Option("--verbose", "-v", help="Show every finding, and how small a drop would be seen.")
 ]
 
 
@@ -40,16 +39,13 @@ def evaluate(
     context: typer.Context,
     mock_judge: MockJudge = False,
     estimate: Annotated[
-        bool,
-        typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing."),
+        bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Write the report to this file; JSON goes to stdout as well."),
+        Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
     ] = None,
     format: Annotated[
-        str | None,
-        typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal."),
+        str | None, typer.Option(help="json, markdown, html or junit; by default json, and nothing on a terminal.")
     ] = None,
     verbose: Verbose = False,
     notify: Notify = None,

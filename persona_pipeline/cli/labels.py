@@ -16,8 +16,8 @@ from persona_pipeline.reporting.text import one_line, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from persona_pipeline.guard.labels.files import AnyLabel, Label, LabelType
-    from persona_pipeline.guard.labels.session import Answered, Judgment, Labelling
+    from persona_pipeline.guard.labels.files import AnyLabel, LabelType
+    from persona_pipeline.guard.labels.session import Labelling
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
     from persona_pipeline.world.models import Message
@@ -66,11 +66,7 @@ def label(
 
 
 def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: int) -> None:
-    """Ask which messages of an agent sound like it, on the page or in the terminal.
-
-    Raises:
-        ConfigError: the world's files are not valid, or the agent has said nothing.
-    """
+    """Ask which messages sound like an agent; ConfigError: the world's files are not valid, or it has said nothing."""
     from persona_pipeline.guard.labels.files import LABELS
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
 
@@ -118,18 +114,19 @@ _HELP = "0-9, n (not applicable), s (skip), u (undo), q (quit); a note may follo
 
 
 def label_in_terminal(session: "Labelling") -> None:
-    """Ask until all is labelled, ``q`` or the end of the input. Every answer is kept at once.
-
-    Raises:
-        ConfigError: the label files are not valid.
-    """
+    """Ask for scores, each kept at once; ConfigError: the label files are not valid."""
     ask(session, _HELP, _show, _scored)
 
 
 def _scored(session: "Labelling", key: str, word: str, note: str) -> str | None:
     if word != "n" and not (word.isascii() and word.isdigit()):
         return None
-    return _told(session.answer(key, None if word == "n" else int(word), note))
+    answered = session.answer(key, None if word == "n" else int(word), note)
+    judges = Counter(
+        f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
+        for verdict in answered.item.verdicts
+    )
+    return f"kept; {', '.join(judges)}"
 
 
 def ask(
@@ -140,9 +137,7 @@ def ask(
 ) -> None:
     """Ask until all is labelled, ``q`` or the end of the input.
 
-    Args:
-        usage: which answers there are. show: shows what is asked about.
-        answer: takes the session, what is asked about, a word and a note, and returns what came of it; None: the word is no answer.
+    ``answer`` takes the session, what is asked about, a word and a note, and returns what came of it; None: the word is no answer.
     """
     shown = None
     while (current := session.current()) is not None:
@@ -206,14 +201,6 @@ def _who(item: dict[str, Any]) -> str:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in printable(text).splitlines())
-
-
-def _told(answered: "Answered[Judgment, Label]") -> str:
-    judges = Counter(
-        f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
-        for verdict in answered.item.verdicts
-    )
-    return f"kept; {', '.join(judges)}"
 
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)

@@ -33,20 +33,12 @@ _ABOUT |= dict.fromkeys((*OF_JUDGE, "samples", "confirm", "mock_judge", "estimat
 
 
 def option(name: str, flag: str | None = None) -> Any:
-    """Return an option of an evaluation as the command line has it.
-
-    Args:
-        flag: where a command calls it otherwise.
-    """
+    """Return an option of an evaluation as the command line has it; ``flag``: where a command calls it otherwise."""
     dashed = f"--{name.replace('_', '-')}"
     both = f"{dashed}/--no-{dashed[2:]}" if _kind(name) is bool else dashed
     least, most = bounds_of(name)
     return typer.Option(
-        flag or both,
-        help=told(name),
-        min=least,
-        max=most,
-        metavar="COMMIT" if name == "against" else None,
+        flag or both, help=told(name), min=least, max=most, metavar="COMMIT" if name == "against" else None
     )
 
 
@@ -64,11 +56,7 @@ def taking(command: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
 
 
 def asks(*only: str, without: Sequence[str] = (), grouped: bool = False) -> Callable[[Command], Command]:
-    """Give a command the options of an evaluation, all or some; they come to its ``**asked``.
-
-    Args:
-        grouped: they stand in ``--help`` by what they are about.
-    """
+    """Give a command the options of an evaluation, all or some, as ``**asked``; ``grouped``: by what they are about."""
     made = {
         name: (Annotated[_kind(name) | None, option(name)], _default(name))
         for name in option_fields(without=without)
@@ -91,11 +79,7 @@ def _grouped(command: Command) -> Command:
 
 
 def request_of(context: typer.Context, asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:
-    """Return what was asked for on the command line.
-
-    Raises:
-        ConfigError: a value cannot be.
-    """
+    """Return what was asked for on the command line; ConfigError: a value cannot be."""
     sources = {name: context.get_parameter_source(name) for name in asked}
     given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
     return EvaluationRequest(**{name: asked[name] for name in given}, **more)
@@ -132,11 +116,7 @@ Notify = Annotated[
 
 
 def names(text: str) -> list[str] | None:
-    """Return the names in a comma list; None for ``all``.
-
-    Raises:
-        ConfigError: the list is empty.
-    """
+    """Return the names in a comma list, None for ``all``; ConfigError: the list is empty."""
     if text.strip() == "all":
         return None
     found = [name.strip() for name in text.split(",") if name.strip()]
@@ -176,11 +156,7 @@ def require_known(option: str, value: str, known: Sequence[str], between: str = 
 
 
 def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | None" = None) -> str:
-    """Return the judge that is meant.
-
-    Raises:
-        ConfigError: the two options contradict each other.
-    """
+    """Return the judge that is meant; ConfigError: the two options contradict each other."""
     if mock_judge and judge not in (None, "recorded"):
         raise ConfigError(f"--mock-judge contradicts --judge {judge}; leave one out")
     if mock_judge:
@@ -209,11 +185,7 @@ def token_in(variable: str) -> str | None:
 
 
 def require_token(token: str | None, variable: str, host: str) -> None:
-    """Refuse to listen on more than this machine without a token.
-
-    Raises:
-        ConfigError: the address can be reached from outside, and there is no token.
-    """
+    """Raise ``ConfigError`` where an address can be reached from outside, and there is no token."""
     if token is None and not is_loopback(host):
         raise ConfigError(f"{host} can be reached from outside; put a token into {variable}, or listen on 127.0.0.1")
 

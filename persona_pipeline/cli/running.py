@@ -24,12 +24,7 @@ def run_and_print(
 ) -> "EvaluationRun":
     """Evaluate as asked; stderr gets the lines of message files that were left out, the table of scores, and what failed.
 
-    Args:
-        context: of the command.
-        verbose: every finding is shown.
-
-    Raises:
-        ConfigError: bad input; nothing is evaluated then.
+    ConfigError: bad input; nothing is evaluated then.
     """
     from persona_pipeline.evaluation.estimate import missing_text
     from persona_pipeline.evaluation.run import run_evaluation

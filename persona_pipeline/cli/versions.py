@@ -33,8 +33,6 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
-    from persona_pipeline.base.settings import Settings
-    from persona_pipeline.judging.verdict import Judge, JudgeRequest
     from persona_pipeline.lab.compare.compare import AskedVersions
     from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
     from persona_pipeline.world.world import World
@@ -138,7 +136,7 @@ def compare(
             suites=[load(path, allow_path) for path in suite or ()],
         ),
     )
-    found = _compared(open_world(), (versions, other), request, asking, only_estimate=estimate)
+    found = _compared(open_world(), (versions, other), request, asking, estimate)
     if found is None:
         return
     _print(found, format, output)
@@ -159,17 +157,11 @@ def _compared(
     versions: tuple[str, str],
     request: "ComparisonRequest",
     asking: "AskedVersions",
-    *,
     only_estimate: bool,
 ) -> "VersionComparison | None":
     from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.judging.open import RECORDED
-    from persona_pipeline.lab.compare.compare import (
-        compare_versions,
-        estimate_comparison,
-        open_contest,
-        scenes_of,
-    )
+    from persona_pipeline.lab.compare.compare import compare_versions, estimate_comparison, open_contest, scenes_of
 
     with watched_judging() as progress:
         live = asking.judge != RECORDED and not only_estimate
@@ -233,10 +225,10 @@ def bisect(
 
     Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
     """
-    from persona_pipeline.lab.bisect.bisect import (
-        HISTORIES,
-        BisectRequest,
-    )
+    from persona_pipeline.judging.estimate import estimate
+    from persona_pipeline.judging.open import JudgeOptions, open_judge
+    from persona_pipeline.judging.providers.base import ModelOptions
+    from persona_pipeline.lab.bisect.bisect import HISTORIES, BisectRequest
     from persona_pipeline.lab.bisect.bisect import bisect as search
     from persona_pipeline.reporting.pages.experiments import bisection_page
     from persona_pipeline.reporting.render import print_page
@@ -253,34 +245,17 @@ def bisect(
     request = BisectRequest(
         agent, good, bad, dimension, claim, said.window, said.regression_delta, said.proposition_delta
     )
-    found, missing = search(world, request, by, _live(world, judge, max_usd) if live else None)
+    asked_live = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd)) if live else None
+    found, missing = search(world, request, by, asked_live)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")
     else:
         print_page(bisection_page(found))
-    _hint(agent, missing, world.settings)
+    if missing:
+        taken = estimate(missing, options=ModelOptions.from_settings(world.settings))
+        asking = f"`persona-pipeline bisect {agent} --live --max-usd N` asks for them: {taken}"
+        typer.echo(f"{len(missing)} judgments would tell more; {asking}", err=True)
     raise typer.Exit(found.exit_code)
-
-
-def _live(world: "World", judge: str | None, max_usd: float | None) -> "Judge":
-    from persona_pipeline.judging.open import JudgeOptions, open_judge
-
-    return open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd))
-
-
-def _hint(agent: str, missing: "list[JudgeRequest]", settings: "Settings") -> None:
-    """Say what the judgments would cost that nobody made."""
-    if not missing:
-        return
-    from persona_pipeline.judging.estimate import estimate
-    from persona_pipeline.judging.providers.base import ModelOptions
-
-    taken = estimate(missing, options=ModelOptions.from_settings(settings))
-    typer.echo(
-        f"{len(missing)} judgments would tell more; `persona-pipeline bisect {agent} --live --max-usd N` "
-        f"asks for them: {taken}",
-        err=True,
-    )
 
 
 def changes(

@@ -148,20 +148,13 @@ class VersionComparison(_Value):
     @property
     def fell(self) -> list[str]:
         """What fell, as ``agent/dimension`` and ``agent/dimension/claim``."""
-        return [
-            *(
-                f"{agent_id}/{name}"
-                for agent_id, agent in self.agents.items()
-                for name, item in agent.dimensions.items()
-                if item.moved is ScoreChange.FELL
-            ),
-            *(
-                f"{agent_id}/{item.dimension}/{item.id}"
-                for agent_id, agent in self.agents.items()
-                for item in agent.moved
-                if item.difference.moved is ScoreChange.FELL
-            ),
-        ]
+        dimensions, claims = list[str](), list[str]()
+        for agent_id, agent in self.agents.items():
+            own = {name: item.moved for name, item in agent.dimensions.items()}
+            single = {f"{item.dimension}/{item.id}": item.difference.moved for item in agent.moved}
+            dimensions += [f"{agent_id}/{name}" for name, moved in own.items() if moved is ScoreChange.FELL]
+            claims += [f"{agent_id}/{name}" for name, moved in single.items() if moved is ScoreChange.FELL]
+        return dimensions + claims
 
 
 def read_comparison(text: str, place: str) -> VersionComparison:

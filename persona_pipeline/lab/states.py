@@ -89,12 +89,11 @@ class Side:
             if self.revision is None:
                 raise
             whole, label = f"{self.root}/", f"{self.label}:"
-            raise ConfigError(
-                [
-                    replace(p, message=p.message.replace(whole, label), path=p.path and p.path.replace(whole, label))
-                    for p in error.problems
-                ]
-            ) from error
+            named = [
+                replace(p, message=p.message.replace(whole, label), path=p.path and p.path.replace(whole, label))
+                for p in error.problems
+            ]
+            raise ConfigError(named) from error
 
 
 def split_versions(text: str) -> tuple[str, str]:
@@ -114,12 +113,7 @@ def split_versions(text: str) -> tuple[str, str]:
 def open_sides(root: Path, before: str, after: str) -> Iterator[tuple[Side, Side]]:
     """Give both sides while they are compared; commits are unpacked outside the user's checkout, and nothing of them is run.
 
-    Args:
-        root: the world's folder.
-        before, after: a commit's name, a folder with a world, or ``""`` for the world as it stands.
-
-    Raises:
-        ConfigError: there is no such commit or world.
+    A side is a commit's name, a folder with a world, or ``""`` for the world as it stands. ConfigError: there is none such.
     """
     with ExitStack() as stack:
         yield _opened(stack, root, before), _opened(stack, root, after)
@@ -207,10 +201,7 @@ class RecordedAnswers:
     ) -> dict[str, Verdict]:
         """Return the answers by key, those that nobody gave left out.
 
-        Args:
-            own: recordings that are looked at first.
-            models: only theirs; None: anybody's.
-            ask: a live judge may be asked.
+        ``own``: recordings that are looked at first. ``models``: only theirs; None: anybody's.
         """
 
         def holds(verdict: Verdict) -> bool:
@@ -307,14 +298,9 @@ def state_of(
     *,
     models: Collection[str] | None = None,
 ) -> State:
-    """Return an agent's state on a window of messages, as far as it is judged.
+    """Return an agent's state on a window of a snapshot's messages, as far as it is judged; ConfigError: its files are not valid.
 
-    Args:
-        snapshot: with the messages of the window.
-        own, models: see ``Answers.of``.
-
-    Raises:
-        ConfigError: the lexicon is not valid.
+    ``own``, ``models``: as in ``RecordedAnswers.of``.
     """
     claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
     scope = AgentScope(agent.persona.agent_id, window, claimed, past=True, persona=agent.persona)

@@ -140,11 +140,7 @@ class Wanted:
 
     @classmethod
     def of(cls, mark: pytest.Mark) -> "Wanted":
-        """Return what a mark asks for.
-
-        Raises:
-            ConfigError: the mark does not say it.
-        """
+        """Return what a mark asks for; ConfigError: the mark does not say it."""
         try:
             own: dict[str, Any] = {
                 name: mark.kwargs[name] for name in ("dimension", "claim", "threshold") if name in mark.kwargs
@@ -166,9 +162,7 @@ class Wanted:
 def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> None:
     """Check all marks of a test.
 
-    Raises:
-        Failed: an agent scores less or fell, or a mark or a file of the world is not valid.
-        Unscored: nothing failed, and something could not be scored.
+    Failed: an agent scores less or fell, or something is not valid; Unscored: nothing failed, and something has no score.
     """
     failed, unscored = [], []
     try:

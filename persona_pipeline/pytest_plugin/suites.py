@@ -34,11 +34,7 @@ class SuiteFile(pytest.File):
         return open_targets(self.path, None, settings, network=bool(self.config.getoption("--persona-allow-targets")))
 
     def collect(self) -> Iterator["SuiteItem"]:
-        """Yield an item for every test and target.
-
-        Raises:
-            CollectError: the suite is not valid.
-        """
+        """Yield an item for every test and target; CollectError: the suite is not valid."""
         try:
             found = answered_tests(self.suite, RunOptions(), self.targets)
         except pp.ConfigError as error:
@@ -58,12 +54,7 @@ class SuiteItem(pytest.Item):
         self.extra_keyword_matches.update((*test.tags, *self.parent.suite.tags))
 
     def runtest(self) -> None:
-        """Run the test.
-
-        Raises:
-            Failed: its verdict is ``fail``, or something of it is not valid.
-            Unscored: it could not be judged.
-        """
+        """Run the test; Failed: its verdict is ``fail``, or something is not valid; Unscored: it could not be judged."""
         evaluations = evaluations_of(self.config)
         options = RunOptions(
             allow_code=bool(self.config.getoption("--persona-allow-code")),

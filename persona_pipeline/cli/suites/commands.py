@@ -3,7 +3,7 @@
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,9 +25,6 @@ from persona_pipeline.cli.suites.options import (
     print_lines,
 )
 from persona_pipeline.cli.suites.run import run
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.running.history import PairwiseResult
 
 app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args_is_help=True)
 
@@ -150,7 +147,7 @@ def compare(
     Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them, or no judgment.
     """
     from persona_pipeline.reporting.pages.suites import comparison_lines, pairwise_lines
-    from persona_pipeline.suites.running.history import compare_rows, read_rows
+    from persona_pipeline.suites.running.history import compare_rows, judge_pairs, read_rows
 
     if fail_on not in FAIL_ON:
         raise ConfigError(f"--fail-on {fail_on!r} is unknown; use {', '.join(FAIL_ON[:-1])} or {FAIL_ON[-1]}")
@@ -164,7 +161,13 @@ def compare(
         raise ConfigError(f"{a} and {b} have no test in common")
     judged = None
     if pairwise and suite:
-        judged = _judged(first, second, suite, allow_path, judge_name(judge), record=record, max_usd=max_usd)
+        from persona_pipeline.suites.running.opening import find_suites, open_judge
+        from persona_pipeline.suites.running.suite_run import prefixes
+
+        provider, suites = judge_name(judge), [load(path, allow_path) for path in find_suites(suite)]
+        asked = dict(zip(prefixes(suites), suites, strict=True))
+        with closing(open_judge(provider, world_settings(), record=record, max_usd=max_usd)) as shared:
+            judged = judge_pairs(shared.get(), first, second, asked)
     if as_json:
         print_json(comparison.to_dict() | ({"pairwise": judged.to_dict()} if judged else {}))
     else:
@@ -180,25 +183,6 @@ def compare(
         "pairwise": judged is not None and judged.surely_worse,
     }
     raise typer.Exit(int(worse[fail_on]))
-
-
-def _judged(
-    a: list[dict[str, Any]],
-    b: list[dict[str, Any]],
-    places: list[Path],
-    allow_path: list[Path] | None,
-    judge: str,
-    *,
-    record: bool,
-    max_usd: float | None,
-) -> "PairwiseResult":
-    from persona_pipeline.suites.running.history import judge_pairs
-    from persona_pipeline.suites.running.opening import find_suites, open_judge
-    from persona_pipeline.suites.running.suite_run import prefixes
-
-    suites = [load(path, allow_path) for path in find_suites(places)]
-    with closing(open_judge(judge, world_settings(), record=record, max_usd=max_usd)) as shared:
-        return judge_pairs(shared.get(), a, b, dict(zip(prefixes(suites), suites, strict=True)))
 
 
 @app.command("import")
@@ -229,19 +213,11 @@ def import_(
     findings = [*imported.findings, *suite.missing]
     targets = imported.targets["targets"] if imported.targets else []
     if as_json:
-        print_json(
-            {
-                "from": imported.origin,
-                "written": [str(path) for path in written],
-                "tests": len(suite.tests),
-                "targets": [target["name"] for target in targets],
-                "findings": [vars(item) for item in findings],
-            }
-        )
+        found = {"from": imported.origin, "written": [str(path) for path in written], "tests": len(suite.tests)}
+        found["targets"] = [target["name"] for target in targets]
+        print_json({**found, "findings": [vars(item) for item in findings]})
     else:
-        print_lines(str(item) for item in findings)
-        print_lines(f"wrote {path}" for path in written)
-        print_lines(
-            [f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}; {len(findings)} to look at."]
-        )
+        counts = f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}"
+        print_lines([*map(str, findings), *(f"wrote {path}" for path in written)])
+        print_lines([f"{counts}; {len(findings)} to look at."])
     raise typer.Exit(int(bool(findings)))

@@ -108,7 +108,9 @@ def run(
     from persona_pipeline.world.personas import is_world
     from persona_pipeline.world.settings import load_world_file
 
-    outputs = _outputs(out or [])
+    outputs = out or []
+    if wrong := next((path for path in outputs if path.suffix not in ENDINGS), None):
+        raise ConfigError(f"--out {wrong}: the name must end in {', '.join(ENDINGS)}")
     if watch:
         run_again_and_again(find_suites(places), outputs)
     rows = next((path for path in outputs if path.suffix == ".jsonl"), None)
@@ -177,13 +179,6 @@ def run(
     raise typer.Exit(whole.exit_code)
 
 
-def _outputs(paths: list[Path]) -> list[Path]:
-    for path in paths:
-        if path.suffix not in ENDINGS:
-            raise ConfigError(f"--out {path}: the name must end in {', '.join(ENDINGS)}")
-    return paths
-
-
 def _print_result(test: "TestResult", as_json: bool) -> None:
     """Print a test's line as soon as it is there; beside JSON only what is wrong, on stderr."""
     from persona_pipeline.reporting.pages.suites import is_good, result_line
@@ -226,11 +221,7 @@ WATCHED = (".yaml", ".yml", ".jsonl", ".json", ".csv", ".md", ".txt", ".py", ".j
 
 
 def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoReturn:
-    """Run the command line that asked for it, without ``--watch``, now and after each change; ends with Ctrl-C.
-
-    Args:
-        outputs: what the run writes, whose change starts nothing.
-    """
+    """Run the command line without ``--watch``, now and after each change but those of ``outputs``; ends with Ctrl-C."""
     from watchfiles import run_process
 
     folders = sorted({path.resolve().parent for path in suites})

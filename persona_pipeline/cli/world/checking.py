@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -30,9 +29,6 @@ from persona_pipeline.world.propositions.models import (
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.speakers import BASELINES, count_speakers, match_names, missing_agent_problems
 
-if TYPE_CHECKING:
-    from persona_pipeline.base.database.engine import Store
-
 MOST_DIFFERENCES = 3
 
 
@@ -55,11 +51,7 @@ class Checked:
 
 
 def check_world(root: Path, *, require_signed: bool = False) -> Checked:
-    """Check everything in a world, merged sets of every agent too.
-
-    Args:
-        require_signed: golden files that cannot be taken again from recordings are problems.
-    """
+    """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
     from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
     from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 
@@ -197,10 +189,10 @@ def _labels_together(root: Path, checked: Checked) -> None:
         return
     if not labels or checked.problems:
         return
-    store = _store_of(root)
-    known = KnownVerdicts(
-        root / RECORDINGS, get_settings().signing_secret, None if store is None else KeptAnswers(store)
-    )
+    # A check makes no store where there is none.
+    stored = environment().database_url is not None or (root / ".persona" / "store.db").exists()
+    kept = KeptAnswers(open_world(root).store) if stored else None
+    known = KnownVerdicts(root / RECORDINGS, get_settings().signing_secret, kept)
     asked = FolderReader(root).asked((label.agent_id, label.dimension) for label in labels)
     for path in Label.paths(root / LABELS):
         own = [label for label in labels if label.dimension == path.stem]
@@ -209,13 +201,6 @@ def _labels_together(root: Path, checked: Checked) -> None:
             shown = "; ".join(map(str, stale[:5])) + ("; ..." if len(stale) > 5 else "")
             said = f"{len(stale)} of {len(own)} labels are stale and not used ({shown})"
             checked.warnings.append(Problem(f"{said}; label again, or delete them", str(path)))
-
-
-def _store_of(root: Path) -> "Store | None":
-    """The world's store, if there is one: a check makes none."""
-
-    there = environment().database_url is not None or (root / ".persona" / "store.db").exists()
-    return open_world(root).store if there else None
 
 
 def _stray_recordings(folder: Path, claims: set[tuple[str, str, str]]) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -101,45 +101,45 @@ def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) 
     return findings
 
 
-def _checked(name: str, check: "Callable[[Settings], ProbeFinding]", settings: "Settings") -> "ProbeFinding":
+def _finding(name: str, level: str, said: str, remedy: str = "", *, cannot_judge: bool = False) -> "ProbeFinding":
     from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
 
+    return ProbeFinding(name, ProbeLevel(level), said, remedy, cannot_judge)
+
+
+def _checked(name: str, check: "Callable[[Settings], ProbeFinding]", settings: "Settings") -> "ProbeFinding":
     try:
         return check(settings)
     except ConfigError as error:
         first, *rest = str(error).splitlines()
         more = f" (and {len(rest)} more)" if rest else ""
-        return ProbeFinding(
-            name, ProbeLevel.ERROR, first + more, "correct it; persona-pipeline validate lists every problem"
-        )
+        return _finding(name, "error", first + more, "correct it; persona-pipeline validate lists every problem")
 
 
 def _world(settings: "Settings") -> "ProbeFinding":
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.world.personas import agent_ids, find_world, load_persona
 
     try:
         root = find_world(settings)
     except ConfigError as error:
         said, _, remedy = str(error).partition("; ")
-        return ProbeFinding("world", ProbeLevel.ERROR, said, remedy)
+        return _finding("world", "error", said, remedy)
     agents = agent_ids(root)
     for agent_id in agents:
         load_persona(root, agent_id)
     if not agents:
-        return ProbeFinding("world", ProbeLevel.ERROR, f"{root} has no personas", "add personas/<agent_id>.yaml")
-    return ProbeFinding("world", ProbeLevel.OK, f"{root}: {', '.join(agents)}")
+        return _finding("world", "error", f"{root} has no personas", "add personas/<agent_id>.yaml")
+    return _finding("world", "ok", f"{root}: {', '.join(agents)}")
 
 
 def _settings(settings: "Settings") -> "ProbeFinding":
     """What holds for an evaluation where no option says otherwise, and where each value comes from."""
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.world.settings import load_world_file, origins
 
     told = [
         f"{name} {value} ({source})" for name, value, source in origins(settings, load_world_file(settings.world_root))
     ]
-    return ProbeFinding("settings", ProbeLevel.OK, "; ".join(told))
+    return _finding("settings", "ok", "; ".join(told))
 
 
 def _database(settings: "Settings") -> "ProbeFinding":
@@ -147,40 +147,28 @@ def _database(settings: "Settings") -> "ProbeFinding":
 
     from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.base.database.tables import run_messages
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
 
     url = default_url(settings)
-    store = open_store(url)
-    try:
-        with store.connect() as connection:
-            count = connection.execute(sa.select(sa.func.count()).select_from(run_messages)).scalar_one()
-    finally:
-        store.close()
-    return ProbeFinding("database", ProbeLevel.OK, f"{url.render_as_string(hide_password=True)}: {count} messages")
+    with closing(open_store(url)) as store, store.connect() as connection:
+        count = connection.execute(sa.select(sa.func.count()).select_from(run_messages)).scalar_one()
+    return _finding("database", "ok", f"{url.render_as_string(hide_password=True)}: {count} messages")
 
 
 def _messages(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.base.database.engine import default_url, open_store
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.world.names import alias_problems
     from persona_pipeline.world.speakers import named_in_files
     from persona_pipeline.world.world import World
 
-    store = open_store(default_url(settings))
-    try:
+    with closing(open_store(default_url(settings))) as store:
         world = World(settings.world_root, store, environment=settings)
-        names = world.names()
-        if wrong := [problem for found in alias_problems(names).values() for problem in found]:
+        if wrong := [problem for found in alias_problems(world.names()).values() for problem in found]:
             raise ConfigError(list(dict.fromkeys(wrong)))
         match = named_in_files(world)
-    finally:
-        store.close()
     if warnings := match.warnings():
         remedy = "list other names under aliases in a persona file; persona-pipeline validate names them all"
-        return ProbeFinding("messages", ProbeLevel.NOTE, "; ".join(warnings), remedy)
-    return ProbeFinding(
-        "messages", ProbeLevel.OK, match.note() or "every agent has messages, and every speaker a persona"
-    )
+        return _finding("messages", "note", "; ".join(warnings), remedy)
+    return _finding("messages", "ok", match.note() or "every agent has messages, and every speaker a persona")
 
 
 def _voices(settings: "Settings") -> "list[ProbeFinding]":
@@ -188,64 +176,54 @@ def _voices(settings: "Settings") -> "list[ProbeFinding]":
     from persona_pipeline.base.database.engine import default_url, open_store
     from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.evaluation.voice import followed_text
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.scoring.voice_alarm.learning import stored_voices
     from persona_pipeline.world.personas import agent_ids, load_persona
     from persona_pipeline.world.world import World
 
-    found, remedy = (
-        list[ProbeFinding](),
-        "persona-pipeline watch --once learns what can be learnt and says what is missing",
-    )
-    with suppress(ConfigError):
-        store = open_store(default_url(settings))
-        try:
-            world, names = World(settings.world_root, store, environment=settings), agent_ids(settings.world_root)
-            reader, stored = WorldReader(world), stored_voices(store, names)
-            for name in names:
-                persona = load_persona(world.root, name)
-                state = reader.learnt_voice(persona, stored.get(name), world.horizon, learn=False)
-                followed = state.learnt.model is not None and state.learnt.model.tells
-                level = ProbeLevel.OK if followed else ProbeLevel.NOTE
-                said = "; ".join(followed_text(state))
-                found.append(ProbeFinding("voice", level, said, "" if followed else remedy))
-        finally:
-            store.close()
+    found: list[ProbeFinding] = []
+    remedy = "persona-pipeline watch --once learns what can be learnt and says what is missing"
+    with suppress(ConfigError), closing(open_store(default_url(settings))) as store:
+        world, names = World(settings.world_root, store, environment=settings), agent_ids(settings.world_root)
+        reader, stored = WorldReader(world), stored_voices(store, names)
+        for name in names:
+            state = reader.learnt_voice(load_persona(world.root, name), stored.get(name), world.horizon, learn=False)
+            followed = state.learnt.model is not None and state.learnt.model.tells
+            said = "; ".join(followed_text(state))
+            found.append(_finding("voice", "ok" if followed else "note", said, "" if followed else remedy))
     return found
 
 
 def _recordings(settings: "Settings") -> "ProbeFinding":
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.judging.recordings.replay import load_recordings
 
     folder = settings.world_root / "recordings"
     recordings = load_recordings(folder, settings.signing_secret)
     if recordings:
         agents = len({item.agent_id for item in recordings.values() if item.agent_id})
-        return ProbeFinding("recordings", ProbeLevel.OK, f"{len(recordings)} judgments of {agents} agents")
+        return _finding("recordings", "ok", f"{len(recordings)} judgments of {agents} agents")
     remedy = "record some with persona-pipeline evaluate --judge anthropic --record; without them replay has no scores"
-    return ProbeFinding("recordings", ProbeLevel.NOTE, f"{folder} holds none", remedy)
+    return _finding("recordings", "note", f"{folder} holds none", remedy)
 
 
 def _judge(settings: "Settings", calls: bool) -> "list[ProbeFinding]":
     import asyncio
 
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel, probe
+    from persona_pipeline.judging.model.probe import probe
     from persona_pipeline.judging.providers.base import ModelOptions
 
     try:
         options = ModelOptions.from_settings(settings)
         if not options.has_credentials():
             remedy = f"{options.provider.key_help} to use the live judge; replaying recordings needs none"
-            return [ProbeFinding("key", ProbeLevel.NOTE, "no key for the live judge", remedy)]
+            return [_finding("key", "note", "no key for the live judge", remedy)]
         options.require_usable()
     except ConfigError as error:
         remedy = "replaying recordings needs no live judge: unset PERSONA_JUDGE, or correct judge in persona.yaml"
-        return [ProbeFinding("judge", ProbeLevel.ERROR, str(error), remedy)]
+        return [_finding("judge", "error", str(error), remedy)]
     if options.is_anthropic:
-        found = [ProbeFinding("key", ProbeLevel.OK, "is set")]
+        found = [_finding("key", "ok", "is set")]
     else:
-        found = [ProbeFinding("key", ProbeLevel.OK, f"not needed or set; the endpoint is {options.endpoint}")]
+        found = [_finding("key", "ok", f"not needed or set; the endpoint is {options.endpoint}")]
     if not calls:
         return found
     probed = asyncio.run(probe(options))
@@ -261,14 +239,8 @@ def _remember(probed: "Probed", settings: "Settings") -> None:
 
     if probed.able is None:
         return
-    try:
-        store = open_store(default_url(settings))
-    except ConfigError:
-        return
-    try:
+    with suppress(ConfigError), closing(open_store(default_url(settings))) as store:
         note_ability(store, probed.models, PROMPT_VERSION, able=probed.able)
-    finally:
-        store.close()
 
 
 def _reading(*, max_usd: float | None, record: bool, estimate: bool) -> "ProbeFinding | None":
@@ -276,7 +248,6 @@ def _reading(*, max_usd: float | None, record: bool, estimate: bool) -> "ProbeFi
     from persona_pipeline.evaluation.calibrate import plan_reading, run_reading
     from persona_pipeline.guard.calibration.reading import READINGS, save_reading
     from persona_pipeline.judging.estimate import estimate as estimated
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
     from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
     from persona_pipeline.judging.providers.base import ModelOptions
 
@@ -284,7 +255,7 @@ def _reading(*, max_usd: float | None, record: bool, estimate: bool) -> "ProbeFi
     plan = plan_reading(world)
     if plan.why_not:
         said = f"whether the judge reads what it judges cannot be told: {plan.why_not}"
-        return ProbeFinding("reading", ProbeLevel.NOTE, said, "ask again when there is more to show it")
+        return _finding("reading", "note", said, "ask again when there is more to show it")
     options = ModelOptions.from_settings(world.settings)
     if options.has_credentials():
         typer.echo(str(estimated(plan.requests, options=options)), err=True)
@@ -298,9 +269,9 @@ def _reading(*, max_usd: float | None, record: bool, estimate: bool) -> "ProbeFi
     path = save_reading(world.root / READINGS, found)
     typer.echo(f"written: {path}", err=True)
     if found.reads:
-        return ProbeFinding("reading", ProbeLevel.OK, str(found))
+        return _finding("reading", "ok", str(found))
     remedy = "choose a stronger model with PERSONA_JUDGE_MODEL, or see whether the claims hold of everybody"
-    return ProbeFinding("reading", ProbeLevel.ERROR, str(found), remedy, cannot_judge=True)
+    return _finding("reading", "error", str(found), remedy, cannot_judge=True)
 
 
 def _home() -> Path:
@@ -320,8 +291,6 @@ def _start_dagster() -> "subprocess.Popen[str]":
 
 
 def _dagster(asked: "subprocess.Popen[str]") -> "ProbeFinding":
-    from persona_pipeline.judging.model.probe import ProbeFinding, ProbeLevel
-
     home = _home()
     try:
         out, errors = asked.communicate(timeout=_DAGSTER_SECONDS)
@@ -329,12 +298,10 @@ def _dagster(asked: "subprocess.Popen[str]") -> "ProbeFinding":
         asked.kill()
         asked.communicate()
         remedy = "check that the database of its storage answers"
-        return ProbeFinding("dagster", ProbeLevel.ERROR, f"no answer in {_DAGSTER_SECONDS} s", remedy)
+        return _finding("dagster", "error", f"no answer in {_DAGSTER_SECONDS} s", remedy)
     if asked.returncode != 0:
         last = (errors.strip().splitlines() or ["no reason given"])[-1][:200]
         remedy = f"check {home / 'dagster.yaml'} and the database it names; DAGSTER_HOME says where it is looked for"
-        return ProbeFinding("dagster", ProbeLevel.ERROR, last, remedy)
+        return _finding("dagster", "error", last, remedy)
     told = json.loads(out.strip().splitlines()[-1])
-    return ProbeFinding(
-        "dagster", ProbeLevel.OK, f"instance at {home}: {told['runs']} runs; {told['jobs']} jobs are defined"
-    )
+    return _finding("dagster", "ok", f"instance at {home}: {told['runs']} runs; {told['jobs']} jobs are defined")

@@ -86,11 +86,7 @@ def ingest(
 def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, marks: bool = False) -> int:
     """Add messages of files to the store, say what came of it and whose names do not match; return how many lines are wrong.
 
-    Args:
-        marks: users' marks are kept as labels.
-
-    Raises:
-        ConfigError: a file cannot be read at all.
+    ``marks``: users' marks are kept as labels. ConfigError: a file cannot be read at all.
     """
     from persona_pipeline.importing.run import import_messages
     from persona_pipeline.world.names import alias_problems
@@ -221,11 +217,6 @@ def collect(
 
 
 app = typer.Typer(help="Messages in the store.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Messages in the store."""
 
 
 @app.command()

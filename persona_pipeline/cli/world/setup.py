@@ -30,8 +30,7 @@ def init(
         str | None, typer.Option(help="Its messages: a file or folder that `ingest` reads; by default an example.")
     ] = None,
     deploy: Annotated[
-        bool,
-        typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that."),
+        bool, typer.Option("--deploy", help="Also write deploy/ (Compose and Kubernetes); where a world is, only that.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, on a terminal too.")] = False,
 ) -> None:
@@ -128,19 +127,15 @@ def _own(texts: Mapping[str, str], name: str, agent_id: str, *, example: bool) -
             path = path.replace(before, agent_id)
         made[path] = text
     if not example:
-        said = f"  Say here who {name} is, how it writes, and what it never does."
-        lines = [
-            f"agent_id: {json.dumps(agent_id)}",
-            f"display_name: {quoted}",
-            "persona: |",
-            said,
-            "corrections: {}",
-            "",
-        ]
-        made[f"personas/{agent_id}.yaml"] = "\n".join(lines)
-        made["README.md"] = made["README.md"].replace(
-            "Two agents of a small museum, to be replaced by your own.", f"{name}."
+        made[f"personas/{agent_id}.yaml"] = (
+            f"agent_id: {json.dumps(agent_id)}\n"
+            f"display_name: {quoted}\n"
+            "persona: |\n"
+            f"  Say here who {name} is, how it writes, and what it never does.\n"
+            "corrections: {}\n"
         )
+        example_of = "Two agents of a small museum, to be replaced by your own."
+        made["README.md"] = made["README.md"].replace(example_of, f"{name}.")
     return made
 
 
@@ -172,8 +167,7 @@ def deployment(directory: Path) -> dict[str, str]:
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; by default the whole world.")] = None,
     require_signed: Annotated[
-        bool,
-        typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings."),
+        bool, typer.Option(help="Baselines that cannot be taken again from signed recordings are errors, no warnings.")
     ] = False,
 ) -> None:
     """Check the files of a world: every problem with its line.
@@ -243,17 +237,15 @@ def schema_texts() -> dict[str, str]:
     from persona_pipeline.world.propositions.models import PropositionFile
     from persona_pipeline.world.settings import WorldFile
 
-    return {
-        "propositions.json": _text(PropositionFile.model_json_schema()),
-        "persona.json": _text(PersonaFile.model_json_schema()),
-        "suite.json": _text(suite_schema()),
-        "world.json": _text(WorldFile.model_json_schema()),
-        "label.json": _text(Label.model_json_schema()),
+    found: dict[str, dict[str, Any]] = {
+        "propositions.json": PropositionFile.model_json_schema(),
+        "persona.json": PersonaFile.model_json_schema(),
+        "suite.json": suite_schema(),
+        "world.json": WorldFile.model_json_schema(),
+        "label.json": Label.model_json_schema(),
     }
-
-
-def _text(data: dict[str, Any]) -> str:
-    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **data}, indent=2) + "\n"
+    kind = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return {name: json.dumps(kind | data, indent=2) + "\n" for name, data in found.items()}
 
 
 def forget(

@@ -225,17 +225,10 @@ HISTORIES = ("auto", "commits", "evaluations")
 def bisect(
     world: World, request: BisectRequest, by: str = "auto", live: Judge | None = None
 ) -> tuple[Bisection, list[JudgeRequest]]:
-    """Search the history of a world for what made an agent's scores fall, and when its voice changed.
+    """Return what made an agent's scores fall, and when its voice changed, by its history; and the judgments that are missing.
 
-    Args:
-        by: one of ``HISTORIES``; ``auto``: commits where messages are in git and changed there.
-        live: asked for judgments that nobody made; None: nobody is asked.
-
-    Returns:
-        What was found, and the judgments that are missing.
-
-    Raises:
-        ConfigError: there is no repository or no such commit, fewer than two evaluations are stored, or files are not valid.
+    ``by``: one of ``HISTORIES``; ``auto``: commits where messages are in git and changed there. ``live``: asked for judgments that
+    nobody made. ConfigError: no repository, no such commit, fewer than two evaluations are stored, or files are not valid.
     """
     in_git = by == "commits" or (by == "auto" and has_messages(world, request.bad))
     found, answers = (bisect_commits if in_git else bisect_evaluations)(world, request, live)

@@ -92,11 +92,8 @@ class Step:
         mean = self.before.value(self.dimension) if after is not None else self.after.value(self.dimension)
         if mean is None or (before is None and after is None):
             return
-        points = (
-            (mean - after) * weights.get(key, 0.0)
-            if after is not None
-            else ((before or 0.0) - mean) * earlier.get(key, 0.0)
-        )
+        gone = ((before or 0.0) - mean) * earlier.get(key, 0.0)
+        points = gone if after is None else (mean - after) * weights.get(key, 0.0)
         old, new = _claims_of(self.before, self.dimension), _claims_of(self.after, self.dimension)
         if (key in old) != (key in new):
             kinds: frozenset[CauseKind] = frozenset([CauseKind.CLAIMS])

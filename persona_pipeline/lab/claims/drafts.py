@@ -223,12 +223,10 @@ def _written(
     problem_of: Callable[[Mapping[str, Any], int], str],
     lines: Callable[[Sequence[Kept]], Iterator[str]],
 ) -> Drafted:
-    """Ask, and write what stands on what was said.
+    """Ask, and write the lines of what stands on what was said.
 
-    Args:
-        key: where in the answer the list of sentences stands; each has its text under the same word in the singular.
-        problem_of: what is wrong with an item, given how many were kept before.
-        lines: the file's lines.
+    ``key``: where in the answer the list of sentences stands; each has its text under the same word in the singular.
+    ``problem_of``: what is wrong with an item, given how many were kept before.
     """
     answer = run_async(backend.ask([draft.question]))[0]
     warnings = tuple(
@@ -293,11 +291,7 @@ def quoted(text: str) -> str:
 
 
 def plan_claims(world: World, agent_id: str, dimension: str, window: str = "all") -> ClaimDraft:
-    """Return the question that drafts an agent's claims of a dimension; nothing is asked yet.
-
-    Raises:
-        ConfigError: bad input, no messages, or a draft that is there already.
-    """
+    """Return the question that drafts an agent's claims; ConfigError: bad input, no messages, or a draft that is there already."""
     (name,) = select_dimensions([dimension])
     said = what_was_said(world, agent_id, window)
     known = find_proposition_set(world.root / PROPOSITIONS, name, agent_id)
@@ -381,11 +375,7 @@ def _persona(world: World, agent_id: str) -> str | None:
 
 
 def plan_persona(world: World, agent_id: str, window: str = "all") -> Draft:
-    """Return the question that drafts an agent's persona from its messages; nothing is asked yet.
-
-    Raises:
-        ConfigError: bad input, no messages, or a draft that is there already.
-    """
+    """Return the question that drafts a persona from messages; ConfigError: bad input, no messages, or a draft that is there."""
     path = world.root / PERSONAS / f"{agent_id}.draft.yaml"
     said, ask = what_was_said(world, agent_id, window), f"Write the persona of {SPEAKER}."
     label = f"draft of a persona of {agent_id}"
@@ -393,11 +383,7 @@ def plan_persona(world: World, agent_id: str, window: str = "all") -> Draft:
 
 
 def draft_persona(draft: Draft, backend: Backend) -> Drafted:
-    """Ask for the persona and write the sentences that stand on what was said, as a draft that no command reads.
-
-    Raises:
-        ConfigError: somebody wrote the file meanwhile.
-    """
+    """Ask for the persona, write what stands on what was said as a draft that no command reads; ConfigError: the file is there."""
     return _written(
         draft,
         backend,

@@ -75,7 +75,6 @@ class Material:
 @cache
 def all_words() -> Mapping[str, LanguageWords]:
     """Return the words of each language that there are some of, by its code."""
-
     return {path.stem: validate_document(LanguageWords, load_document(path)) for path in sorted(_DATA.glob("*.yaml"))}
 
 
@@ -329,15 +328,11 @@ def under_name_of(case: AgentCase, agent_id: str) -> AgentCase:
     """
     swap = {case.agent_id: agent_id, agent_id: case.agent_id}
 
+    def renamed(name: str | None) -> str | None:
+        return name and swap.get(name, name)
+
     def told(messages: Sequence[Message]) -> list[Message]:
-        return [
-            replace(
-                m,
-                agent_id=swap.get(m.agent_id, m.agent_id),
-                recipient=m.recipient and swap.get(m.recipient, m.recipient),
-            )
-            for m in messages
-        ]
+        return [replace(m, agent_id=renamed(m.agent_id), recipient=renamed(m.recipient)) for m in messages]
 
     return replace(
         case,

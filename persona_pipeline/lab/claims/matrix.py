@@ -149,11 +149,11 @@ class KillMatrix(_Model):
     @property
     def blind_spots(self) -> list[str]:
         """Faults that no claim catches, though every claim that could was judged on them."""
+        cells = {fault.name: [row.faults[fault.name] for row in self.claims] for fault in self.planted}
         return [
-            fault.name
-            for fault in self.planted
-            if not any(row.faults[fault.name].killed for row in self.claims)
-            and any(row.faults[fault.name].fall is not None for row in self.claims)
+            name
+            for name, own in cells.items()
+            if any(c.fall is not None for c in own) and not any(c.killed for c in own)
         ]
 
     @property

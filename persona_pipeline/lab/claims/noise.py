@@ -85,14 +85,7 @@ class NoiseReport(BaseModel, extra="forbid", frozen=True):
 def measure_noise(
     world: World, agents: Sequence[str] | None = None, dimensions: Sequence[str] | None = None
 ) -> NoiseReport:
-    """Return what the saved evaluations say of the agents' claims, worst first.
-
-    Args:
-        agents, dimensions: None for all.
-
-    Raises:
-        ConfigError: nothing was evaluated.
-    """
+    """Return what the saved evaluations say of the agents' claims, worst first; ConfigError: nothing was evaluated."""
     wanted = select_dimensions(dimensions)
     found = []
     for agent_id in world.chosen(agents):

@@ -121,11 +121,7 @@ class Trial:
 
 
 def plan_trial(world: World, request: TrialRequest) -> Trial:
-    """Return what must be judged; nothing is asked yet.
-
-    Raises:
-        ConfigError: bad input, no claims of these dimensions, or no messages in the window.
-    """
+    """Return what must be judged, and ask nothing yet; ConfigError: bad input, no claims of these dimensions, or no messages."""
     faults = request.chosen_faults()
     asked = EvaluationRequest(
         agents=[request.agent_id],

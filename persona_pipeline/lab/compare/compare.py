@@ -117,11 +117,7 @@ class _Spent:
 def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: ComparisonRequest) -> VersionComparison:
     """Judge both versions scene after scene, stop when every dimension is decided, and return what was found.
 
-    Args:
-        scenes: by agent, in the order they are looked at; agents without any are compared on nothing.
-
-    Raises:
-        ConfigError: files of a version are not valid.
+    Agents without scenes are compared on nothing. ConfigError: files of a version are not valid.
     """
     wanted, only_before, only_after = contest.agents(request)
     tallies = {agent_id: contest.tally(agent_id, request) for agent_id in wanted}
@@ -316,12 +312,8 @@ class AskedVersions:
 def open_contest(world: World, versions: str, other: str, asking: AskedVersions) -> Iterator[Contest]:
     """Open two versions and everybody who is asked about them.
 
-    Args:
-        versions: both, as ``REV..REV`` or ``REV...REV``, or the one before; ``""``: the world as it stands.
-        other: the one after, where it is not in ``versions``.
-
-    Raises:
-        ConfigError: there is no such version, judge or target, or an option does not fit.
+    ``versions``: both, as ``REV..REV`` or ``REV...REV``, or the one before; ``""``: the world as it stands. ``other``: the one
+    after, where it is not in ``versions``. ConfigError: there is no such version, judge or target, or an option does not fit.
     """
     before, after = (versions, other) if other else split_versions(versions)
     with open_sides(world.root, before, after) as sides:
@@ -429,12 +421,7 @@ def estimate_comparison(
     judge: str | None,
     asking: AskedVersions,
 ) -> ComparisonEstimate:
-    """Return what a comparison takes at most.
-
-    Args:
-        judge: the provider of a live judge; None: that of the settings, or Anthropic.
-        asking: which two judges are compared, and which recordings are taken.
-    """
+    """Return what a comparison takes at most; ``judge``: the provider of a live one; None: the settings', or Anthropic."""
     asked: tuple[list[JudgeRequest], list[JudgeRequest]] = ([], [])
     answers: list[AskedScene] = []
     wanted, _, _ = contest.agents(request)

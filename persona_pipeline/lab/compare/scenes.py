@@ -213,11 +213,6 @@ class AskedScene:
                 said.append({"role": "user", "content": f"{name}: {message.text}" if name else message.text})
         return said
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether all its answer depends on is in its key."""
-        return self.target.is_model
-
     def key(self, fingerprint: Mapping[str, Any]) -> str:
         """Return what the answer depends on; the same for both versions where nothing differs."""
         asked = request_key(self.messages, {})
@@ -267,7 +262,10 @@ class Answering:
         """Return what was answered, in order; None where there is no answer, and why is counted. Equal ones are asked once."""
         keys = [item.key(self._fingerprint(item.target)) for item in asked]
         wanted = dict(zip(keys, asked, strict=True))
-        known = {key: self.cache.get(key) if self.cache and item.is_kept else None for key, item in wanted.items()}
+        # Of a model all that its answer depends on is in the key.
+        known = {
+            key: self.cache.get(key) if self.cache and own.target.is_model else None for key, own in wanted.items()
+        }
         new = {key: item for key, item in wanted.items() if known[key] is None}
         reserved = self._reserve(list(new.values()))
         if reserved is None:
@@ -281,7 +279,7 @@ class Answering:
                 self.asked += 1
                 if output is not None:
                     spent = None if spent is None or output.cost_usd is None else spent + output.cost_usd
-                    if self.cache and new[key].is_kept:
+                    if self.cache and new[key].target.is_model:
                         self.cache.put(key, output)
         if reserved:
             reserved.settle(spent)
