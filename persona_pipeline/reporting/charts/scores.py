@@ -18,11 +18,7 @@ _MOST_DATES, _MOST_TURNS = 6, 8
 
 
 def bullet(
-    score: float | None,
-    baseline: float | None,
-    *,
-    bad: bool = False,
-    interval: tuple[float, float] | None = None,
+    score: float | None, baseline: float | None, *, bad: bool = False, interval: tuple[float, float] | None = None
 ) -> Markup:
     """Return a bar for ``score`` (0-9, None: an empty track) with a tick at ``baseline``; ``bad`` draws it as a drift.
 

@@ -58,14 +58,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     sight_table,
     usage_facts,
 )
-from persona_pipeline.reporting.text import (
-    format_delta,
-    format_score,
-    format_share,
-    format_usd,
-    one_line,
-    plural,
-)
+from persona_pipeline.reporting.text import format_delta, format_score, format_share, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
     LOW_SCORE,
     MANY,

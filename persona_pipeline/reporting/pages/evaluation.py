@@ -40,14 +40,7 @@ from persona_pipeline.reporting.page import (
     with_code,
 )
 from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
-from persona_pipeline.reporting.text import (
-    cost_line,
-    format_score,
-    format_usd,
-    markdown_text,
-    one_line,
-    plural,
-)
+from persona_pipeline.reporting.text import cost_line, format_score, format_usd, markdown_text, one_line, plural
 from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
