@@ -65,6 +65,7 @@ from persona_pipeline.reporting.view import (
     AgentRow,
     ReportView,
     ScoreCell,
+    score_change,
     shown_whole,
     verdict_label,
     warnings_of,
@@ -508,7 +509,7 @@ def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:
         item = effect.dimensions.get(name)
         if item is None:
             return "–"
-        return f"{format_score(item.before, 1)} → {format_score(item.after, 1)} {format_delta(item.change)}"
+        return f"{score_change(item.before, item.after)} {format_delta(item.change)}"
 
     effects = sorted(found.effects.items())
     rows = [[agent_id, *(said(effect, name) for name in view.dimensions)] for agent_id, effect in effects]
