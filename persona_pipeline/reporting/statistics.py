@@ -151,13 +151,11 @@ def _repetition(messages: list[Message]) -> dict[str, list[MessageValue]]:
     said: dict[str, list[str]] = {}
     for message in messages:
         said.setdefault(message.conversation, []).append(message.text)
-    return {
-        conversation: [
-            MessageValue(number, None if share is None else ngram_score(share))
-            for number, share in enumerate(message_shares(texts, 3), start=1)
-        ]
-        for conversation, texts in said.items()
-    }
+    values: dict[str, list[MessageValue]] = {}
+    for conversation, texts in said.items():
+        scores = (None if share is None else ngram_score(share) for share in message_shares(texts, 3))
+        values[conversation] = [MessageValue(number, score) for number, score in enumerate(scores, start=1)]
+    return values
 
 
 def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
@@ -172,11 +170,8 @@ def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
 
 def _voice_check_statistics(world: World, report: RunReport) -> dict[str, Any]:
     """Return what the check of each agent's voice says of its window, of agents whose voice somebody labelled."""
-    windows = (
-        (agent_id, _window_of(item.evaluation))
-        for agent_id, item in report.agents.items()
-        if not (item.outlined or item.evaluation.synthetic)
-    )
+    whole = {name: item.evaluation for name, item in report.agents.items() if not item.outlined}
+    windows = ((name, _window_of(evaluation)) for name, evaluation in whole.items() if not evaluation.synthetic)
     return {
         agent_id: {
             "text": found.text,
