@@ -4,8 +4,12 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from persona_pipeline.base.text import printable
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 EXIT_OK, EXIT_REGRESSION, EXIT_CONFIG, EXIT_COVERAGE, EXIT_BUDGET = 0, 1, 2, 3, 4
 
@@ -52,6 +56,12 @@ def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
     problems = dict.fromkeys(problem for found in broken.values() for problem in found)
     if problems:
         raise ConfigError(list(problems))
+
+
+def not_valid(error: "ValidationError", where: str) -> ConfigError:
+    """Return what pydantic found wrong: of each problem ``where``, the names down to the value, and why."""
+    found = error.errors(include_url=False, include_input=False)
+    return ConfigError([Problem(f"{where}{'.'.join(map(str, item['loc']))}: {item['msg']}") for item in found])
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -35,11 +35,8 @@ def comment_text(
 ) -> str:
     """Return the comment: the verdict, what of the change it was made of, what to do, and then all the rest.
 
-    Args:
-        report: None: there is none that can be read, and ``problem`` says why.
-        conclusion: of the workflow, ``success`` or ``failure``, as GitHub tells it.
-        changes: what the change touches; None: nothing is said of it.
-        after: what comes last, such as two versions side by side.
+    Without a ``report`` that can be read ``problem`` says why. ``conclusion``: of the workflow, as GitHub tells it; ``changes``:
+    what the change touches (None: nothing is said of it); ``after``: what comes last, such as two versions side by side.
     """
     warning = _warning(report, conclusion, problem)
     before = [warning] if warning else []
@@ -49,9 +46,8 @@ def comment_text(
         return comment_of(Page("", before=before, sections=found))
     page = comment_page(report)
     told: list[Block] = [Item([f"{TOUCHED}: ", *changes_line(changes)])] if changes is not None else []
-    listed = []
-    if touched and changes and len(changes) > 1:
-        listed = [Section("", [Folded("All that this change touches", touched.sections[0].blocks)])]
+    several = touched if changes and len(changes) > 1 else None
+    listed = [Section("", [Folded("All that this change touches", several.sections[0].blocks)])] if several else []
     top, sections = [*told, *page.top], [*page.sections, *listed, *after]
     return comment_of(replace(page, before=[*before, *page.before], top=top, sections=sections))
 
@@ -85,7 +81,11 @@ def main(arguments: list[str]) -> int:
         except ConfigError as error:
             after.append(_unreadable("", f"{TOUCHED} could not be told: ", error))
     if told.comparison and told.comparison.exists():
-        after.append(_comparison(told.comparison))
+        try:
+            compared = read_comparison(_text(told.comparison), str(told.comparison))
+            after.append(comparison_page(compared).as_section())
+        except ConfigError as error:
+            after.append(_unreadable(COMPARED, "It could not be read: ", error))
     text = comment_text(report, conclusion=told.conclusion, changes=changes, after=after, problem=problem)
     told.comment.write_text(text, encoding="utf-8", newline="\n")
     return 0
@@ -105,13 +105,6 @@ def _warning(report: RunReport | None, conclusion: str | None, problem: str) -> 
         "request. Look at the workflow's log."
     )
     return Item([*ended, Span(said, "own")], tone="bad")
-
-
-def _comparison(path: Path) -> Section:
-    try:
-        return comparison_page(read_comparison(_text(path), str(path))).as_section()
-    except ConfigError as error:
-        return _unreadable(COMPARED, "It could not be read: ", error)
 
 
 def _unreadable(title: str, said: str, error: ConfigError) -> Section:

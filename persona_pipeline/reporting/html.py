@@ -5,11 +5,10 @@ Only files of this package are templates; everything else is data and is escaped
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from itertools import groupby
-from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -44,7 +43,6 @@ from persona_pipeline.reporting.text import (
     plural,
 )
 from persona_pipeline.reporting.view import VERDICTS, dropped
-from persona_pipeline.scoring.results import QuotedEvidence
 from persona_pipeline.world.propositions.models import dimension_label
 
 _PACKAGE = "persona_pipeline.reporting"
@@ -63,8 +61,7 @@ def render_html(report: RunReport) -> str:
 def page_html(page: Page, *, script: bool = False) -> str:
     """Return a page as one HTML document in UTF-8: inline style and charts under a policy that allows nothing else.
 
-    Args:
-        script: with ours, which turns the theme, opens what is folded and finds a row.
+    ``script``: with ours, which turns the theme, opens what is folded and finds a row.
     """
     style, code = page_style(), _asset("report.js") if script else ""
     allowed = f"script-src '{_digest(code)}'; " if code else ""
@@ -100,7 +97,8 @@ def _environment() -> Environment:
         score=format_score, delta=format_delta, dimension=dimension_label, unscored=unscored_label, percent=format_share,
         plural=plural, words=lambda state: _STATES[state].capitalize(), line=_line, heads=_heads, groups=_groups,
         p_value=format_p, dropped=dropped,
-        kind=lambda block: type(block).__name__, drawn=_drawn, as_quote=_as_quote, plain=plain_text, cell=cell_text, tone=_tone,
+        kind=lambda block: type(block).__name__, drawn=_drawn, plain=plain_text, cell=cell_text, tone=_tone,
+        as_quote=lambda evidence: Quote(evidence.quote, evidence.message_id, evidence.verified),
         short=lambda text: html_text(one_line(text, _NOTEBOOK_TEXT)),
     )  # fmt: skip
     return environment
@@ -125,10 +123,6 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _as_quote(evidence: QuotedEvidence) -> Quote:
-    return Quote(evidence.quote, evidence.message_id, evidence.verified)
-
-
 def _groups(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
     """Yield blocks with whether they stand beside one another, as figures and cards do."""
     for beside, group in groupby(blocks, key=lambda block: isinstance(block, Figure | PageCard)):
@@ -136,8 +130,7 @@ def _groups(blocks: Sequence[Block]) -> Iterator[tuple[bool, list[Block]]]:
 
 
 def _drawn(block: Drawn) -> Markup:
-    values: Mapping[str, Any] = block.values
-    return Markup(_environment().get_template(block.template).render(values))
+    return Markup(_environment().get_template(block.template).render(block.values))
 
 
 def _line(line: Line) -> Markup:
@@ -152,7 +145,5 @@ def _heads(table: Table) -> list[tuple[Column, bool]]:
     """Return the columns, and whether their numbers stand to the right: not above a bar or what they need."""
     first = table.rows[0].cells if table.rows else [""] * len(table.columns)
     left = {"scores": Score, "sight": Cell}.get(table.style, ())
-    return [
-        (column, column.number and not isinstance(cell, left))
-        for column, cell in zip(table.columns, first, strict=True)
-    ]
+    heads = zip(table.columns, first, strict=True)
+    return [(column, column.number and not isinstance(cell, left)) for column, cell in heads]

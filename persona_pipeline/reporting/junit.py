@@ -71,18 +71,15 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
         results.append(_result(Failure, "regression", _fall(cell.baseline, cell.score, cell.delta)))
     for finding in findings:
         if finding.kind not in ("regression", "proposition_drop"):
-            kind = _kind(finding)
-            results.append(_result(kind, finding.kind, finding.text))
+            results.append(_result(_kind(finding), finding.kind, finding.text))
     failures = cell.evaluation.failures if cell.evaluation else {}
     if failures and not any(isinstance(result, Error) for result in results):
         missing = ", ".join(f"{key}: {unscored_label(item.unscored)}" for key, item in failures.items())
         results.append(_result(Error, "coverage", f"{len(failures)} propositions were not judged: {missing}"))
     if not results and cell.score is None:
         reason = cell.evaluation.unscored if cell.evaluation else None
-        if reason in ANSWERS or reason is None:
-            results.append(_result(Skipped, reason or "not_evaluated", unscored_label(reason)))
-        else:
-            results.append(_result(Error, reason, unscored_label(reason)))
+        kind = Skipped if reason is None or reason in ANSWERS else Error
+        results.append(_result(kind, reason or "not_evaluated", unscored_label(reason)))
     if results:
         case.result = results
     case.system_out = xml_text(
@@ -94,9 +91,8 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
 
 def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
     case = TestCase(xml_text(f"{drop.dimension}/{drop.proposition_id}"), classname=_class(row))
-    message = _fall(drop.baseline, drop.current, drop.delta)
-    details = "\n".join(text for text in (drop.claim, drop.recommendation or "") if text)
-    case.result = [_result(Failure, "proposition_drop", message, details)]
+    details = "\n".join(filter(None, (drop.claim, drop.recommendation)))
+    case.result = [_result(Failure, "proposition_drop", _fall(drop.baseline, drop.current, drop.delta), details)]
     return case
 
 

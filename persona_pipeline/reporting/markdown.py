@@ -89,13 +89,13 @@ def _pieces(blocks: Iterable[Block]) -> Iterator[_Piece]:
         if isinstance(block, Item):
             yield _Piece([*_paragraph(block), ""])
         elif isinstance(block, Items):
-            yield _Piece([], [_bullet(item) for item in block.items], [""])
+            bullets = [f"{'  ' * item.depth}- {_said(item)}" for item in block.items]
+            yield _Piece([], bullets, [""])
         elif isinstance(block, Facts):
-            rows = [
-                f"| {markdown_text(name)} | {markdown_code(value, _MOST_VALUE, in_table=True)} |"
-                for name, value in block.pairs
-            ]
-            yield _Piece(["| | |", "|:--|:--|"], rows, [""])
+            pairs = (
+                (markdown_text(name), markdown_code(value, _MOST_VALUE, in_table=True)) for name, value in block.pairs
+            )
+            yield _Piece(["| | |", "|:--|:--|"], [f"| {name} | {value} |" for name, value in pairs], [""])
         elif isinstance(block, Table):
             yield _table(block)
         elif isinstance(block, Folded):
@@ -105,16 +105,12 @@ def _pieces(blocks: Iterable[Block]) -> Iterator[_Piece]:
 
 
 def _paragraph(item: Item) -> list[str]:
-    text = f"{_kind(item)}{markdown_line(item.line)}"
-    return ["> [!CAUTION]", f"> {text}"] if item.tone == "bad" else [text]
+    return ["> [!CAUTION]", f"> {_said(item)}"] if item.tone == "bad" else [_said(item)]
 
 
-def _bullet(item: Item) -> str:
-    return f"{'  ' * item.depth}- {_kind(item)}{markdown_line(item.line)}"
-
-
-def _kind(item: Item) -> str:
-    return f"**{markdown_text(item.kind)}**: " if item.kind else ""
+def _said(item: Item) -> str:
+    kind = f"**{markdown_text(item.kind)}**: " if item.kind else ""
+    return f"{kind}{markdown_line(item.line)}"
 
 
 def _table(table: Table) -> _Piece:

@@ -9,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from http.client import HTTPException
 from os import environ
 from pathlib import Path
@@ -97,16 +98,11 @@ def run_link() -> str:
 
 
 def require_named(names: Sequence[str], known: Sequence[str]) -> None:
-    """Check that ``persona.yaml`` declares who is to hear of it.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Raise ``ConfigError`` unless ``persona.yaml`` declares who is to hear of it."""
     for name in names:
         if name not in known:
-            raise ConfigError(
-                f"{WORLD_FILE} has no alert {name!r}{did_you_mean(name, known)}; add the name there: alerts: [{name}]"
-            )
+            meant = did_you_mean(name, known)
+            raise ConfigError(f"{WORLD_FILE} has no alert {name!r}{meant}; add the name there: alerts: [{name}]")
 
 
 def addresses(names: Sequence[str]) -> dict[str, str]:
@@ -129,8 +125,7 @@ def notify(notice: Notice, known: Mapping[str, str]) -> list[str]:
 def post(url: str, notice: Notice) -> None:
     """Post a notice in the form that the address asks for: Slack's, which most take, or that of Teams.
 
-    Raises:
-        RuntimeError: it could not be delivered; the address, which is a secret, is not shown.
+    Raises ``RuntimeError`` where it could not be delivered; the address, which is a secret, is not shown.
     """
     if not url:
         raise RuntimeError("is not set")
@@ -157,13 +152,10 @@ def _payload(host: str, notice: Notice) -> dict[str, Any]:
         card = {"type": "AdaptiveCard", "version": "1.4", "body": body}
         kind = "application/vnd.microsoft.card.adaptive"
         return {"type": "message", "attachments": [{"contentType": kind, "content": card}]}
-    text = "\n".join([f"*{_escaped(notice.title)}*", *(f"• {_escaped(line)}" for line in notice.reasons), *link])
+    # Escaped as Slack asks for it, foreign text names no channel and makes no link.
+    title, *reasons = (escape(text, quote=False) for text in (notice.title, *notice.reasons))
+    text = "\n".join([f"*{title}*", *(f"• {line}" for line in reasons), *link])
     return {"text": text} if one_of(_TEXT_ALONE) else {"text": text, **notice.facts}
-
-
-def _escaped(text: str) -> str:
-    """Return foreign text as Slack asks for it: it names no channel and makes no link."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def main(arguments: Sequence[str]) -> int:

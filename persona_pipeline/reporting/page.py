@@ -21,12 +21,10 @@ def verdict_tone(verdict: str) -> Tone:
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of a line.
+    """A piece of a line, of which ``limit`` characters are shown.
 
-    Attributes:
-        style: ``own`` is our own words and numbers, never text from outside: Markdown writes them as they are; ``fixed`` keeps its
-            spaces, for columns of an outline.
-        limit: characters that are shown.
+    ``own`` is our own words and numbers, never text from outside: Markdown writes them as they are; ``fixed`` keeps its spaces, for
+    columns of an outline.
     """
 
     text: str
@@ -80,13 +78,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of text.
+    """A cell of text, with a note below it and, where one can be drawn, a chart in SVG.
 
-    Attributes:
-        note: stands below it.
-        chart: an SVG, where one can be drawn.
-        own: our own words and numbers, as in a ``Span``.
-        style: a class of the style sheet for all of the cell.
+    ``own``: our own words and numbers, as in a ``Span``; ``style``: a class of the style sheet for all of the cell.
     """
 
     text: str

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from pydantic import ValidationError
 
 from persona_pipeline.base.documents.json import strict_json
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.reporting.page import Page, Table
@@ -28,8 +28,7 @@ _ASCII = {"−": "-", "→": "->", "–": "-", "±": "+-", "…": "...", "━": 
 def render(report: RunReport, format: str) -> str:
     """Return a run's report as ``json``, ``markdown`` (the PR comment), ``html``, ``junit`` or ``prometheus``.
 
-    Raises:
-        ConfigError: the format is unknown.
+    Raises ``ConfigError`` where the format is unknown.
     """
     if format == "json":
         return json_text(report)
@@ -107,11 +106,9 @@ def print_page(page: Page, file: TextIO | None = None) -> None:
 
 
 def print_report(report: RunReport, file: TextIO | None = None, *, exits: bool = True, verbose: bool = False) -> None:
-    """Write a run's table and what matters most to ``file`` (default: stderr).
+    """Write a run's table and what matters most, ``verbose`` every finding, to ``file`` (default: stderr).
 
-    Args:
-        exits: whether the process ends with the report's exit code, which is said then.
-        verbose: every finding, too.
+    ``exits``: whether the process ends with the report's exit code, which is said then.
     """
     from persona_pipeline.reporting.pages.evaluation import short_page
 
@@ -221,17 +218,10 @@ def from_json(data: dict[str, Any]) -> RunReport:
         raise ConfigError("not a report: no object 'agents'; write one with `persona-pipeline evaluate --format json`")
     try:
         agents = {agent_id: _read_agent(agent) for agent_id, agent in data["agents"].items()}
-        rest = {
-            key: data[key] for key in ("findings", "exit_code", "provenance", "statistics", "expenses") if key in data
-        }
-        return RunReport(agents=agents, **rest)
+        fields = ("findings", "exit_code", "provenance", "statistics", "expenses")
+        return RunReport(agents=agents, **{key: data[key] for key in fields if key in data})
     except ValidationError as error:
-        raise ConfigError(
-            [
-                Problem(f"report: {'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}")
-                for problem in error.errors(include_url=False, include_input=False)
-            ]
-        ) from None
+        raise not_valid(error, "report: ") from None
 
 
 def read_json(text: str, path: str = "report") -> RunReport:

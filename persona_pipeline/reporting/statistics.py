@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import not_valid
 from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.read import voice_state
@@ -32,7 +32,7 @@ from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
 from persona_pipeline.guard.labels.check import checked_voices
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, Fading, MessageValue, SurvivalPoint, turns_of
+from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
 from persona_pipeline.scoring.text.agreement import language_of
 from persona_pipeline.scoring.text.likeness import Voices, voice_convergence, voice_similarity
@@ -56,11 +56,7 @@ _MOST_VOICES, _MOST_SUMS = 30, 300
 
 
 def gather(world: World, report: RunReport, *, since: datetime | None = None) -> RunReport:
-    """Return the report with what stands beside its scores; a section that has nothing to say is left out.
-
-    Args:
-        since: history from then on only.
-    """
+    """Return the report with what stands beside its scores, history ``since`` then only; what has nothing to say is left out."""
     from persona_pipeline.corrections.statistics import correction_statistics
 
     if not report.agents:
@@ -93,9 +89,7 @@ def _window_of(evaluation: AgentEvaluation) -> Window:
 
 def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[str, list[dict[str, Any]]]:
     outlined = [agent_id for agent_id, item in report.agents.items() if item.outlined]
-    if not outlined:
-        return {}
-    found = overall_points(outlined, overall_rows(store, until=until, most=_MOST_DRAWN))
+    found = overall_points(outlined, overall_rows(store, until=until, most=_MOST_DRAWN)) if outlined else {}
     return {
         agent_id: [{"window_end": value.window_end, "overall": value.overall} for value in values]
         for agent_id, values in found.items()
@@ -139,7 +133,12 @@ def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]
     messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)
     judged = {message_id: score for run in runs for message_id, score in run.scores.items()}
     found = {"adherence": find_fading(turns_of(messages, judged)), "repetition": find_fading(_repetition(messages))}
-    return [_section(name, persona, curve) for name, curve in found.items() if curve is not None]
+    version = persona[:_VERSION_DIGITS]
+    return [
+        {**asdict(curve), "text": curve.text, "version": version, "signal": signal}
+        for signal, curve in found.items()
+        if curve is not None
+    ]
 
 
 def _is_long(world: World, report: AgentReport) -> bool:
@@ -152,40 +151,27 @@ def _repetition(messages: list[Message]) -> dict[str, list[MessageValue]]:
     said: dict[str, list[str]] = {}
     for message in messages:
         said.setdefault(message.conversation, []).append(message.text)
-    return {
-        conversation: [
-            MessageValue(number, None if share is None else ngram_score(share))
-            for number, share in enumerate(message_shares(texts, 3), start=1)
-        ]
-        for conversation, texts in said.items()
-    }
-
-
-def _section(signal: str, persona: str, curve: Fading) -> dict[str, Any]:
-    return {**asdict(curve), "text": curve.text, "version": persona[:_VERSION_DIGITS], "signal": signal}
+    values: dict[str, list[MessageValue]] = {}
+    for conversation, texts in said.items():
+        scores = (None if share is None else ngram_score(share) for share in message_shares(texts, 3))
+        values[conversation] = [MessageValue(number, score) for number, score in enumerate(scores, start=1)]
+    return values
 
 
 def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
     """Return the voices of a run's agents that are learnt, or being learnt anew; of more than 30 agents, of those with an alarm."""
     alarmed = [finding.agent_id for finding in report.all_findings() if finding.kind == "voice_alarm"]
-    asked = (
-        list(report.agents) if len(report.agents) <= _MOST_VOICES else sorted({*filter(None, alarmed)})[:_MOST_VOICES]
-    )
-    states = []
-    for agent_id in asked:
-        evaluation = report.agents[agent_id].evaluation
-        if not evaluation.synthetic:
-            states.append(voice_state(world, agent_id, _window_of(evaluation)))
+    few = len(report.agents) <= _MOST_VOICES
+    asked = list(report.agents) if few else sorted({*filter(None, alarmed)})[:_MOST_VOICES]
+    evaluations = [report.agents[agent_id].evaluation for agent_id in asked]
+    states = [voice_state(world, item.agent_id, _window_of(item)) for item in evaluations if not item.synthetic]
     return {state.agent_id: voice_section(state) for state in states if state.learnt.model or state.learnt.since}
 
 
 def _voice_check_statistics(world: World, report: RunReport) -> dict[str, Any]:
     """Return what the check of each agent's voice says of its window, of agents whose voice somebody labelled."""
-    windows = (
-        (agent_id, _window_of(item.evaluation))
-        for agent_id, item in report.agents.items()
-        if not (item.outlined or item.evaluation.synthetic)
-    )
+    whole = {name: item.evaluation for name, item in report.agents.items() if not item.outlined}
+    windows = ((name, _window_of(evaluation)) for name, evaluation in whole.items() if not evaluation.synthetic)
     return {
         agent_id: {
             "text": found.text,
@@ -246,8 +232,7 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
 def voices_alike(spoken: Voices, before: Sequence[Voices], names: Mapping[str, str]) -> dict[str, Any]:
     """Return how some agents write, where they stand on a map and how alike each two are, as ``VoiceMap`` reads it.
 
-    Args:
-        spoken: their texts, oldest first; ``before``: the same agents' earlier ones. names: what they are called.
+    ``spoken``: their texts, oldest first; ``before``: the same agents' earlier ones; ``names``: what they are called.
     """
     if not 2 <= len(spoken) <= _MOST_VOICES:
         return {}
@@ -338,12 +323,9 @@ class Voice(_Section):
 
 
 class VoicePair(_Section):
-    """How alike two agents write.
+    """How alike two agents write: Jaccard of their vocabularies and cosine of their cased character 2-4-gram TF-IDF vectors (0-1).
 
-    Attributes:
-        vocabulary: Jaccard of their vocabularies, 0-1.
-        characters: cosine of their cased character 2-4-gram TF-IDF vectors, 0-1.
-        z: how much nearer they have come than they were, in standard deviations; None: not known, or too unlike to have merged.
+    ``z``: how much nearer they have come than they were, in standard deviations; None: not known, or too unlike to have merged.
     """
 
     a: str
@@ -505,9 +487,4 @@ def _read(report: RunReport, key: str, shape: Any, default: Any) -> Any:
     try:
         return TypeAdapter(shape).validate_python(report.statistics[key])
     except ValidationError as error:
-        raise ConfigError(
-            [
-                Problem(f"report: statistics.{key}.{'.'.join(map(str, problem['loc']))}: {problem['msg']}")
-                for problem in error.errors(include_url=False, include_input=False)
-            ]
-        ) from None
+        raise not_valid(error, f"report: statistics.{key}.") from None

@@ -61,11 +61,11 @@ def draw(page: Page, terminal: TextIO) -> None:
 
 def plain_text(line: Line) -> str:
     """Return a line as printable text on one line."""
-    parts = [
-        printable(part.text) if part.style == "fixed" else spaced(part.text, one_line(part.text, part.limit))
-        for part in spans(line)
-    ]
-    return "".join(parts).strip()
+    written = ""
+    for part in spans(line):
+        is_fixed = part.style == "fixed"
+        written += printable(part.text) if is_fixed else spaced(part.text, one_line(part.text, part.limit))
+    return written.strip()
 
 
 def cell_text(cell: AnyCell, *, short: bool = False) -> str:
@@ -130,9 +130,8 @@ def _rich(table: Table, *, short: bool, fold: bool) -> RichTable:
     found = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for column in table.columns:
         title = column.short if short and column.short else column.title[:1].lower() + column.title[1:]
-        found.add_column(
-            Text(one_line(title)), justify="right" if column.number else "left", no_wrap=not fold, overflow="fold"
-        )
+        side = "right" if column.number else "left"
+        found.add_column(Text(one_line(title)), justify=side, no_wrap=not fold, overflow="fold")
     for row in table.rows:
         found.add_row(*(Text(cell_text(cell, short=short)) for cell in row.cells), style=_ROWS[row.tone])
     return found

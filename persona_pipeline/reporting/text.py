@@ -1,6 +1,7 @@
 """Foreign text made harmless for a terminal, Markdown, XML and HTML; and how every report writes its numbers."""
 
 import re
+from html import escape
 from typing import TYPE_CHECKING
 
 from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
@@ -13,7 +14,6 @@ ZERO_WIDTH_SPACE = "\u200b"
 _XML_ILLEGAL = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _MARKDOWN_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-.!|~^=$])")
-_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # What GitHub links after rendering, whatever stands escaped: mentions, issues, commits, addresses, emoji names.
 _AUTOLINKS = re.compile(
     r"(?P<mark>[@#])"
@@ -41,8 +41,7 @@ def spaced(text: str, written: str) -> str:
 def markdown_text(text: str, limit: int | None = None) -> str:
     """Return one line of Markdown that renders as this text: no markup, HTML, link, mention or table cell comes of it."""
     line = _AUTOLINKS.sub(lambda match: match.group() + ZERO_WIDTH_SPACE, one_line(text, limit))
-    line = _MARKDOWN_PUNCTUATION.sub(r"\\\1", line)
-    return re.sub(r"[&<>]", lambda match: _HTML[match.group()], line)
+    return escape(_MARKDOWN_PUNCTUATION.sub(r"\\\1", line), quote=False)
 
 
 def markdown_code(text: str, limit: int | None = None, *, in_table: bool = False) -> str:
@@ -110,5 +109,5 @@ def cost_line(usage: "UsageSummary") -> str:
     """Return what was spent, in words."""
     if not usage.calls:
         return "No judge call was made."
-    calls = "1 judge call" if usage.calls == 1 else f"{usage.calls} judge calls"
+    calls = f"{usage.calls} judge call{'' if usage.calls == 1 else 's'}"
     return f"{calls}, {'cost unknown' if usage.usd is None else format_usd(usage.usd)}."

@@ -117,7 +117,6 @@ class ScoreCell:
 
     @property
     def people(self) -> People | None:
-        """What people's labels say of it."""
         return self.comparison.people if self.comparison else None
 
     @property
@@ -234,12 +233,10 @@ class ReportView:
 
     @cached_property
     def dimensions(self) -> list[str]:
-        names = {
-            name
-            for agent in self.report.agents.values()
-            for name in (*agent.evaluation.dimensions, *agent.comparison.dimensions)
-        }
-        return in_order(names)
+        agents = self.report.agents.values()
+        return in_order(
+            {name for agent in agents for name in (*agent.evaluation.dimensions, *agent.comparison.dimensions)}
+        )
 
     @cached_property
     def rows(self) -> list[AgentRow]:
@@ -247,11 +244,8 @@ class ReportView:
 
     def _row(self, agent_id: str, agent: AgentReport) -> AgentRow:
         judged, compared, concluded = agent.evaluation.dimensions, agent.comparison.dimensions, agent.conclusions
-        cells = (
-            ScoreCell(agent_id, name, judged.get(name), compared.get(name), concluded.get(name))
-            for name in self.dimensions
-        )
-        return AgentRow(agent_id, agent, tuple(cells))
+        found = ((name, judged.get(name), compared.get(name), concluded.get(name)) for name in self.dimensions)
+        return AgentRow(agent_id, agent, tuple(ScoreCell(agent_id, *cell) for cell in found))
 
     @cached_property
     def new(self) -> list[AgentRow]:
@@ -273,14 +267,13 @@ class ReportView:
             return found
         everybody = len(new) == len(self.rows)
         names = "" if everybody else f" of {', '.join(sorted(new))}"
+        option = "" if everybody else f" `--agents {','.join(sorted(new))}`"
         first = Finding(
             kind="no_baseline",
             exit_code=missing[0].exit_code,
             message=f"no baseline yet{names}: the scores stand, and nothing is compared with them",
             command="persona-pipeline baseline" if everybody else missing[0].command,
-            remedy="take one with `persona-pipeline baseline`"
-            + ("" if everybody else f" `--agents {','.join(sorted(new))}`")
-            + " once the scores are as they should be",
+            remedy=f"take one with `persona-pipeline baseline`{option} once the scores are as they should be",
         )
         return [first, *(finding for finding in found if finding not in missing)]
 
@@ -299,11 +292,6 @@ class ReportView:
         """What each agent's window could have seen, by dimension; agents of which nothing was tested are left out."""
         found = [(row, row.sights) for row in self.rows]
         return [(row, sights) for row, sights in found if sights]
-
-    def dullest(self, most: int) -> list[tuple[AgentRow, dict[str, Sight]]]:
-        """Return ``sights`` of the agents that can see least, at most so many."""
-        worst = sorted(self.sights, key=lambda item: -max(sight.detectable for sight in item[1].values()))
-        return worst[:most]
 
     @property
     def headline(self) -> str:
@@ -349,10 +337,12 @@ def dropped(row: AgentRow) -> str:
     if not fell and not drops:
         return ""
     if len(fell) == 1:
-        said = f"{dimension_label(fell[0].dimension).lower()} dropped, {_change(fell[0].baseline, fell[0].score)}"
+        said = f"{dimension_label(fell[0].dimension).lower()} dropped, {score_change(fell[0].baseline, fell[0].score)}"
     else:
         said = f"{len(fell)} of {compared} dimensions dropped" if fell else f"{plural(len(drops), 'claim')} dropped"
-    worst = ", ".join(f"{drop.proposition_id} {_change(drop.baseline, drop.current)}" for drop in drops[:MOST_WORST])
+    worst = ", ".join(
+        f"{drop.proposition_id} {score_change(drop.baseline, drop.current)}" for drop in drops[:MOST_WORST]
+    )
     return f"{said}; worst: {worst}" if worst else said
 
 
@@ -401,7 +391,7 @@ def warnings_of(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
     ]
 
 
-def _change(before: float | None, now: float | None) -> str:
+def score_change(before: float | None, now: float | None) -> str:
     """Return two scores as ``8.7 → 0.3``."""
     return f"{format_score(before, 1)} → {format_score(now, 1)}"
 
@@ -425,12 +415,9 @@ _UNEVEN = 0.2
 
 
 def estimate_text(people: People | None, *, short: bool = False) -> str:
-    """Return what people would give, such as ``people 7.4 ± 0.5, 50 labels``; "" where that is not estimated.
+    """Return what people would give, such as ``people 7.4 ± 0.5, 50 labels`` or, ``short``, ``7.4±0.5``; "" where not estimated.
 
     What the score changed by is said in people's points where they are known.
-
-    Args:
-        short: ``7.4±0.5``.
     """
     if people is None or people.score is None or people.interval is None:
         return ""

@@ -26,10 +26,8 @@ from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, dimension_label
 
 # The defaults above which the runtime corrections step in.
-REPETITION_LIMIT, AGREEMENT_LIMIT = (
-    CorrectionSettings().repetition_threshold,
-    CorrectionSettings().convergence_threshold,
-)
+_DEFAULTS = CorrectionSettings()
+REPETITION_LIMIT, AGREEMENT_LIMIT = _DEFAULTS.repetition_threshold, _DEFAULTS.convergence_threshold
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,11 @@ def trend_mark(points: Sequence[HistoryPoint], trends: Mapping[str, Trend]) -> T
         return None
     first = min(trends.values(), key=lambda trend: trend.began)
     index = next((number for number, point in enumerate(points) if point.window_end >= first.began), 0)
-    falls = ", ".join(
-        f"{dimension_label(name)} from {format_score(trend.before, 1)} to {format_score(trend.now, 1)} since "
-        f"{trend.began.day} {trend.began:%B}"
-        for name, trend in trends.items()
-    )
-    return TrendMark(index, format_delta(first.now - first.before, 1), f"Dropping: {falls}.")
+    falls = []
+    for name, trend in trends.items():
+        scores = f"from {format_score(trend.before, 1)} to {format_score(trend.now, 1)}"
+        falls.append(f"{dimension_label(name)} {scores} since {trend.began.day} {trend.began:%B}")
+    return TrendMark(index, format_delta(first.now - first.before, 1), f"Dropping: {', '.join(falls)}.")
 
 
 def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark | None) -> Figure:
@@ -63,9 +60,8 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark |
     banded = any("overall" in point.margins for point in points)
     margins = [point.margins.get("overall") for point in points] if banded else []
     series = [Series("Overall", [point.overall for point in points], margins=margins)]
-    series += [
-        Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]) for key in names
-    ]
+    for key in names:
+        series.append(Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]))
     ends = [point.window_end for point in points]
     caption = mark.text if mark else f"No slow trend ({len(points)} windows)."
     title = f"{name}: scores over {len(points)} windows. {caption}"
@@ -89,13 +85,9 @@ def fading_figure(name: str, seen: FadingSeen) -> Figure:
     shares: list[float] = []
     for turn in turns:
         shares.append(held[turn].share if turn in held else shares[-1] if shares else 1.0)
-    chart = turn_chart(
-        turns,
-        [point.mean for point in seen.curve],
-        [(point.low, point.high) for point in seen.curve],
-        title=f"{name}: {seen.signal} by turn. {seen.text}",
-        mark=seen.half_life,
-    )
+    means, intervals = [point.mean for point in seen.curve], [(point.low, point.high) for point in seen.curve]
+    described = f"{name}: {seen.signal} by turn. {seen.text}"
+    chart = turn_chart(turns, means, intervals, title=described, mark=seen.half_life)
     title = f"{name}, {seen.signal}" + (f", persona {seen.version[:12]}" if seen.version else "")
     rows = []
     for point, share in zip(seen.curve, shares, strict=True):
@@ -155,14 +147,10 @@ def voice_figure(voices: VoiceMap) -> Figure:
             caption += " No pair is closer than it usually is."
     else:
         caption = "No pair was compared."
-    places = {
-        names[name]: (voice.x, voice.y)
-        for name, voice in voices.agents.items()
-        if voice.x is not None and voice.y is not None
-    }
-    chart = map_chart(
-        [names[name] for name in voices.ids], links, places, title=f"Voice map of {len(voices.ids)} agents. {caption}"
-    )
+    known = [(names[name], voice.x, voice.y) for name, voice in voices.agents.items()]
+    places = {name: (x, y) for name, x, y in known if x is not None and y is not None}
+    title = f"Voice map of {len(voices.ids)} agents. {caption}"
+    chart = map_chart([names[name] for name in voices.ids], links, places, title=title)
     rows = []
     for pair in sorted(voices.pairs, key=lambda pair: -(pair.characters or 0.0)):
         shares = _share(pair.characters), _share(pair.vocabulary)
@@ -185,10 +173,9 @@ def language_figures(rows: Sequence[AgentRow]) -> list[Figure]:
 
 
 def _repetition(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:
-    shares = {
-        row.agent_id: _number(_statistics(row, "fluency"), "repetition", "3", "cross_message_share") for row in rows
-    }
-    return [(agent_id, share) for agent_id, share in shares.items() if share is not None]
+    path = ("repetition", "3", "cross_message_share")
+    shares = ((row.agent_id, _number(_statistics(row, "fluency"), *path)) for row in rows)
+    return [(agent_id, share) for agent_id, share in shares if share is not None]
 
 
 def _agreement(rows: Sequence[AgentRow]) -> list[tuple[str, float]]:

@@ -94,17 +94,11 @@ def _fitted(names: Sequence[str], places: Mapping[str, tuple[float, float]]) -> 
     """Scale both axes alike, so that distances stay distances, into the middle of the picture."""
     xs, ys = [places[name][0] for name in names], [places[name][1] for name in names]
     middle_x, middle_y = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
-    scale = min(
-        (_MAP_WIDTH - 2 * _MAP_MARGIN) / ((max(xs) - min(xs)) or 1.0),
-        (_MAP_HEIGHT - 2 * _MAP_MARGIN) / ((max(ys) - min(ys)) or 1.0),
-    )
-    return {
-        name: (
-            _MAP_WIDTH / 2 + (places[name][0] - middle_x) * scale,
-            _MAP_HEIGHT / 2 + (places[name][1] - middle_y) * scale,
-        )
-        for name in names
-    }
+    across = (_MAP_WIDTH - 2 * _MAP_MARGIN) / ((max(xs) - min(xs)) or 1.0)
+    scale = min(across, (_MAP_HEIGHT - 2 * _MAP_MARGIN) / ((max(ys) - min(ys)) or 1.0))
+    fitted_x = [_MAP_WIDTH / 2 + (x - middle_x) * scale for x in xs]
+    fitted_y = [_MAP_HEIGHT / 2 + (y - middle_y) * scale for y in ys]
+    return dict(zip(names, zip(fitted_x, fitted_y, strict=True), strict=True))
 
 
 def _circle(names: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -134,9 +128,7 @@ def cusum_chart(
 ) -> Markup:
     """Return the sum message by message, a dashed line at the threshold, and lines where alarms began and were raised.
 
-    Args:
-        sums: after each message, oldest first; from 0 to the threshold.
-        ends: what stands below the first and the last message, such as their dates.
+    ``sums``: after each message, oldest first, from 0 to the threshold; ``ends``: what stands below the first and the last.
     """
     top = max(threshold, *sums, 1e-9) * _HEADROOM
     last = max(1, len(sums) - 1)
@@ -159,18 +151,18 @@ def cusum_chart(
     return _SUM.picture(title, parts)
 
 
-@dataclass(frozen=True)
-class ShareLine:
-    """Shares (0-1) by threshold; ``style``: a class of the style sheet, ``d1`` to ``d5``, or none."""
-
-    shares: Sequence[float | None]
-    style: str = ""
-
-
 def threshold_chart(
-    values: Sequence[float], lines: Sequence[ShareLine], *, title: str, now: float, chosen: float | None = None
+    values: Sequence[float],
+    lines: Mapping[str, Sequence[float | None]],
+    *,
+    title: str,
+    now: float,
+    chosen: float | None = None,
 ) -> Markup:
-    """Return shares over thresholds, a dashed line where the threshold is now and a whole one where it is proposed."""
+    """Return shares (0-1) over thresholds, a dashed line where the threshold is now and a whole one where it is proposed.
+
+    ``lines``: shares by a class of the style sheet, ``d1`` to ``d5`` or none.
+    """
     top = max(values, default=1.0) or 1.0
     ticks = [0.0, 3.0, 6.0, 9.0] if top > 1 else _SHARES
     parts = _shares([(tick / top, f"{tick:g}") for tick in ticks], "threshold")
@@ -178,12 +170,10 @@ def threshold_chart(
         if place is not None:
             x = _SHARE.x(place / top)
             parts.append(element("line", {"class": name, "x1": x, "x2": x, "y1": _SHARE.y(1), "y2": _SHARE.y(0)}))
-    for line in lines:
-        points = [
-            None if share is None else (_SHARE.x(value / top), _SHARE.y(share))
-            for value, share in zip(values, line.shares, strict=True)
-        ]
-        parts.append(line_path(points, line.style))
+    xs = [_SHARE.x(value / top) for value in values]
+    for style, shares in lines.items():
+        places = zip(xs, shares, strict=True)
+        parts.append(line_path([None if share is None else (x, _SHARE.y(share)) for x, share in places], style))
     return _SHARE.picture(title, parts, "chart")
 
 

@@ -18,16 +18,11 @@ _MOST_DATES, _MOST_TURNS = 6, 8
 
 
 def bullet(
-    score: float | None,
-    baseline: float | None,
-    *,
-    bad: bool = False,
-    interval: tuple[float, float] | None = None,
+    score: float | None, baseline: float | None, *, bad: bool = False, interval: tuple[float, float] | None = None
 ) -> Markup:
     """Return a bar for ``score`` (0-9, None: an empty track) with a tick at ``baseline``; ``bad`` draws it as a drift.
 
-    Args:
-        interval: of the score (0-9), drawn as a thin line across the bar's end.
+    ``interval``: of the score (0-9), drawn as a thin line across the bar's end.
     """
     title = f"{format_score(score)} of 9" + (f", baseline {format_score(baseline)}" if baseline is not None else "")
     if interval is not None:
@@ -70,17 +65,15 @@ def small_line(scores: Sequence[float | None]) -> Markup:
 def sparkline(scores: Sequence[float | None], change_index: int | None = None) -> Markup:
     """Return a line through the scores (0-9; None: a gap) with the last one dotted and the change point marked."""
     step = (_SPARK_WIDTH - 2 * _SPARK_MARGIN) / max(1, len(scores) - 1)
-    height = _SPARK_HEIGHT - 2 * _SPARK_MARGIN
+    floor, height = _SPARK_HEIGHT - _SPARK_MARGIN, _SPARK_HEIGHT - 2 * _SPARK_MARGIN
     points = [
-        None
-        if score is None
-        else (_SPARK_MARGIN + index * step, _SPARK_HEIGHT - _SPARK_MARGIN - height * score / _BEST)
+        None if score is None else (_SPARK_MARGIN + index * step, floor - height * score / _BEST)
         for index, score in enumerate(scores)
     ]
     known = [score for score in scores if score is not None]
-    title = (
-        f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}" if known else "no scores"
-    )
+    title = "no scores"
+    if known:
+        title = f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}"
     parts = [line_path(points)]
     if change_index is not None:
         x = _SPARK_MARGIN + (change_index - 0.5) * step
@@ -141,9 +134,8 @@ def _positions(ends: Sequence[datetime]) -> list[float]:
 def _dates(ends: Sequence[datetime], xs: Sequence[float]) -> list[Markup]:
     every = max(1, -(-len(ends) // _MOST_DATES))
     # Counted from the newest window, which is always named.
-    shown = [index for index in range(len(ends)) if (len(ends) - 1 - index) % every == 0]
     parts = []
-    for index in shown:
+    for index in (index for index in range(len(ends)) if (len(ends) - 1 - index) % every == 0):
         anchor = "end" if index == len(ends) - 1 and len(ends) > 1 else "middle"
         parts.append(_TIMELINE.below(xs[index], f"{ends[index].day} {ends[index]:%b}", anchor))
     return parts
@@ -161,9 +153,8 @@ def _margins(line: Series, xs: Sequence[float]) -> list[Markup]:
 
 
 def _line(line: Series, xs: Sequence[float]) -> list[Markup]:
-    points = [
-        None if score is None else (x, _TIMELINE.y(score / _BEST)) for x, score in zip(xs, line.scores, strict=True)
-    ]
+    places = zip(xs, line.scores, strict=True)
+    points = [None if score is None else (x, _TIMELINE.y(score / _BEST)) for x, score in places]
     parts = [line_path(points, line.style)]
     name = f"dot {line.style}".strip()
     radius = 2 if line.style else 3
@@ -188,10 +179,10 @@ def turn_chart(
     every = max(1, -(-last // _MOST_TURNS))
     parts = _TURNS.grid(_TICKS)
     parts += [_TURNS.below(x, str(turn)) for turn, x in zip(turns, xs, strict=True) if turn == 1 or turn % every == 0]
-    known = zip(xs, intervals, strict=True)
-    parts += _TURNS.band(
-        [(x, low / _BEST, high / _BEST) for x, (low, high) in known if low is not None and high is not None]
-    )
+    known = [
+        (x, low, high) for x, (low, high) in zip(xs, intervals, strict=True) if low is not None and high is not None
+    ]
+    parts += _TURNS.band([(x, low / _BEST, high / _BEST) for x, low, high in known])
     parts.append(line_path([(x, _TURNS.y(score / _BEST)) for x, score in zip(xs, scores, strict=True)]))
     if mark is not None:
         parts += _TURNS.change(_TURNS.x((mark - 1) / max(1, last - 1)), f"half lost by turn {mark}")

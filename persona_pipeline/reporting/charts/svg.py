@@ -23,30 +23,17 @@ text{font:11px system-ui,sans-serif;fill:#5c6470}.label{fill:#1f2530}
 
 def element(name: str, attributes: dict[str, object] | None = None, *children: str) -> Markup:
     """Return one element. Attributes that are None are left out; a child that is not ``Markup`` is escaped."""
-    pairs = Markup("").join(
-        Markup(' {}="{}"').format(key, _attribute(value))
-        for key, value in (attributes or {}).items()
-        if value is not None
-    )
-    content = Markup("").join(
-        child if isinstance(child, Markup) else escape(html_text(xml_text(child))) for child in children
-    )
-    return Markup("<{0}{1}>{2}</{0}>").format(name, pairs, content)
+    known = [(key, value) for key, value in (attributes or {}).items() if value is not None]
+    pairs = Markup("").join(Markup(' {}="{}"').format(key, _attribute(value)) for key, value in known)
+    safe = (child if isinstance(child, Markup) else escape(html_text(xml_text(child))) for child in children)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, pairs, Markup("").join(safe))
 
 
 def picture(width: float, height: float, title: str, children: Iterable[Markup], *, classes: str = "chart") -> Markup:
     """Return an ``<svg>`` of this view box that a screen reader announces as one image with this title."""
-    return element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "class": classes,
-            "viewBox": f"0 0 {number(width)} {number(height)}",
-            "role": "img",
-            "aria-label": title,
-        },
-        *children,
-    )
+    box = f"0 0 {number(width)} {number(height)}"
+    own = {"xmlns": "http://www.w3.org/2000/svg", "class": classes, "viewBox": box, "role": "img", "aria-label": title}
+    return element("svg", {**own}, *children)
 
 
 def path(points: Sequence[tuple[float, float] | None]) -> str:
@@ -84,10 +71,8 @@ class Plot:
         return self.top + (self.height - self.top - self.bottom) * (1 - share)
 
     def across(self, share: float, name: str) -> Markup:
-        return element(
-            "line",
-            {"class": name, "x1": self.left, "x2": self.width - self.right, "y1": self.y(share), "y2": self.y(share)},
-        )
+        y, end = self.y(share), self.width - self.right
+        return element("line", {"class": name, "x1": self.left, "x2": end, "y1": y, "y2": y})
 
     def grid(self, ticks: Iterable[tuple[float, str]]) -> list[Markup]:
         """Return level lines with what stands beside them; the one at the bottom is the axis."""

@@ -58,20 +58,14 @@ from persona_pipeline.reporting.pages.evaluation import (
     sight_table,
     usage_facts,
 )
-from persona_pipeline.reporting.text import (
-    format_delta,
-    format_score,
-    format_share,
-    format_usd,
-    one_line,
-    plural,
-)
+from persona_pipeline.reporting.text import format_delta, format_score, format_share, format_usd, one_line, plural
 from persona_pipeline.reporting.view import (
     LOW_SCORE,
     MANY,
     AgentRow,
     ReportView,
     ScoreCell,
+    score_change,
     shown_whole,
     verdict_label,
     warnings_of,
@@ -107,13 +101,12 @@ class PropositionItem:
     @property
     def quotes(self) -> list[QuotedEvidence]:
         """What the judge quoted, each once: samples quote the same, or a part of it."""
-        found = list({(item.message_id, item.quote): item for item in self.result.evidence}.values())
-        longer = [(item.message_id, item.quote) for item in found]
-        return [
-            item
-            for item in found
-            if not any(where == item.message_id and item.quote in text != item.quote for where, text in longer)
-        ]
+        found = {(item.message_id, item.quote): item for item in self.result.evidence}
+
+        def is_part(item: QuotedEvidence) -> bool:
+            return any(where == item.message_id and item.quote in text != item.quote for where, text in found)
+
+        return [item for item in found.values() if not is_part(item)]
 
     @property
     def chart(self) -> Markup:
@@ -148,13 +141,9 @@ class DimensionBlock:
         if not self.cell.evaluation:
             return []
         drops = {drop.proposition_id: drop for drop in self.cell.drops}
-        items = [
-            PropositionItem(result, drops.get(result.id), self.cell.drifted)
-            for result in self.cell.evaluation.propositions.values()
-        ]
-        return sorted(
-            items, key=lambda item: (item.result.algorithmic, _lowest_first(item.result.score), item.result.id)
-        )
+        results = list(self.cell.evaluation.propositions.values())
+        results.sort(key=lambda item: (item.algorithmic, _lowest_first(item.score), item.id))
+        return [PropositionItem(result, drops.get(result.id), self.cell.drifted) for result in results]
 
     @property
     def bar(self) -> Markup | None:
@@ -245,14 +234,11 @@ class FindingGroup:
         return any(finding.exit_code == EXIT_REGRESSION for finding in (*self.main, *self.drops))
 
 
-def _outcome(report: RunReport, view: ReportView) -> str:
-    return "no baseline yet" if view.new and len(view.new) == len(view.rows) else verdict_label(report.conclusion)
-
-
 def whole_page(report: RunReport) -> Page:
     """Return all there is to say, with charts; malformed ``statistics`` raise ``ConfigError``."""
     view = ReportView(report)
-    count = len(view.findings)
+    count, is_new = len(view.findings), bool(view.new) and len(view.new) == len(view.rows)
+    outcome = "no baseline yet" if is_new else verdict_label(report.conclusion)
     return Page(
         view.headline,
         sections=_sections(report, view),
@@ -264,7 +250,7 @@ def whole_page(report: RunReport) -> Page:
             (str(len(view.dimensions)), "dimensions"),
             (str(count), "finding" if count == 1 else "findings"),
             (format_usd(report.usage.usd), "judge cost"),
-            (str(report.exit_code), f"exit code, {_outcome(report, view)}"),
+            (str(report.exit_code), f"exit code, {outcome}"),
         ],
     )
 
@@ -277,7 +263,8 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     ]
     shown = {agent.row.agent_id: agent for agent in agents}
     by_name = sorted((agent.row for agent in agents), key=lambda row: row.agent_id)
-    few = len(agents) == len(view.rows)
+    few, fading = len(agents) == len(view.rows), sections.fading(report)
+    faded = [fading_figure(row.name, seen) for row in by_name for seen in fading.get(row.agent_id, [])]
     found = [
         None if few else _everybody(view, shown, histories),
         _scores(view, shown, few) if agents else None,
@@ -288,7 +275,7 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     ]
     rest = [
         _sight(view, shown),
-        _figures("fading", "Long conversations", _FADING, _fading(report, by_name)),
+        _figures("fading", "Long conversations", _FADING, faded),
         _figures("voice-alarm", "Voice alarm", _VOICE_ALARM, _voice_alarms(report, agents)),
         _voice_checks(report),
         _voices(report),
@@ -360,13 +347,8 @@ def _everybody(
         judged = f"{row.n_scored}/{row.n_expected}"
         whole = replace(score_of(row.cells[0]), value=row.overall, change=row.overall_delta, whole=True)
         rows.append(PageRow([agent_cell(row, hrefs), state, *scores, whole, Cell("", chart=line), judged]))
-    columns = [
-        *(Column(title, number=False) for title in ("Agent", "State")),
-        *(dimension_column(name) for name in view.dimensions),
-        Column("Overall"),
-        Column("History", number=False),
-        Column("Judged"),
-    ]
+    columns = [Column("Agent", number=False), Column("State", number=False), *map(dimension_column, view.dimensions)]
+    columns += [Column("Overall"), Column("History", number=False), Column("Judged")]
     lead = [
         f"A line an agent, those that need a look first. The first {len(shown)} are shown with their claims below; of the others, ",
         Span("persona-pipeline report --agents", "code"),
@@ -409,14 +391,8 @@ def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
 
 def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
     sights = [(row, found) for row, found in view.sights if row.agent_id in shown]
-    if not sights:
-        return None
-    return Section("Detection limits", [sight_table(view, sights, each=True)], "sight", _SIGHT)
-
-
-def _fading(report: RunReport, rows: Sequence[AgentRow]) -> list[Figure]:
-    fading = sections.fading(report)
-    return [fading_figure(row.name, seen) for row in rows for seen in fading.get(row.agent_id, [])]
+    table = sight_table(view, sights, each=True)
+    return Section("Detection limits", [table], "sight", _SIGHT) if sights else None
 
 
 def _voice_alarms(report: RunReport, agents: Sequence[AgentBlock]) -> list[Figure]:
@@ -456,9 +432,8 @@ def _voices(report: RunReport) -> Section | None:
         return None
     figure, rows = voice_figure(voices), []
     for name, voice in sorted(voices.agents.items()):
-        length = format_score(voice.average_sentence_length, 1)
-        shares = format_share(voice.unique_word_ratio), format_share(voice.punctuation_density, 1)
-        rows.append([voices.names[name], voice.language, shares[0], length, shares[1]])
+        words, length = format_share(voice.unique_word_ratio), format_score(voice.average_sentence_length, 1)
+        rows.append([voices.names[name], voice.language, words, length, format_share(voice.punctuation_density, 1)])
     habits = Table.plain("Habits", ["Agent", "Language", "Different words", "Words a sentence", "Punctuation"], rows)
     pairs = [figure.numbers] if figure.numbers else []
     card = PageCard("Pair by pair", [*pairs, PageCard("Habits", [replace(habits, style="numbers")])])
@@ -515,7 +490,7 @@ def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:
         item = effect.dimensions.get(name)
         if item is None:
             return "–"
-        return f"{format_score(item.before, 1)} → {format_score(item.after, 1)} {format_delta(item.change)}"
+        return f"{score_change(item.before, item.after)} {format_delta(item.change)}"
 
     effects = sorted(found.effects.items())
     rows = [[agent_id, *(said(effect, name) for name in view.dimensions)] for agent_id, effect in effects]

@@ -1,8 +1,8 @@
 """A run's report in short, as a pull request's comment, and in Dagster: scores, cost and provenance as every report has them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -40,14 +40,7 @@ from persona_pipeline.reporting.page import (
     with_code,
 )
 from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
-from persona_pipeline.reporting.text import (
-    cost_line,
-    format_score,
-    format_usd,
-    markdown_text,
-    one_line,
-    plural,
-)
+from persona_pipeline.reporting.text import cost_line, format_usd, markdown_text, one_line, plural
 from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
@@ -60,6 +53,7 @@ from persona_pipeline.reporting.view import (
     kind_label,
     not_judged,
     remedies,
+    score_change,
     untold,
     warnings_of,
 )
@@ -84,9 +78,8 @@ _MOST_CLAIMS, _MOST_TO_DO, _MOST_QUOTE, _MOST_UNSCORED = 5, 3, 160, 20
 def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) -> Page:
     """Return what a terminal or a notebook has room for: the scores, a line for each agent that needs one, and what to do.
 
-    Args:
-        exits: whether the process ends with the report's exit code, which is said then.
-        verbose: with every finding, what could have been seen, and how far each dimension's judge can be believed.
+    ``exits``: whether the process ends with the report's exit code, which is said then; ``verbose``: with every finding, what could
+    have been seen, and how far each dimension's judge can be believed.
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
@@ -154,8 +147,7 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
 
 def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
     """Return how far the judge can be believed; in short only where it cannot, or nobody knows."""
-    shown = [text for text in view.people_lines if verbose or " validated (" not in text]
-    return [Item(text, tone="dim") for text in shown]
+    return [Item(text, tone="dim") for text in view.people_lines if verbose or " validated (" not in text]
 
 
 def _blind_line(view: ReportView) -> Iterator[Item]:
@@ -176,21 +168,17 @@ def _blind_line(view: ReportView) -> Iterator[Item]:
 def comment_page(report: RunReport) -> Page:
     """Return the comment of a pull request: the scores, then what made them, by name."""
     view = ReportView(report)
-    before = [
-        Item([Span(finding.message[:1].upper() + finding.message[1:], "strong", _MOST_TEXT)])
-        for finding in report.findings
-        if finding.kind == "base"
-    ]
+    of_base = [finding.message for finding in report.findings if finding.kind == "base"]
+    before = [Item([Span(message[:1].upper() + message[1:], "strong", _MOST_TEXT)]) for message in of_base]
     top: list[Block] = []
     if view.rows:
         judge = [Item(with_code(text)) for text in view.people_lines]
         top = [Items([*agent_lines(view), *_to_do(view)]), scores_table(view), Items(judge)]
     drops = sorted(((row, drop) for row in view.rows for drop in row.report.comparison.drops), key=lambda d: d[1].delta)
     claims = [_dropped_claim(*item) for item in drops]
+    regressions = [finding.message for finding in view.findings if finding.kind == "regression"]
     lists: dict[str, list[Line]] = {
-        "Dimensions that dropped": [
-            [Span(one.message, limit=_MOST_TEXT)] for one in view.findings if one.kind == "regression"
-        ],
+        "Dimensions that dropped": [[Span(message, limit=_MOST_TEXT)] for message in regressions],
         "Claims that dropped": claims[:_MOST_CLAIMS],
         "Over time": list(_over_time(view)),
         "Also": list(_other_findings(view)),
@@ -206,13 +194,12 @@ def comment_page(report: RunReport) -> Page:
         folded.append(Folded("Detection limits: the smallest drop that would be seen, in points", [_limits(view)]))
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
-    folded.append(Folded("Cost and provenance", [replace(usage_facts(report.usage), pairs=rests)]))
+    folded.append(Folded("Cost and provenance", [Facts(rests)]))
     tone = TONES.get(report.conclusion.verdict, "warn")
     return Page(view.headline, top, [*found, Section("", folded)], before, tone, "Persona evaluation")
 
 
-@dataclass(frozen=True)
-class RowCharts:
+class RowCharts(NamedTuple):
     """What is drawn in a row of scores: a bar a dimension, and the line of the overall score."""
 
     cells: Sequence[Markup | None]
@@ -228,16 +215,10 @@ def scores_table(
 ) -> Table:
     """Return a row an agent: its dimensions and overall score beside the baselines. What every report shows of scores is here.
 
-    Args:
-        rows: by default everybody's.
-        hrefs: addresses of agents within the page; ``charts``: what is drawn, where anything is.
+    ``rows``: by default everybody's; ``hrefs``: addresses of agents within the page; ``charts``: what is drawn, where anything is.
     """
-    columns = [
-        Column("Agent", number=False),
-        *(dimension_column(name) for name in view.dimensions),
-        Column("Overall"),
-        Column("Judged", SHORT_LABELS["judged"]),
-    ]
+    columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
+    columns += [Column("Overall"), Column("Judged", SHORT_LABELS["judged"])]
     found = []
     for row in view.rows if rows is None else rows:
         drawn = (charts or {}).get(row.agent_id, RowCharts([None] * len(row.cells)))
@@ -270,11 +251,7 @@ def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
 
 
 def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sight]]], *, each: bool) -> Table:
-    """Return the smallest fall that each dimension could have shown.
-
-    Args:
-        each: with what each of them needs to see a fall of 1.0; else with what the least sharp one needs.
-    """
+    """Return the smallest fall each dimension could have shown, and what each (else the least sharp) needs to see one of 1.0."""
     labels = [dimension_column(name) for name in view.dimensions]
     needs = [] if each else [Column("Needed to see less", number=False)]
     rows = []
@@ -288,7 +265,9 @@ def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sigh
 
 
 def _limits(view: ReportView, most: int = _MOST_SIGHTS) -> Table:
-    return sight_table(view, view.dullest(most), each=False)
+    """Return the limits of the agents that can see least."""
+    worst = sorted(view.sights, key=lambda item: -max(sight.detectable for sight in item[1].values()))
+    return sight_table(view, worst[:most], each=False)
 
 
 def _sight(sight: Sight | None, each: bool) -> Cell:
@@ -310,15 +289,20 @@ def _own(text: str) -> Span:
     return Span(text, "own")
 
 
-def _agent(row: AgentRow) -> Span:
-    return Span(row.name, "code", _MOST_ID)
+def _id(name: str) -> Span:
+    return Span(name, "code", _MOST_ID)
 
 
 def _dropped_claim(row: AgentRow, drop: PropositionDrop) -> Line:
-    fell = f"{format_score(drop.baseline, 1)} → {format_score(drop.current, 1)}"
-    label = dimension_label(drop.dimension)
-    line = [_agent(row), _own(" "), Span(drop.proposition_id, "code", _MOST_CLAIM_ID), _own(" ("), label]
-    line += [_own(f") {fell}")]
+    fell, label = score_change(drop.baseline, drop.current), dimension_label(drop.dimension)
+    line = [
+        _id(row.name),
+        _own(" "),
+        Span(drop.proposition_id, "code", _MOST_CLAIM_ID),
+        _own(" ("),
+        label,
+        _own(f") {fell}"),
+    ]
     if drop.claim:
         line += [_own(": "), Span(drop.claim, limit=_MOST_TEXT)]
     judged = row.report.evaluation.dimensions[drop.dimension].propositions.get(drop.proposition_id)
@@ -335,7 +319,7 @@ def _unscored(row: AgentRow) -> Line:
         names += [_own(", " if names else ""), Span(f"{dimension}/{result.id}", "code", _MOST_CLAIM_ID)]
     left = len(row.failures) - _MOST_UNSCORED
     more = f" and {left} more" if left > 0 else ""
-    return [_agent(row), _own(": "), Span(not_judged(row), limit=_MOST_TEXT), _own(": "), *names, _own(more)]
+    return [_id(row.name), _own(": "), Span(not_judged(row), limit=_MOST_TEXT), _own(": "), *names, _own(more)]
 
 
 def _to_do(view: ReportView) -> list[Item]:
@@ -345,7 +329,7 @@ def _to_do(view: ReportView) -> list[Item]:
         advised = [drop for drop in row.report.comparison.drops if drop.recommendation]
         if row.status is AgentStatus.FELL and advised:
             worst = min(advised, key=lambda drop: drop.delta)
-            lines.append([_agent(row), _own(": "), Span(worst.recommendation or "", limit=_MOST_TEXT)])
+            lines.append([_id(row.name), _own(": "), Span(worst.recommendation or "", limit=_MOST_TEXT)])
     lines += [with_code(text) for text in remedies(item for item in view.findings if item.exit_code != EXIT_OK)]
     items = [Item(line, kind="To do") for line in lines[:_MOST_TO_DO]]
     left = len(lines) - len(items)
@@ -358,11 +342,11 @@ def _over_time(view: ReportView) -> Iterator[Line]:
     names = {row.agent_id: row.name for row in view.rows}
     for agent_id, found in sorted(sections.trends(view.report).items()):
         if mark := trend_mark(points.get(agent_id, []), found):
-            yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
+            yield [_id(names.get(agent_id, agent_id)), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
     for agent_id, seen in sorted(sections.fading(view.report).items()):
         for item in (one for one in seen if one.fades):
             said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)
-            yield [Span(names.get(agent_id, agent_id), "code", _MOST_ID), _own(" "), said]
+            yield [_id(names.get(agent_id, agent_id)), _own(" "), said]
 
 
 def _other_findings(view: ReportView) -> Iterator[Line]:
@@ -375,7 +359,7 @@ def _other_findings(view: ReportView) -> Iterator[Line]:
             text = one_line(finding.text, _MOST_TEXT if finding.exit_code else _MOST_SLIGHT_TEXT)
             yield with_code(text) if text.count("`") % 2 == 0 else text
     for name, warning in warnings_of(view.rows):
-        yield [Span(name, "code", _MOST_ID), _own(" "), Span(warning, limit=_MOST_TEXT)]
+        yield [_id(name), _own(" "), Span(warning, limit=_MOST_TEXT)]
 
 
 _COLUMNS = ("Cost", "Calls", "Input tokens", "From the cache", "Output tokens")
@@ -391,10 +375,7 @@ _HASH_LENGTH, _LONGEST = 12, 60
 def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
     """Return a run's expenses by agent, by dimension and by what was done, the dearest first; each table has the same sum.
 
-    A grouping of one row says no more than the sum and is left out.
-
-    Args:
-        most: rows of a table; the last one is the sum of those left out.
+    A grouping of one row says no more than the sum and is left out; of more than ``most`` rows the last sums up the others.
     """
     names = {agent_id: agent.evaluation.display_name for agent_id, agent in report.agents.items()}
     groupings: dict[str, Callable[[Expense], str]] = {
@@ -472,11 +453,8 @@ def scalar_facts(statistics: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(value, dict):
-        return [
-            pair
-            for key in sorted(value, key=str)
-            for pair in _flat(value[key], f"{prefix}.{key}" if prefix else str(key))
-        ]
+        names = {key: f"{prefix}.{key}" if prefix else str(key) for key in sorted(value, key=str)}
+        return [pair for key, name in names.items() for pair in _flat(value[key], name)]
     if isinstance(value, list | tuple | set):
         return [(prefix, ", ".join(_scalar(item) for item in value) or "none")]
     return [(prefix, _scalar(value))]

@@ -74,13 +74,10 @@ def claims_page(claims: "PropositionSet", variables: Mapping[str, str]) -> Page:
     """Return an agent's claims of a dimension, the variables in them filled in."""
     from persona_pipeline.world.propositions.models import fill_template
 
-    items = [
-        Item(
-            [Span(f"{'-' if item.inverted else '+'} {item.id} (weight {item.weight:g}): ", "own"), Span(text, "fixed")]
-        )
-        for item in claims.propositions
-        for text in [fill_template(item.claim, variables)]
-    ]
+    items = []
+    for item in claims.propositions:
+        head = Span(f"{'-' if item.inverted else '+'} {item.id} (weight {item.weight:g}): ", "own")
+        items.append(Item([head, Span(fill_template(item.claim, variables), "fixed")]))
     return Page("Claims", sections=[Section("", [Items(items)])])
 
 
@@ -98,14 +95,9 @@ def matrix_page(matrix: "KillMatrix") -> Page:
         "What each claim catches": (["claim", "intact", *planted, *others], rows, _MATRIX_NOTE),
         "What is seen without a judge": (["window", *names], signals, _SIGNALS_NOTE),
     }
-    return Page(
-        title=f"Claims of {matrix.agent_id}, tested",
-        top=[
-            Items.of(*_matrix_facts(matrix)),
-            Items([Item(said, kind=kind, tone="warn") for kind, said in _matrix_findings(matrix)]),
-        ],
-        sections=[Section(title, [Table.plain(title, *table)]) for title, table in tables.items()],
-    )
+    findings = Items([Item(said, kind=kind, tone="warn") for kind, said in _matrix_findings(matrix)])
+    sections = [Section(title, [Table.plain(title, *table)]) for title, table in tables.items()]
+    return Page(f"Claims of {matrix.agent_id}, tested", [Items.of(*_matrix_facts(matrix)), findings], sections)
 
 
 def noise_page(report: "NoiseReport") -> Page:
@@ -115,13 +107,8 @@ def noise_page(report: "NoiseReport") -> Page:
         [
             f"{item.agent_id}: {item.name}",
             f"{item.scored}/{item.windows}",
-            format_score(item.mean, 1),
-            format_score(item.window_sd, 1),
-            format_score(item.judge_sd, 1),
-            format_share(item.nines),
-            format_share(item.zeros),
-            format_share(item.not_applicable),
-            format_share(item.unverified),
+            *(format_score(points, 1) for points in (item.mean, item.window_sd, item.judge_sd)),
+            *map(format_share, (item.nines, item.zeros, item.not_applicable, item.unverified)),
         ]
         for item in report.claims
     ]
@@ -131,15 +118,10 @@ def noise_page(report: "NoiseReport") -> Page:
     if few:
         facts.append(f"{few} of them were judged in fewer than {FEWEST_WINDOWS} windows, which says nothing of weeks.")
     findings = [Item("; ".join(i.reasons), kind=f"rewrite {i.agent_id} {i.name}", tone="warn") for i in report.rewrite]
+    findings = findings or [Item("no claim is out of order", kind="nothing to rewrite", tone="good")]
     note = "windows: scored of judged; sd in points, of weeks without the judge's part and where nothing dropped."
-    return Page(
-        "Noise of claims",
-        [
-            Items.of(*facts),
-            Items(findings or [Item("no claim is out of order", kind="nothing to rewrite", tone="good")]),
-        ],
-        [Section("Claims", [Table.plain("Claims", columns, rows, note)])],
-    )
+    section = Section("Claims", [Table.plain("Claims", columns, rows, note)])
+    return Page("Noise of claims", [Items.of(*facts), Items(findings)], [section])
 
 
 def _matrix_facts(matrix: "KillMatrix") -> Iterator[str]:
@@ -174,11 +156,9 @@ def _matrix_findings(matrix: "KillMatrix") -> Iterator[tuple[str, str]]:
             free = f"seen without a judge by {', '.join(seen)}" if seen else "nothing sees it"
             yield "blind spot", f"no claim catches {fault.name}; {free}. {fault.what}"
     if matrix.reads_nothing:
-        asked = f"whatever was done to the messages, {len(matrix.claims)} claims stand where they stood"
-        yield (
-            "reads nothing",
-            f"this judge reads nothing of these claims: {asked}; ask persona-pipeline doctor --reading first",
-        )
+        seen = f"whatever was done to the messages, {len(matrix.claims)} claims stand where they stood"
+        said = f"this judge reads nothing of these claims: {seen}; ask persona-pipeline doctor --reading first"
+        yield "reads nothing", said
         return
     for name in matrix.dead:
         faults = f"none of {len(rows[name].faults)} faults"
@@ -243,7 +223,7 @@ def comparison_lines(found: VersionComparison) -> Page:
             items.append(Item([Span(said, "fixed")], 1))
         for row in (*agent.moved, *agent.suspects):
             said = _SAID[row.difference.moved] if row.difference.moved is not ScoreChange.OPEN else "perhaps"
-            line = f" {one_line(f'{row.dimension}/{row.id}', 60)} {_numbers(row.difference)}{_edited(row)}: "
+            line = f" {one_line(f'{row.dimension}/{row.id}', 60)}{_moved(row)}"
             items.append(Item([Span(f"{said:<12}", "fixed"), line, Span(row.claim, limit=_MOST_CLAIM)], 1))
     items += [Item(text) for text in _remarks(found)]
     return Page("", sections=[Section("", [Items(items)])])
@@ -251,11 +231,8 @@ def comparison_lines(found: VersionComparison) -> Page:
 
 def comparison_page(found: VersionComparison) -> Page:
     """Return a comparison with a row a dimension, the claims that moved, and what it rests on."""
-    columns = [
-        *(Column(title, number=False) for title in ("Agent", "Dimension")),
-        *map(Column, ("Before", "After", "Change", "Interval")),
-        Column("", number=False),
-    ]
+    titles = ("Agent", "Dimension", "Before", "After", "Change", "Interval", "")
+    columns = [Column(title, number=title not in ("Agent", "Dimension", "")) for title in titles]
     rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.dimensions.items()]
     moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
     notes = [f"{agent.agent_id}: {', '.join(_notes(found, agent))}" for agent in found.agents.values()]
@@ -265,14 +242,9 @@ def comparison_page(found: VersionComparison) -> Page:
         said = f"Claims that moved ({_ICONS[ScoreChange.OPEN]}: not by itself told from chance):"
         sections.append(Section("", [Item([Span(said, "own")]), Items.of(*moved)]))
     sections.append(Section("", [Items.of(*notes, *_remarks(found))]))
-    return Page(
-        [Span(f"{COMPARED} ", "own"), Span(found.before, "code", 100), f": {_headline(found)}"],
-        [Item([Span("Version ", "own"), *version])],
-        sections,
-        level=3,
-        longest=_LONGEST,
-        shortened="*Shortened: {} more lines are in the JSON.*",
-    )
+    title = [Span(f"{COMPARED} ", "own"), Span(found.before, "code", 100), f": {_headline(found)}"]
+    top, left = [Item([Span("Version ", "own"), *version])], "*Shortened: {} more lines are in the JSON.*"
+    return Page(title, top, sections, level=3, longest=_LONGEST, shortened=left)
 
 
 def _headline(found: VersionComparison) -> str:
@@ -300,27 +272,20 @@ def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
 
 
 def _claim(agent: AgentDifference, row: ClaimDifference) -> Line:
-    return [
-        Span(f"{_ICONS[row.difference.moved]} ", "own"),
-        Span(agent.agent_id, "code", 64),
-        Span(" ", "own"),
-        Span(f"{row.dimension}/{row.id}", "code", 120),
-        f" {_numbers(row.difference)}{_edited(row)}: ",
-        Span(row.claim, limit=_MOST_CLAIM),
-    ]
+    who = [Span(f"{_ICONS[row.difference.moved]} ", "own"), Span(agent.agent_id, "code", 64), Span(" ", "own")]
+    claim = Span(f"{row.dimension}/{row.id}", "code", 120)
+    return [*who, claim, _moved(row), Span(row.claim, limit=_MOST_CLAIM)]
 
 
-def _edited(row: ClaimDifference) -> str:
-    return ", edited" if row.edited else ""
+def _moved(row: ClaimDifference) -> str:
+    return f" {_numbers(row.difference)}{', edited' if row.edited else ''}: "
 
 
 def _numbers(item: ScoreDifference) -> str:
+    if item.asked_alike and not item.scenes:
+        return "not affected"
     if item.asked_alike:
-        return (
-            f"{format_score(item.after)}: not affected (the judge is shown the same of both)"
-            if item.scenes
-            else "not affected"
-        )
+        return f"{format_score(item.after)}: not affected (the judge is shown the same of both)"
     if item.change is None:
         why = "not judged" if item.unjudged else "nothing to judge"
         return f"{why} in {item.unjudged or item.silent} scenes"
@@ -401,10 +366,10 @@ def _point(point: PastPoint) -> str:
 
 def changes_page(changes: Sequence[Change]) -> Page:
     """Return all that was removed, edited and added, by name: what a pull request's verdict was made of."""
-    items = [
-        Item([Span(f"{change.kind.value} {change.what} ", "own"), *_named(change), _rows_of(change)])
-        for change in sorted(changes, key=_rank)
-    ]
+    items = []
+    for change in sorted(changes, key=_rank):
+        rows = Span(f": {_counted(change.rows)}" if any(change.rows) else "", "own")
+        items.append(Item([Span(f"{change.kind.value} {change.what} ", "own"), *_named(change), rows]))
     listed = [Section("", [Items(items)])] if items else []
     return Page(TOUCHED, [Item(changes_line(changes))], listed, level=3, longest=_LONGEST, shortened="- and {} more")
 
@@ -429,10 +394,6 @@ def changes_line(changes: Sequence[Change]) -> Line:
 def _named(change: Change, limit: int = _MOST_DETAIL) -> list[str | Span]:
     name = Span(change.name, "code", _MOST_NAME)
     return [name, Span(" (", "own"), Span(change.detail, limit=limit), Span(")", "own")] if change.detail else [name]
-
-
-def _rows_of(change: Change) -> Span:
-    return Span(f": {_counted(change.rows)}" if any(change.rows) else "", "own")
 
 
 def _counted(counts: Sequence[int]) -> str:

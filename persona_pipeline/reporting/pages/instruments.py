@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
-from persona_pipeline.reporting.charts.measures import ShareLine, roc_chart, threshold_chart
+from persona_pipeline.reporting.charts.measures import roc_chart, threshold_chart
 from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import cost_line, format_share, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
@@ -13,12 +13,7 @@ from persona_pipeline.scoring.results import UsageSummary
 if TYPE_CHECKING:
     from persona_pipeline.corrections.replay.thresholds import CorrectionReplay, Replay, RiskThreshold, Touched
     from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
-    from persona_pipeline.guard.calibration.calibrate import (
-        Agreement,
-        Calibration,
-        ClaimCalibration,
-        DimensionCalibration,
-    )
+    from persona_pipeline.guard.calibration import calibrate
     from persona_pipeline.guard.calibration.judge_change import JudgeChange
     from persona_pipeline.guard.labels.files import Label
     from persona_pipeline.guard.labels.voice import VoiceLabel
@@ -48,11 +43,7 @@ def doctor_page(findings: "Sequence[ProbeFinding]") -> Page:
 
 
 def labels_page(labels: "Sequence[Label]", stale: "Mapping[tuple[str, str], str]") -> Page:
-    """Return a line a label.
-
-    Args:
-        stale: why labels are stale, by their identity.
-    """
+    """Return a line a label; ``stale``: why some are, by their identity."""
     items = []
     for label in labels:
         reason, said = stale.get(label.identity), "n/a" if label.score is None else str(label.score)
@@ -74,7 +65,7 @@ def voice_labels_page(labels: "Sequence[VoiceLabel]") -> Page:
     return Page("Labels of voices", sections=[Section("", [Items(items)])])
 
 
-def calibration_page(calibration: "Calibration") -> Page:
+def calibration_page(calibration: "calibrate.Calibration") -> Page:
     """Return every judge on every dimension, each figure with its 95 % interval."""
     sections = [Section("", [*_dimension(item), Item("")]) for item in calibration.dimensions]
     rest = []
@@ -83,15 +74,13 @@ def calibration_page(calibration: "Calibration") -> Page:
     if calibration.stale:
         rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
         rest += [Item([Span(text, limit=200)], 1) for text in calibration.stale[:_MOST_STALE]]
-    return Page("Calibration", sections=[*sections, Section("", [Items(rest)])])
+    return Page("calibrate.Calibration", sections=[*sections, Section("", [Items(rest)])])
 
 
 def judge_change_page(change: "JudgeChange") -> Page:
     labelled = f"{change.labelled} labelled by people"
-    facts = [
-        ("points (now - before)", measured(change.points, signed=True)),
-        ("rank correlation of the two", measured(change.alike)),
-    ]
+    facts = [("points (now - before)", measured(change.points, signed=True))]
+    facts.append(("rank correlation of the two", measured(change.alike)))
     if change.labelled:
         facts.append(("rank correlation with people, before", measured(change.rank_before)))
         facts.append(("rank correlation with people, now", measured(change.rank_now)))
@@ -103,7 +92,7 @@ def judge_change_page(change: "JudgeChange") -> Page:
     return Page("Two judges", sections=[Section("", [first, Facts(facts, 1), Item(said)])])
 
 
-def _dimension(item: "DimensionCalibration") -> Iterator[Block]:
+def _dimension(item: "calibrate.DimensionCalibration") -> Iterator[Block]:
     judge = f"{one_line(item.judge_model, 60)} (prompt {one_line(item.prompt_version, 40)})"
     yield Item(f"{item.dimension}, judged by {judge}: {item.judged} judgments, {item.labelled} labelled by people")
     if item.people:
@@ -111,14 +100,11 @@ def _dimension(item: "DimensionCalibration") -> Iterator[Block]:
         yield Facts(list(_peoples(item)), 1)
         yield from _claims(item.claims)
     for name, found in item.models.items():
-        yield Item(
-            f"with the model {one_line(name, 40)}, which counts for nothing: rank correlation {measured(found.rank)}, "
-            f"points {measured(found.bias, signed=True)}, {found.n} labels",
-            1,
-        )
+        told = f"rank correlation {measured(found.rank)}, points {measured(found.bias, signed=True)}, {found.n} labels"
+        yield Item(f"with the model {one_line(name, 40)}, which counts for nothing: {told}", 1)
 
 
-def _peoples(item: "DimensionCalibration") -> Iterator[tuple[str, str]]:
+def _peoples(item: "calibrate.DimensionCalibration") -> Iterator[tuple[str, str]]:
     found = item.agreement
     yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
     yield "rank correlation with people", measured(found.rank)
@@ -138,12 +124,12 @@ def _peoples(item: "DimensionCalibration") -> Iterator[tuple[str, str]]:
         yield "labels needed to halve the CI", f"{found.to_halve} more"
 
 
-def _not_applicable(found: "Agreement") -> str:
+def _not_applicable(found: "calibrate.Agreement") -> str:
     counts = {"both": found.neither, "people alone": found.only_judge, "the judge alone": found.only_other}
     return ", ".join(f"{who} {count}" for who, count in counts.items() if count)
 
 
-def _claims(claims: "Sequence[ClaimCalibration]") -> Iterator[Block]:
+def _claims(claims: "Sequence[calibrate.ClaimCalibration]") -> Iterator[Block]:
     if rewrite := [claim for claim in claims if claim.rewrite]:
         yield Item("rewrite these claims:", 1)
         yield Items([Item(str(claim.rewrite), 2, one_line(claim.proposition_id, 60)) for claim in rewrite])
@@ -157,11 +143,7 @@ def _claims(claims: "Sequence[ClaimCalibration]") -> Iterator[Block]:
         yield Item(f"and {len(claims) - _MOST_CLAIMS} more; --format json names all", 2)
 
 
-_NAMES = {
-    "action_gate": "action gate",
-    "anti_convergence": "anti-convergence",
-    "repetition_suppression": "repetition suppression",
-}
+_NAMES = {"anti_convergence": "anti-convergence"}
 _NOTE = (
     "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
     "known to be so. > is what is set now. Thresholds that are left out touch what the one above them does."
@@ -196,11 +178,8 @@ _COSTS: tuple[GateColumn, ...] = (
 def replay_page(found: "Replay") -> Page:
     from persona_pipeline.corrections.replay.thresholds import CONFIDENCE
 
-    facts = [
-        "Stored messages, looked at again as if each were on its way out, by today's personas and claims.",
-        *found.notes,
-        _CHART_NOTE,
-    ]
+    first = "Stored messages, looked at again as if each were on its way out, by today's personas and claims."
+    facts = [first, *found.notes, _CHART_NOTE]
     if found.calls:
         facts.append(cost_line(UsageSummary(calls=found.calls, usd=found.usd)))
     if any(item.risk and item.risk.threshold is not None for item in found.results):
@@ -210,15 +189,12 @@ def replay_page(found: "Replay") -> Page:
         )
     findings = [Item(said, kind=_title(item)) for item in found.results for said in _findings(item)]
     charts = [chart for item in found.results for chart in _charts(item)]
-    return Page(
-        "Corrections, replayed",
-        [Items.of(*facts), Items(findings), *charts],
-        [Section(_title(item), [_touched(item)]) for item in found.results if item.touched],
-    )
+    sections = [Section(_title(item), [_touched(item)]) for item in found.results if item.touched]
+    return Page("Corrections, replayed", [Items.of(*facts), Items(findings), *charts], sections)
 
 
 def _title(item: "CorrectionReplay") -> str:
-    return f"{item.agent_id}: {_NAMES[item.correction]}"
+    return f"{item.agent_id}: {_NAMES.get(item.correction, item.correction.replace('_', ' '))}"
 
 
 def _findings(item: "CorrectionReplay") -> Iterator[str]:
@@ -267,30 +243,27 @@ def _cost(item: "CorrectionReplay") -> str:
 
 
 def _touched(item: "CorrectionReplay") -> Table:
-    rows = [
-        [
-            f"{'> ' if touched.threshold == item.threshold else ''}{touched.threshold:g}",
-            *(format_share(share, 1) for share in (touched.all, touched.good, touched.bad)),
-        ]
-        for before, touched in zip([None, *item.touched], item.touched, strict=False)
-        if touched.threshold == item.threshold or not _same(before, touched)
-    ]
+    rows, before = [], None
+    for touched in item.touched:
+        shares = (touched.all, touched.good, touched.bad)
+        is_set = touched.threshold == item.threshold
+        if is_set or shares != before:
+            rows.append(
+                [f"{'> ' if is_set else ''}{touched.threshold:g}", *(format_share(share, 1) for share in shares)]
+            )
+        before = shares
     return Table.plain(_title(item), ["threshold", "all", "good", "bad"], rows, _NOTE)
-
-
-def _same(one: "Touched | None", other: "Touched") -> bool:
-    return one is not None and (one.all, one.good, one.bad) == (other.all, other.good, other.bad)
 
 
 def _charts(item: "CorrectionReplay") -> Iterator[Figure]:
     if not item.touched:
         return
     title = _title(item)
-    lines = [
-        ShareLine([touched.good for touched in item.touched], "d2"),
-        ShareLine([touched.bad for touched in item.touched], "d3"),
-        ShareLine([touched.all for touched in item.touched]),
-    ]
+    lines = {
+        "d2": [touched.good for touched in item.touched],
+        "d3": [touched.bad for touched in item.touched],
+        "": [touched.all for touched in item.touched],
+    }
     thresholds, chosen = [touched.threshold for touched in item.touched], item.risk.threshold if item.risk else None
     said = f"{title}: share touched by threshold"
     chart = threshold_chart(thresholds, lines, title=said, now=item.threshold, chosen=chosen)
@@ -303,8 +276,7 @@ def _charts(item: "CorrectionReplay") -> Iterator[Figure]:
 def statistics_lines(found: "CorrectionStatistics", width: int | None = None) -> Iterator[str]:
     """Yield the lines of both tables, agents first and all of them together last.
 
-    Args:
-        width: columns of the terminal; None: any. An agent whose row is wider gets a line for its id.
+    ``width``: columns of the terminal; None: any. An agent whose row is wider gets a line for its id.
     """
     if not found.total.actions:
         yield "Nothing was checked."
@@ -319,11 +291,9 @@ def statistics_lines(found: "CorrectionStatistics", width: int | None = None) ->
         yield "Sent unchecked: " + ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
     if found.total.shadowed:
         yield ""
-        yield "Only watched, and would have been held: " + ", ".join(
-            f"{agent_id} {item.would_hold:,} of {item.shadowed:,}"
-            for agent_id, item in found.agents.items()
-            if item.shadowed
-        )
+        watched = [(agent_id, item) for agent_id, item in found.agents.items() if item.shadowed]
+        held = ", ".join(f"{agent_id} {item.would_hold:,} of {item.shadowed:,}" for agent_id, item in watched)
+        yield f"Only watched, and would have been held: {held}"
     if found.total.unpriced_checks:
         yield f"+ left out: checks of unknown price ({found.total.unpriced_checks:,})"
 

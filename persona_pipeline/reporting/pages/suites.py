@@ -22,6 +22,7 @@ from persona_pipeline.suites.running.plan import ExplainedTest
 _REASON, _ID, MOST_REASON = 160, 60, 1000
 # Rows in a notebook, what is wrong first: a long run is cut.
 _MOST_TESTS, _MOST_PAIRS = 50, 20
+_ORIGINS = {"test": "its own", "suite": "from the suite", "fallback": "because it has no asserts"}
 
 
 def is_good(test: TestResult) -> bool:
@@ -42,11 +43,8 @@ def summary_line(result: SuiteResult) -> str:
         return one_line(done, MOST_REASON)
     summary = result.summary
     counts = [f"{summary['passed']} of {summary['total']} passed"]
-    counts += [
-        f"{summary[key]} {word}"
-        for key, word in (("borderline", "borderline"), ("failed", "failed"), ("errors", "not judged"))
-        if summary[key]
-    ]
+    words = (("borderline", "borderline"), ("failed", "failed"), ("errors", "not judged"))
+    counts += [f"{summary[key]} {word}" for key, word in words if summary[key]]
     mean = f", mean score {summary['mean']:.3f}" if "mean" in summary else ""
     cost = f", ${summary['cost_usd']:.4f}" if "cost_usd" in summary else ""
     return f"{one_line(result.suite)}: {', '.join(counts)}{mean}{cost}. Exit code {summary['exit_code']}."
@@ -105,10 +103,8 @@ def explanation_lines(tests: Sequence[ExplainedTest]) -> Iterator[str]:
         answers = one_line(", ".join(test.targets))
         yield f"{one_line(test.id, _ID)}  by {answers}{how}{needs}  {test.place or ''}".rstrip()
         for item in test.asserts:
-            origin = {"test": "its own", "suite": "from the suite", "fallback": "because it has no asserts"}[
-                item.origin
-            ]
-            parts = [origin, f"weight {item.weight:g}" + (f" ({item.share:.0%})" if item.share is not None else "")]
+            share = f" ({item.share:.0%})" if item.share is not None else ""
+            parts = [_ORIGINS[item.origin], f"weight {item.weight:g}{share}"]
             if item.gate is not None:
                 parts.append(f"gate {item.gate:g}")
             parts += [f"needs {word}" for word in item.needs]
