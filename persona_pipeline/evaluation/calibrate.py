@@ -173,7 +173,7 @@ def _people(used: Usable) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Canary:
-    """What is asked again to compare a judge with an earlier one; ``rated`` has what that one and people saw, as ``requests`` do."""
+    """What is asked again to compare a judge with an earlier one, and how that one and people rated it, one a request."""
 
     before: JudgeName
     requests: Sequence[JudgeRequest]

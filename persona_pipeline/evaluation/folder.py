@@ -50,7 +50,7 @@ class FolderReader:
         )
 
     def asked(self, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
-        """Return what judged agents are asked with now, by dimension, or what is wrong with their files; who is gone is left out."""
+        """Return what judged agents are asked with now, or what is wrong with their files; who is gone is left out."""
         labelled: dict[str, dict[str, None]] = {}
         for agent_id, dimension in judged:
             labelled.setdefault(agent_id, {})[dimension] = None

@@ -89,7 +89,7 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
 
 
 def points_of(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[Point]]:
-    """Return each agent's newest 60 windows, oldest first, from ``runs.summary_rows``: of each the newest whole run, else a part."""
+    """Return each agent's newest 60 windows, oldest first, from ``runs.summary_rows``: of each the newest whole run, or a part."""
     found: dict[str, dict[datetime, Point]] = defaultdict(dict)
     for row in rows:
         found[row.agent_id][row.window_end] = _point(row.window_end, row.whole, row.summary or {})
@@ -386,7 +386,7 @@ def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionRes
 
 
 def announce(report: AgentReport, messages: Iterable[Message], settings: Settings) -> None:
-    """Hand an agent's scores over, with the messages they rest on, where events are asked for; a failure only costs a warning."""
+    """Hand an agent's scores and their messages over where events are asked for; what goes wrong is logged, and stops nothing."""
     sender = emitter(settings)
     if sender is None or report.past or report.evaluation.synthetic:
         return

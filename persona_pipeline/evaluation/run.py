@@ -142,7 +142,7 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
 
 
 def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
-    """Plan, ask and decide, by ``rules`` or the request's; nothing is read or written, and what is wrong with one stops no other."""
+    """Plan, ask and decide, by ``rules`` or the request's; nothing is read or written, and one broken agent stops no other."""
     guard = guard_of(snapshot, rules or rules_of(snapshot, request, judge))
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
