@@ -85,11 +85,9 @@ _MOST_AGENTS = 1000
 
 
 class Breaker:
-    """Refuses calls while open. After the cool-down one call may try; its success closes the breaker.
+    """Refuses calls while open, after ``threshold`` identical failures in a row, for ``cooldown`` seconds.
 
-    Args:
-        threshold: identical failures in a row that open it.
-        cooldown: seconds it stays open.
+    After the cool-down one call may try; its success closes the breaker.
     """
 
     def __init__(
@@ -123,13 +121,10 @@ class Breaker:
             self._open_until = self._clock()
 
     def failed(self, signature: str, detail: str, *, fatal: bool = False, started: float | None = None) -> None:
-        """Count a failure of the server or the network.
+        """Count a failure of the server or the network, with a ``signature`` that is equal for identical ones.
 
-        Args:
-            signature: equal for identical failures.
-            fatal: every further call would fail too, such as for a wrong key.
-            started: when the call began, by the breaker's clock. A server that has answered others since then is not down, and the
-                failure does not count.
+        ``fatal``: every further call would fail too, such as for a wrong key. ``started`` is when the call began, by the breaker's
+        clock: a server that has answered others since then is not down, and the failure does not count.
         """
         if started is not None and started < self._succeeded_at:
             return
@@ -145,11 +140,7 @@ class Breaker:
 
 
 class AgentBreakers:
-    """A breaker for each agent: what is wrong with one agent's requests stops no other's.
-
-    Args:
-        threshold, cooldown: as of ``Breaker``.
-    """
+    """A ``Breaker`` for each agent: what is wrong with one agent's requests stops no other's."""
 
     def __init__(self, *, threshold: int = 10, cooldown: float = 30.0) -> None:
         self._threshold, self._cooldown = threshold, cooldown

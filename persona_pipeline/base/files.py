@@ -45,12 +45,8 @@ class FileRefusedError(OSError):
 def read_regular(path: str | os.PathLike[str], most: int = MOST_BYTES, roots: Sequence[Path] | None = None) -> bytes:
     """Return the bytes of a regular file, of no pipe and no device; at most ``most`` are read, also of one that says it is empty.
 
-    Args:
-        roots: resolved folders that it must lie in once links are followed; None: anywhere.
-
-    Raises:
-        FileRefusedError: it is no regular file, larger, or lies in none of them; ``strerror`` says so in plain words.
-        OSError: it cannot be read.
+    Links followed, it must lie in one of ``roots``, resolved folders, where they are given. ``FileRefusedError`` says in plain
+    words that it is no regular file, larger, or elsewhere; ``OSError``: it cannot be read.
     """
     with open_regular(path, roots) as stream:
         data = stream.read(most + 1)
@@ -85,13 +81,8 @@ def _check_regular(stat: os.stat_result, name: str, path: str | os.PathLike[str]
 def digest_within(path: str | os.PathLike[str], roots: Sequence[Path]) -> str | None:
     """Return the SHA-256 of a regular file of at most 64 MB in one of these folders, links followed; None of anything else.
 
-    A file that looks as it did when it was read is not read again.
-
-    Args:
-        roots: resolved.
-
-    Raises:
-        OSError: it is not there, or cannot be read.
+    ``roots`` are resolved. A file that looks as it did when it was read is not read again. ``OSError``: it is not there, or
+    cannot be read.
     """
     name = os.path.realpath(path)
     if not any(Path(name).is_relative_to(root) for root in roots):

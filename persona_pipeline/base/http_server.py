@@ -222,14 +222,11 @@ def serve(
     limits: ServerLimits | None = None,
     turned_away: Callable[[str], None] = lambda reason: None,
 ) -> None:
-    """Serve until the process is told to stop.
+    """Serve until the process is told to stop; ``ConfigError``: the address or the path cannot be listened on.
 
     Args:
         unix_socket: listen there instead, for this user alone.
         turned_away: is told of each connection that is closed before it asked: ``connections`` or ``slow_head``.
-
-    Raises:
-        ConfigError: the address or the path cannot be listened on.
     """
     limits = _within_files(limits or ServerLimits())
     config = uvicorn.Config(

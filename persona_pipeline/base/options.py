@@ -256,11 +256,7 @@ def given(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moment(text: str | None, name: str = "--as-of") -> datetime | None:
-    """Return the time of an option, None where it is not given.
-
-    Raises:
-        ConfigError: it is no RFC 3339 time with an offset.
-    """
+    """Return the time of an option, None where it is not given; ``ConfigError``: it is no RFC 3339 time with an offset."""
     try:
         return None if text is None else parse_time(text, name=name)
     except ValueError as error:
@@ -268,11 +264,7 @@ def moment(text: str | None, name: str = "--as-of") -> datetime | None:
 
 
 def parse_time(text: str, *, name: str = "time") -> datetime:
-    """Return an RFC 3339 time in UTC.
-
-    Raises:
-        ValueError: it is not one, or has no offset.
-    """
+    """Return an RFC 3339 time in UTC; ``ValueError``: it is not one, or has no offset."""
     try:
         moment = datetime.fromisoformat(text.upper())
         if len(text) < 19 or text[10:11] not in "Tt ":
@@ -361,13 +353,9 @@ class Registry(Generic[Base]):
         what: str,
         spelled: Callable[[str], str] = str,
     ) -> None:
-        """Declare a kind.
+        """Declare a kind by the group of its entry points and the built-in ``module:Class`` by name.
 
-        Args:
-            group: of the entry points.
-            built_in: ``module:Class`` by name.
-            what: what one is called where it cannot be used, such as ``judge``.
-            spelled: the registered spelling of a name.
+        ``what`` is what one is called where it cannot be used, such as ``judge``; ``spelled`` gives a name's registered spelling.
         """
         self.group, self.base, self.built_in = group, base, built_in
         self.what, self.spelled = what, spelled

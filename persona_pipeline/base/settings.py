@@ -148,8 +148,7 @@ class Settings(BaseSettings):
 def read_prices(text: str) -> dict[str, TokenPrices]:
     """Return prices by model from ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them.
 
-    Raises:
-        ValueError: it is not written so, a price is no finite number from 0, or a model stands twice.
+    ``ValueError``: it is not written so, a price is no finite number from 0, or a model stands twice.
     """
     found: dict[str, TokenPrices] = {}
     for item in filter(None, map(str.strip, text.split(","))):
@@ -171,11 +170,7 @@ def read_prices(text: str) -> dict[str, TokenPrices]:
 
 
 def from_environment(settings: type[SettingsT]) -> SettingsT:
-    """Return settings read from the environment.
-
-    Raises:
-        ConfigError: a variable has a value it cannot have; all such are named.
-    """
+    """Return settings read from the environment; ``ConfigError`` names every variable with a value it cannot have."""
     try:
         return settings()
     except ValidationError as error:
@@ -192,9 +187,5 @@ def from_environment(settings: type[SettingsT]) -> SettingsT:
 
 @cache
 def get_settings() -> Settings:
-    """Return this process's settings, read once from the environment; for where a door opens.
-
-    Raises:
-        ConfigError: a variable has a value it cannot have; all such are named.
-    """
+    """Return this process's settings, read once, for where a door opens; ``ConfigError`` as of ``from_environment``."""
     return from_environment(Settings)

@@ -51,8 +51,7 @@ class Difference:
     """Where two verdicts on the same messages differ, and the files that make it so.
 
     Attributes:
-        better: what the change's own files make better, with what the base says of it; worse: the other way round, with what the
-            change says.
+        better: what the change's own files make better, with what the base says; worse: what they make worse, with what they say.
         green: what of it the change calls held.
         files: taken from the change, they are enough to make the difference.
     """
@@ -116,11 +115,7 @@ def needed(enough: Callable[[Sequence[Item]], bool], items: Sequence[Item]) -> l
 def fresh_world(
     root: Path | None = None, against: str | None = None, *, settings: Settings | None = None
 ) -> Iterator[World]:
-    """Give a world with a store of its own that nobody wrote to, while it is needed.
-
-    Args:
-        against: the commit whose ``persona.yaml`` counts, as a whole.
-    """
+    """Give a world with a store of its own that nobody wrote to; ``against``: the commit whose whole ``persona.yaml`` counts."""
     with TemporaryDirectory(prefix="persona-store-") as folder:
         world = World.open(root, f"sqlite:///{folder}/store.db", settings=settings)
         try:
@@ -134,12 +129,7 @@ def fresh_world(
 def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate) -> RunReport:
     """Return the report of a run by what decides in ``request.against``, with what the change's own files would make of it.
 
-    Args:
-        world: best a ``fresh_world``.
-        evaluate: makes one run.
-
-    Raises:
-        ConfigError: there is no such commit here, or the input is bad.
+    ``world`` is best a ``fresh_world``; ``ConfigError``: there is no such commit here, or the input is bad.
     """
     if request.update_baseline:
         raise ConfigError("--against writes no baselines; take them without it")
@@ -233,11 +223,7 @@ class _Trial:
     def explained(
         self, before: RunReport, after: RunReport, taken: Collection[str], changed: Sequence[str]
     ) -> Difference:
-        """Return what two verdicts differ in, and as few files as make the difference.
-
-        Args:
-            taken, changed: the change's files that the first rests on, and those that the second does.
-        """
+        """Return what two verdicts differ in, and as few of the files ``changed`` beyond ``taken`` as make the difference."""
         found = difference(before, after)
         target, keys = verdicts_of(after), {*found.better, *found.worse}
         own = [path for path in changed if path not in taken]

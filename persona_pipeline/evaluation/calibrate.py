@@ -100,12 +100,7 @@ def judged_population(
 
 
 def _windows(now: Window, known: Iterable[Window], first: datetime | None) -> list[Window]:
-    """Return an agent's windows, the newest first.
-
-    Args:
-        known: those it was evaluated on.
-        first: when it spoke first.
-    """
+    """Return an agent's windows, the newest first: those it was evaluated on (``known``), and older ones since it spoke first."""
     found = dict.fromkeys([*known, now])
     before = max(found, key=lambda window: window.end).previous()
     while first is not None and before is not None and before.end >= first and len(found) < MOST_WINDOWS:
@@ -178,11 +173,7 @@ def _people(used: Usable) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Canary:
-    """What is asked again to compare a judge with an earlier one.
-
-    Attributes:
-        rated: the judgments as the earlier judge and people saw them, in the order of ``requests``.
-    """
+    """What is asked again to compare a judge with an earlier one, and how that one and people rated it, one a request."""
 
     before: JudgeName
     requests: Sequence[JudgeRequest]
@@ -207,13 +198,8 @@ def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, an
     """Return what is asked again, for every earlier judge of a baseline that is not the judge of now; nothing is asked yet.
 
     Judgments that people labelled come first, then those that are only recorded; evenly by dimension, some of each claim that is
-    taken, and the same ones every time.
-
-    Args:
-        before: the model of the earlier judge; None: those of the baselines.
-
-    Raises:
-        ConfigError: files of the world are not valid, or no judgment of ``before`` is known.
+    taken, and the same ones every time. ``before`` is the model of the earlier judge; None: those of the baselines.
+    ``ConfigError``: files of the world are not valid, or no judgment of ``before`` is known.
     """
     verdicts, labels = WorldReader(world).known, load_labels(world.root / LABELS)
     population = judged_population(world, known=verdicts)
@@ -236,11 +222,7 @@ def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, an
 
 
 def run_canary(canary: Canary, judge: Judge) -> CanaryResult:
-    """Ask the judge of now, and return how it differs from the earlier one.
-
-    Raises:
-        ConfigError: nothing was asked, or no answer came.
-    """
+    """Ask the judge of now, and return how it differs from the earlier one; ``ConfigError``: nothing was asked or answered."""
     if not canary.requests:
         raise ConfigError(
             f"no judgment of {canary.before} is known any more; take the baseline anew with `persona-pipeline baseline`"
@@ -339,10 +321,8 @@ class ReadingPlan:
 def plan_reading(world: World) -> ReadingPlan:
     """Return what is asked: of up to 4 agents up to 20 transcripts of 5 messages of their own and as many of others, the newest.
 
-    Nothing is asked yet. The others are agents, or where there are none whoever else speaks.
-
-    Raises:
-        ConfigError: files of the world are not valid.
+    Nothing is asked yet. The others are agents, or where there are none whoever else speaks. ``ConfigError``: the world's files are
+    not valid.
     """
     world.sync()
     fewest, ids = FEWEST_TRANSCRIPTS * LENGTH, set(world.agent_ids())
@@ -371,11 +351,7 @@ def plan_reading(world: World) -> ReadingPlan:
 
 
 def run_reading(plan: ReadingPlan, judge: Judge, *, now: datetime | None = None) -> ReadingTest:
-    """Ask the judge, and return what it gave to whose messages.
-
-    Raises:
-        ConfigError: less than nine tenths of the judgments were made.
-    """
+    """Ask the judge, and return what it gave to whose messages; ``ConfigError``: less than nine tenths of them were judged."""
     verdicts = run_async(judge.judge(list(plan.requests)))
     made = [verdict for verdict in verdicts if not verdict.has_failed]
     if not made or len(made) < _COVERAGE * len(verdicts):

@@ -98,12 +98,10 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
 def message_versions(
     store: Store, agent_ids: Iterable[str], *, until: datetime | None = None
 ) -> dict[str, MessageVersion]:
-    """Return what each agent has said, as it is counted. An edit, a removal or a late message changes the digest.
+    """Return what each agent has said up to a moment, as it is counted. An edit, a removal or a late message changes the digest.
 
-    One outside every window an agent was evaluated on does not, nor does one of the future before its time.
-
-    Args:
-        until: up to when messages count; by default to now and five minutes of grace.
+    One outside every window an agent was evaluated on does not, nor does one of the future before its time. ``until`` is by default
+    now and five minutes of grace.
     """
     said = said_by_agent(store, until or datetime.now(UTC) + FUTURE_GRACE)
     return {agent_id: _version(said.get(agent_id)) for agent_id in agent_ids}

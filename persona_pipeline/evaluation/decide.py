@@ -37,11 +37,7 @@ _JUDGED_BY = ("judge_model", "judge_models", "prompt_version", "prompt_versions"
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One agent's scores so far, with what they were judged from and what that cost.
-
-    Attributes:
-        again: what was judged again; None: nothing.
-    """
+    """One agent's scores so far, what they were judged from, what that cost, and what was judged ``again`` (None: nothing)."""
 
     judged: Judged
     evaluation: AgentEvaluation
@@ -104,8 +100,7 @@ def moved_since(baseline: Baseline, end: datetime, scores: Mapping[str, float | 
 class AgentResult:
     """One agent's plan and the report of it; ``report`` speaks of the whole run, however much of it was asked for.
 
-    Attributes:
-        saved: the run as the store keeps it, with what it cost when it was paid for.
+    ``saved`` is the run as the store keeps it, with what it cost when it was paid for.
     """
 
     plan: AgentPlan
@@ -114,11 +109,7 @@ class AgentResult:
 
 
 def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> GateRules:
-    """Return the gate's rules, with the judge's own minimum coverage where none is given, or that of what failed when recorded.
-
-    Args:
-        request: with what the world's settings say; see ``World.settled``.
-    """
+    """Return a settled request's rules, with the judge's own minimum coverage where none is given, or that of recorded failures."""
     same = ("regression_delta", "proposition_delta", "undecided_delta", "threshold", "fail_on", "require_calibration")
     return GateRules(
         **{name: getattr(request, name) for name in same},
@@ -218,9 +209,7 @@ def baseline_of(evaluation: AgentEvaluation) -> Baseline:
 def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -> RunReport:
     """Return what an evaluation says beside other baselines than those of the files; nothing is judged or saved.
 
-    Args:
-        before: baselines by agent; agents that are not in both are left out.
-        after: its scores, as they are.
+    Agents that have no baseline ``before`` are left out.
     """
     run = [report.evaluation for report in after.agents.values()]
     agents = {
@@ -260,10 +249,8 @@ def compared(
 ) -> AgentReport:
     """Return an agent's report: its scores beside its baseline, every fall tested against chance, and what is wrong.
 
-    Whoever else is evaluated with it changes nothing: the tests are of this agent, beside those that are watched.
-
-    Args:
-        due: the dimensions that should be there where the baseline has them.
+    Whoever else is evaluated with it changes nothing: the tests are of this agent, beside those that are watched. ``due`` are the
+    dimensions that should be there where the baseline has them.
     """
     evaluation = expecting(evaluation, baseline, due)
     now = moved(evaluation, baseline, guard.trust)

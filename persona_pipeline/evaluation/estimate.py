@@ -74,14 +74,11 @@ def estimate_run(
     *,
     count: bool = True,
 ) -> RunEstimate:
-    """Return what a live run would take.
+    """Return what a live run would take; ``ConfigError``: bad input.
 
     Args:
         judge: the provider; None or the recorded judge: that of the settings, or Anthropic.
         count: off where the API is not to be asked how many tokens it is.
-
-    Raises:
-        ConfigError: bad input.
     """
     asking, request = asking or JudgeOptions(), world.settled(request)
     options = ModelOptions.from_settings(world.settings, judge)
@@ -115,9 +112,7 @@ def more_windows_text(
 ) -> str:
     """Return what a baseline of four windows would take beyond the newest, about what it costs and why; "": there is no history.
 
-    Args:
-        request: of a baseline of one window.
-        judge, asking: see ``estimate_run``.
+    ``request`` is of a baseline of one window; ``judge`` and ``asking`` are those of ``estimate_run``.
     """
     if (request := world.settled(request)).window == ALL_TIME:
         return ""
@@ -142,9 +137,7 @@ def missing_text(
 ) -> str:
     """Return what a recording judge was not told, the command that asks it again, and about what that costs; "": nothing.
 
-    Args:
-        judging: as ``open_judge`` opened it.
-        judge, asking: see ``estimate_run``.
+    ``judging`` is as ``open_judge`` opened it; ``judge`` and ``asking`` are those of ``estimate_run``.
     """
     writer = judging.writer if isinstance(judging, OpenedJudge) else None
     if writer is None or not writer.failed:

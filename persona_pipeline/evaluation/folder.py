@@ -50,11 +50,7 @@ class FolderReader:
         )
 
     def asked(self, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
-        """Return what agents are asked with now, or what is wrong with their files; those that are gone are left out.
-
-        Args:
-            judged: agents and dimensions.
-        """
+        """Return what judged agents are asked with now, or what is wrong with their files; who is gone is left out."""
         labelled: dict[str, dict[str, None]] = {}
         for agent_id, dimension in judged:
             labelled.setdefault(agent_id, {})[dimension] = None
@@ -84,9 +80,7 @@ GONE = "its recordings are not here, or its persona, claims or messages are othe
 class Retaken:
     """What came of one golden file.
 
-    Attributes:
-        wrong: what it says and its recordings do not, a sentence each.
-        unknown: dimensions that could not be taken again, by the reason.
+    ``wrong`` says what it says and its recordings do not; ``unknown`` has dimensions that could not be taken again, by the reason.
     """
 
     path: Path

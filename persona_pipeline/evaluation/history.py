@@ -89,11 +89,7 @@ def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
 
 
 def points_of(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[Point]]:
-    """Return each agent's windows, oldest first, at most the newest 60: of each the newest whole run, else the newest of a part.
-
-    Args:
-        rows: see ``runs.summary_rows``.
-    """
+    """Return each agent's newest 60 windows, oldest first, from ``runs.summary_rows``: of each the newest whole run, or a part."""
     found: dict[str, dict[datetime, Point]] = defaultdict(dict)
     for row in rows:
         found[row.agent_id][row.window_end] = _point(row.window_end, row.whole, row.summary or {})
@@ -137,10 +133,9 @@ def score_history(points: Mapping[str, Sequence[Point]]) -> dict[str, list[dict[
 
 
 def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[HistoryValue]]:
-    """Return the overall scores of agents over their newest windows, oldest first.
+    """Return agents' overall scores over their newest windows, oldest first, from ``runs.overall_rows``.
 
-    Args:
-        rows: see ``runs.overall_rows``: of ordinary precision, meant to be drawn small, many at a time.
+    They are of ordinary precision, meant to be drawn small, many at a time.
     """
     wanted, found = set(agent_ids), defaultdict[str, dict[datetime, HistoryValue]](dict)
     for agent_id, window_end, overall, _ in rows:
@@ -150,11 +145,7 @@ def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, l
 
 
 def judged_messages(rows: Iterable[Row], persona_hash: str) -> list[JudgedMessages]:
-    """Return an agent's windows, those left out that were of another persona.
-
-    Args:
-        rows: see ``runs.message_score_rows``.
-    """
+    """Return an agent's windows from ``runs.message_score_rows``, those left out that were of another persona."""
     alike = [row for row in rows if row.persona_hash == persona_hash]
     return [JudgedMessages(row.window_start, row.message_scores or {}) for row in alike]
 
@@ -214,11 +205,7 @@ def saved_runs(rows: Iterable[Row]) -> list[SavedRun]:
 
 
 def outlines(rows: Iterable[Row]) -> dict[str, AgentReport]:
-    """Return compared runs without their claims, by agent.
-
-    Args:
-        rows: see ``runs.newest_outline_rows``.
-    """
+    """Return compared runs without their claims, by agent, from ``runs.newest_outline_rows``."""
     found = {}
     for row in rows:
         evaluation = AgentEvaluation.model_validate(row.outline)
@@ -269,11 +256,7 @@ def series_beside(
 ) -> dict[tuple[str, str], list[WindowScore]]:
     """Return the windows of an agent's dimensions, this evaluation's the newest, and of all others that are watched.
 
-    Args:
-        points: of the agent, and of those that are watched, from whom is learnt what is steady.
-
-    Returns:
-        Nothing where none of its own is long enough to say anything of it.
+    From those in ``points`` is learnt what is steady. Nothing where none of its own is long enough to say anything of it.
     """
     newest, until = _point(evaluation.window_end, True, summary_of(evaluation)), evaluation.window_end
     known = [point for point in points.get(evaluation.agent_id, ()) if point.window_end <= until][-MOST_WINDOWS:]
@@ -403,11 +386,7 @@ def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionRes
 
 
 def announce(report: AgentReport, messages: Iterable[Message], settings: Settings) -> None:
-    """Hand an agent's scores over where events are asked for; whatever goes wrong, the evaluation does not learn of it.
-
-    Args:
-        messages: those the scores rest on.
-    """
+    """Hand an agent's scores and their messages over where events are asked for; what goes wrong is logged, and stops nothing."""
     sender = emitter(settings)
     if sender is None or report.past or report.evaluation.synthetic:
         return
@@ -418,11 +397,7 @@ def announce(report: AgentReport, messages: Iterable[Message], settings: Setting
 
 
 def evaluation_events(report: AgentReport, messages: Mapping[str, Message]) -> Iterator[EvaluationEvent]:
-    """Yield the events of a report; points go from 0 to 9.
-
-    Args:
-        messages: those that were judged by themselves, by id, as far as they are known.
-    """
+    """Yield the events of a report, in points 0-9; ``messages``: those judged by themselves, by id, as far as they are known."""
     evaluation = report.evaluation
     given = {
         "gen_ai.agent.id": evaluation.agent_id,

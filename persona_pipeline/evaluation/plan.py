@@ -108,8 +108,7 @@ class AgentPlan:
 def plan_agent(snapshot: Snapshot, scope: AgentScope, request: EvaluationRequest) -> AgentPlan:
     """Return what must be judged; a dimension without propositions for the agent is left out.
 
-    Raises:
-        ConfigError: nobody knows the agent's persona or a proposition set.
+    ``ConfigError``: nobody knows the agent's persona or a proposition set.
     """
     persona, sets = snapshot.persona(scope), snapshot.claims.get(scope.agent_id, {})
     missing = next((name for name in scope.dimensions if name not in sets), None)
@@ -149,11 +148,7 @@ def _made_whole(snapshot: Snapshot, plan: AgentPlan, judge: Judge) -> AgentPlan:
 
 
 def plan_case(case: AgentCase, scope: AgentScope, sets: Mapping[str, StoredSet]) -> AgentPlan:
-    """Return what must be judged of a case, by claims from wherever; it is compared with no baseline.
-
-    Args:
-        scope: with its persona.
-    """
+    """Return what must be judged of a case, by claims from wherever; the scope has its persona, and there is no baseline."""
     if scope.persona is None:
         raise ValueError("the scope has no persona")
     plan = AgentPlan(scope, scope.persona, case, sets, {}, messages_hash(_shown(case)), None, datetime.now(UTC))
@@ -221,11 +216,7 @@ def _shown(case: AgentCase) -> list[Message]:
 
 @dataclass(frozen=True)
 class Judged:
-    """A plan with its verdicts, in the order of its requests.
-
-    Attributes:
-        costs: what the judge was asked this time cost, by dimension.
-    """
+    """A plan with its verdicts, in the order of its requests, and by dimension what the judge was asked this time cost."""
 
     plan: AgentPlan
     verdicts: Sequence[Verdict] = ()
@@ -243,11 +234,7 @@ class Judged:
 
 
 def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judged] = ()) -> list[Judged]:
-    """Return the plans with their verdicts, from one call to the judge.
-
-    Args:
-        before: what was judged of the same plans so far, which is not asked again, nor paid again.
-    """
+    """Return the plans with their verdicts, from one call; what was judged ``before`` is neither asked nor paid again."""
     known = [item.told for item in before] or [{} for _ in plans]
     asked = [
         [request for request in plan.requests if request.key not in have]
@@ -312,8 +299,7 @@ class SyntheticAgents:
 def synthesize(snapshot: Snapshot, judge: Judge) -> SyntheticAgents:
     """Generate conversations for the agents with fewer than 10 real messages in their window.
 
-    Raises:
-        ConfigError: the judge is not live, so nobody could answer as the persona.
+    ``ConfigError``: the judge is not live, so nobody could answer as the persona.
     """
     from persona_pipeline.judging.synthetic import generate_conversations
 

@@ -286,9 +286,8 @@ class WorldReader:
     ) -> dict[str, AgentReport]:
         """Return what was said of agents when their newest runs were compared; of those without one nothing.
 
-        Args:
-            since: windows that end before are left out.
-            whole: of how many agents claims and reasons are read, those with findings first; None: of all.
+        Windows that end before ``since`` are left out. ``whole`` is of how many agents claims and reasons are read, those with
+        findings first; None: of all.
         """
         known = outlines(runs.newest_outline_rows(self.world.store, since))
         found = {agent_id: known[agent_id] for agent_id in agent_ids if agent_id in known}
@@ -304,11 +303,9 @@ class WorldReader:
         return runs.known_windows(self.world.store, agent_id, now=self.world.horizon), first and first.created_at
 
     def voice(self, persona: Persona, stored: LearntVoice | None, window: Window, *, learn: bool = False) -> VoiceState:
-        """Return how an agent's voice stands at the end of a window, as it was learnt before.
+        """Return how an agent's voice stands at the end of a window, as it is ``stored``.
 
-        Args:
-            stored: the voice as it is stored.
-            learn: learn it if it is not: from what was said before the window, after a change of persona from all said since.
+        ``learn`` learns it if it is not: from what was said before the window, after a change of persona from all said since.
         """
         # A window of everything has nothing before it to learn from.
         before = window.start or datetime.min.replace(tzinfo=UTC)
@@ -336,11 +333,8 @@ class WorldReader:
     ) -> VoiceState:
         """Return an agent's voice, learnt from what was said up to a moment if it is not yet; nothing is followed.
 
-        After a change of persona it is learnt from all that was said since, as soon as that is enough.
-
-        Args:
-            learn: False: as it is stored.
-            again: learn anew although it is learnt.
+        After a change of persona it is learnt from all that was said since, as soon as that is enough. Without ``learn`` it is as
+        it is stored; ``again`` learns it anew.
         """
         world, agent_id = self.world, persona.agent_id
         newest = read_messages(world.store, Window(world.horizon), agent_id=agent_id, limit=1)

@@ -108,11 +108,7 @@ class Decided:
 
 
 def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
-    """Evaluate, compare, and write baselines if asked to.
-
-    Raises:
-        ConfigError: bad input; nothing is evaluated then.
-    """
+    """Evaluate, compare, and write baselines if asked to; on bad input ``ConfigError``, and nothing is evaluated."""
     if request.against is None:
         return _run_once(world, judge, request)
     asked, runs = AskedOnce(judge) if judge.live else judge, list[EvaluationRun]()
@@ -146,11 +142,7 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
 
 
 def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
-    """Plan, ask and decide. Nothing is read or written, and what is wrong with one agent stops no other.
-
-    Args:
-        rules: None: those of the request.
-    """
+    """Plan, ask and decide, by ``rules`` or the request's; nothing is read or written, and one broken agent stops no other."""
     guard = guard_of(snapshot, rules or rules_of(snapshot, request, judge))
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)

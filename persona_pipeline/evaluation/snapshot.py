@@ -176,10 +176,8 @@ class ReplayedJudge:
 def save_replay(path: Path, replay: RunReplay) -> None:
     """Write a run to a file; compressed where its name ends in ``.gz``. Nothing of the machine it was made on is in it.
 
-    What sources say of messages beyond what is judged stays out, and so do the folders of files with problems.
-
-    Raises:
-        OSError: the file cannot be written.
+    What sources say of messages beyond what is judged stays out, and so do the folders of files with problems. ``OSError``: the
+    file cannot be written.
     """
     snapshot = replay.snapshot
     bare = replace(
@@ -194,11 +192,7 @@ def save_replay(path: Path, replay: RunReplay) -> None:
 
 
 def load_replay(path: Path) -> RunReplay:
-    """Read a run from a file.
-
-    Raises:
-        ConfigError: it cannot be read, or is none of this version.
-    """
+    """Read a run from a file; ``ConfigError``: it cannot be read, or is none of this version."""
     try:
         data = read_regular(path)
         replay = _adapter().validate_json(gzip.decompress(data) if data.startswith(_MAGIC) else data)

@@ -109,11 +109,7 @@ def _how_sure(known: VoiceProvenance) -> str:
 
 
 def followed_text(state: VoiceState, start: datetime | None = None) -> list[str]:
-    """Return what following a voice rests on, how soon it tells, and what it cannot see, a sentence each.
-
-    Args:
-        start: what was said up to here is not looked at; None: all is since the voice was learnt.
-    """
+    """Return what following a voice since ``start`` (None: since it was learnt) rests on, how soon it tells, what it cannot see."""
     name, model = state.agent_id, state.learnt.model
     if model is None:
         return [f"{name}: not followed, and no change is seen: its voice is {state.text}"]
@@ -162,11 +158,7 @@ def alarm_window(found: VoiceChange) -> Window:
 
 @dataclass(frozen=True)
 class Followed:
-    """An agent's newest messages held against its voice.
-
-    Attributes:
-        alarms: those raised in the window, and the one that stands at its end.
-    """
+    """An agent's newest messages held against its voice, with the alarms of the window and the one that stands at its end."""
 
     readings: tuple[VoiceReading, ...]
     alarms: tuple[VoiceAlarm, ...]
@@ -190,11 +182,7 @@ def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> 
 
 
 def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChange]) -> VoiceState:
-    """Return how a voice stands, each alarm with those of the changes around it.
-
-    Args:
-        changes: that are known beside those of the agents' runs, which the messages tell.
-    """
+    """Return how a voice stands, each alarm with the changes around it: those known beside the runs', which the messages tell."""
     runs = _new_runs([reading.message for reading in found.readings])
     around = sorted({*changes, *runs}, key=lambda item: item.at)
     alarms = tuple(voice_change(alarm, around) for alarm in found.alarms)
@@ -204,11 +192,7 @@ def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChang
 def known_changes(
     agent_id: str, span: Window, commits: Iterable[Commit], makers: Sequence[Row]
 ) -> Iterator[KnownChange]:
-    """Yield what is known to have changed in a span of time: commits, and what evaluations saw of persona and judge.
-
-    Args:
-        makers: see ``runs.maker_rows``.
-    """
+    """Yield what changed in a span of time: commits, and what evaluations (``runs.maker_rows``) saw of persona and judge."""
     assert span.start is not None
     for commit in commits:
         if touched := _touched(commit, agent_id):

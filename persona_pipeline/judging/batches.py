@@ -204,9 +204,7 @@ class Submission:
 def submit_batch(store: Store, options: ModelOptions, questions: Sequence[Question]) -> Submission:
     """Submit what is neither answered nor under way, in as many batches as it takes.
 
-    Raises:
-        ConfigError: there is no key.
-        anthropic.APIStatusError: the API refused the batch outright; nothing was created.
+    ``ConfigError``: there is no key; ``anthropic.APIStatusError``: the API refused the batch outright, and nothing was created.
     """
     bodies = _bodies(questions, options)
     cached = JudgmentCache(store).find((key, question) for key, (question, _) in bodies.items())

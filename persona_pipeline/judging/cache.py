@@ -67,8 +67,7 @@ class JudgmentCache:
     def put(self, key: str, question: Question, answer: Answer, *, batched_as: str | None = None) -> None:
         """Keep a valid answer, committed on return. A database that fails costs a warning, not the answer.
 
-        Args:
-            batched_as: the question's own key, where a message batch brought the answer: whoever uses it first is charged for it.
+        ``batched_as`` is the question's own key, where a message batch brought the answer: whoever uses it first is charged for it.
         """
         if answer.data is None:
             raise ValueError("only valid answers are cached")

@@ -111,9 +111,8 @@ def plain_json(value: Any) -> str:
 def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 0, again: bool = False) -> Question:
     """Return the question for requests that share trajectory, persona and sample and have distinct ids.
 
-    Args:
-        max_tokens: for one claim, further claims of a group add to it; 0: whoever puts it to a model says how many.
-        again: the first answer quoted what is not in the transcript.
+    ``max_tokens`` is for one claim, and further ones add to it; 0: whoever puts it to a model says how many. ``again``: the first
+    answer quoted what is not in the transcript.
     """
     first = requests[0]
     ids = tuple(request.proposition_id for request in requests)
@@ -299,11 +298,8 @@ def questions_of(
 ) -> list[tuple[list[int], Question]]:
     """Return the questions that ask for verdicts on requests, each with the indexes of its requests in its order.
 
-    Grouped questions hold at most ``grouping`` claims of one trajectory, persona and dimension, shuffled by content so
-    that no claim always comes first.
-
-    Args:
-        again: the first answers quoted what is not in the transcript.
+    Grouped questions hold at most ``grouping`` claims of one trajectory, persona and dimension, shuffled by content so that no
+    claim always comes first. ``again``: the first answers quoted what is not in the transcript.
     """
     return [
         (group, proposition_question([requests[i] for i in group], max_tokens=max_tokens, again=again))

@@ -61,12 +61,7 @@ LayerT = TypeVar("LayerT")
 
 @dataclass(frozen=True)
 class OpenedJudge:
-    """Who answers, under layers: asked questions of any kind, claims among them.
-
-    Attributes:
-        backend: who answers in the end.
-        layers: the outermost first.
-    """
+    """Who answers, a backend under layers (the outermost first): asked questions of any kind, claims among them."""
 
     backend: Backend
     layers: tuple[Layer, ...] = ()

@@ -286,11 +286,8 @@ class Budget:
     def worst_price(self, text: str, max_tokens: int, model: str, prices: str = "") -> float:
         """Return the most a call may cost: all input written to the cache, all output tokens used.
 
-        Until a call was measured, input is taken at two bytes a token; then as densely as was measured at
-        most, with a margin.
-
-        Raises:
-            ConfigError: the model has no known price.
+        Until a call was measured, input is taken at two bytes a token; then as densely as was measured at most, with a margin.
+        ``ConfigError``: the model has no known price.
         """
         require_price(model, prices)
         if self._tokens_per_byte:

@@ -133,11 +133,7 @@ class Pacer:
         return Admission(self._clock(), {kind: allowance.spent for kind, allowance in self._allowances.items()})
 
     def heard(self, turn: Admission, status: int, headers: Mapping[str, str]) -> None:
-        """Learn from a response.
-
-        Args:
-            headers: by names in lower case: those of ``_HEADERS``, and ``retry-after``.
-        """
+        """Learn from a response; headers are by names in lower case: those of ``_HEADERS``, and ``retry-after``."""
         now = self._clock()
         for kind, *names in _HEADERS:
             limit, remaining, reset = (headers.get(name) for name in names)
@@ -225,10 +221,7 @@ class AdaptiveWidth:
     """How many calls may be under way: halved when the server is overloaded, widened again as calls succeed.
 
     Calls start one after another, two milliseconds apart. The width grows by one a success up to half of what it was when
-    throttled, then by one a round, as TCP does.
-
-    Args:
-        maximum: calls under way at once when nothing narrows it, at least 1.
+    throttled, then by one a round, as TCP does. ``maximum`` (at least 1) is the width when nothing narrows it.
     """
 
     def __init__(self, maximum: int, *, clock: Callable[[], float] = time.monotonic) -> None:

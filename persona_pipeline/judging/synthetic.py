@@ -56,11 +56,9 @@ PROMPT_VERSION = f"synthetic-1-{content_hash({'rules': RULES, 'schema': SCHEMA})
 
 @dataclass(frozen=True)
 class SyntheticConversations:
-    """What was generated.
+    """What was generated, and why conversations ended early, in words.
 
-    Attributes:
-        messages: the visitor's and the agent's, oldest first, all marked synthetic, in the channel ``synthetic``.
-        failures: why conversations ended early, in words.
+    The messages are the visitor's and the agent's, oldest first, all marked synthetic, in the channel ``synthetic``.
     """
 
     messages: tuple[Message, ...] = ()
@@ -78,11 +76,7 @@ class _Conversation:
 async def generate_conversations(
     persona: Persona, backend: Backend, *, ends: datetime, prompts: Sequence[Sequence[str]] = SAMPLE_PROMPTS
 ) -> SyntheticConversations:
-    """Let a persona answer sample prompts, the conversations side by side.
-
-    Args:
-        ends: when the last message is said to have been sent; the others lie minutes before one another.
-    """
+    """Let a persona answer sample prompts, side by side; the last message is of ``ends``, the others minutes before one another."""
     conversations = [_Conversation(turns) for turns in prompts]
     usage = Usage()
     for turn in range(max((len(turns) for turns in prompts), default=0)):

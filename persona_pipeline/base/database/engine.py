@@ -42,10 +42,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def upgrade(engine: Engine) -> None:
-    """Run the pending migrations, or make all tables in an empty database; does nothing when there is nothing to do.
-
-    NewerStoreError: the database was written by a newer version of this package.
-    """
+    """Run the pending migrations, or make all tables in an empty database; ``NewerStoreError``: a newer version wrote it."""
     with engine.connect() as connection:
         revision = current_revision(connection)
     if revision == HEAD:
@@ -165,11 +162,7 @@ def default_url(settings: Settings) -> URL:
 
 
 def normalise_url(text: str) -> URL:
-    """Return the URL with psycopg 3 as the driver of a bare Postgres URL.
-
-    Raises:
-        ConfigError: the text is no database URL, or names a database other than SQLite and Postgres.
-    """
+    """Return the URL with psycopg 3 as a bare Postgres URL's driver; ``ConfigError``: it is none of SQLite or Postgres."""
     try:
         url = make_url(text)
     except exc.ArgumentError as error:
@@ -184,14 +177,9 @@ def normalise_url(text: str) -> URL:
 
 
 def open_store(url: URL | str, *, migrate: bool = True) -> Store:
-    """Open the store and bring its schema up to date.
+    """Open the store and bring its schema up to date, unless it is not to ``migrate``.
 
-    Args:
-        url: the database, such as ``default_url`` gives.
-        migrate: run pending migrations first.
-
-    Raises:
-        ConfigError: the URL is not usable or the database cannot be reached.
+    ``ConfigError``: the URL is not usable or the database cannot be reached.
     """
     if isinstance(url, str):
         url = normalise_url(url)

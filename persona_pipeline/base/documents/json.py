@@ -23,11 +23,7 @@ class JsonError(json.JSONDecodeError):
 
 
 def strict_json(text: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        JsonError: it is no JSON, an object has a key twice, a number is not finite, or it nests too deeply.
-    """
+    """Return the value of a JSON text; ``JsonError``: none, a key twice, a number that is not finite, or nested too deeply."""
     try:
         return _DECODER.decode(text)
     except _OddJsonError as error:
@@ -39,11 +35,7 @@ def strict_json(text: str) -> Any:
 
 
 def strict_array(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield the values of a JSON array, each with the 1-based line it begins on.
-
-    Raises:
-        JsonError: it is no JSON array; what came before was yielded.
-    """
+    """Yield a JSON array's values, each with its 1-based line; ``JsonError``: it is none, and what came before was yielded."""
     at, line, counted = _pass(text, 0), 1, 0
     if not text.startswith("[", at):
         raise JsonError("Expecting '['", text, at)
@@ -143,11 +135,7 @@ def read_rows(
 
 
 def json_object(line: str) -> dict[str, Any]:
-    """Return the object of a JSON line.
-
-    Raises:
-        ValueError: what is wrong with the line.
-    """
+    """Return the object of a JSON line; ``ValueError`` says what is wrong with the line."""
     try:
         data = strict_json(line)
     except JsonError as error:
@@ -171,10 +159,7 @@ def write_if_changed(path: Path, text: str) -> bool:
 
 
 def csv_rows(text: str, path: str, problems: list[Problem]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a text, each with the 1-based line it begins on.
-
-    Where it is no CSV, ``problems`` says so and nothing follows.
-    """
+    """Yield the rows of a text, each with its 1-based first line; where it is no CSV ``problems`` says so, and nothing follows."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     line = 1

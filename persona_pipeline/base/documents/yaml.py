@@ -96,13 +96,9 @@ class Document:
 def load_document(
     path: Path | str, *, limits: Limits = DEFAULT_LIMITS, roots: Sequence[Path] | None = None
 ) -> Document:
-    """Read and parse one YAML file, a regular one.
+    """Read and parse one regular YAML file; ``roots``: resolved folders it must lie in once links are followed, None: anywhere.
 
-    Args:
-        roots: resolved folders that it must lie in once links are followed; None: anywhere.
-
-    Raises:
-        ConfigError: the file is missing, unreadable, too large, not UTF-8 or not one valid YAML 1.2 document.
+    ``ConfigError``: the file is missing, unreadable, too large, not UTF-8 or not one valid YAML 1.2 document.
     """
     shown = str(path)
     try:
@@ -122,11 +118,7 @@ def load_document(
 
 
 def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_LIMITS) -> Document:
-    """Parse YAML text. ``path`` is only named in errors.
-
-    Raises:
-        ConfigError: the text is not one valid YAML 1.2 document within the limits.
-    """
+    """Parse YAML text; ``path`` is only named in errors. ``ConfigError``: it is not one valid YAML 1.2 document in the limits."""
     try:
         return Document(path, _Builder(path, limits).build(text), text, limits)
     except yaml.MarkedYAMLError as error:
@@ -364,11 +356,7 @@ EXPECTED = {
 
 
 def validate_document(model: type[Model], document: Document, *, context: Mapping[str, Any] | None = None) -> Model:
-    """Validate a document against a strict pydantic model, every problem placed in the file.
-
-    Raises:
-        ConfigError: all problems at once.
-    """
+    """Validate a document against a strict pydantic model; ``ConfigError``: all problems at once, each placed in the file."""
     try:
         return model.model_validate(document.data, strict=True, context=dict(context or {}))
     except ValidationError as error:

@@ -126,9 +126,7 @@ class RequestStyle:
 class Prefix:
     """What questions share when they are about the same thing, in the API's cache too: all but the last turn.
 
-    Attributes:
-        key: SHA-256 of its content.
-        tokens: about how many it has.
+    ``key`` is the SHA-256 of its content, ``tokens`` about how many it has.
     """
 
     key: str
@@ -177,9 +175,7 @@ def request_key(
 ) -> str:
     """Return the SHA-256 of all that can change an answer: the request, where it goes, and which sample it is.
 
-    Args:
-        prefix: that of the question's request.
-        api_version: default: the provider's, of the installed SDK.
+    ``api_version`` is by default the provider's, of the installed SDK.
     """
     subject = {
         "prefix": prefix.key,
@@ -270,8 +266,7 @@ class InvalidAnswerError(ValueError):
 def parse_object(text: str) -> dict[str, Any]:
     """Return the JSON object that is the whole of the text.
 
-    Raises:
-        InvalidAnswerError: anything else, text around it, a duplicate key, NaN or infinity included.
+    ``InvalidAnswerError``: anything else, text around it, a duplicate key, NaN or infinity included.
     """
     if not text.strip():
         raise InvalidAnswerError("the answer has no text")

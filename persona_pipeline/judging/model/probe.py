@@ -51,8 +51,7 @@ class ProbeLevel(StrEnum):
 class ProbeFinding:
     """One thing looked at: what was found, and for anything but ``ok`` what to do.
 
-    Attributes:
-        cannot_judge: the judge answers, and its answers are worth nothing.
+    ``cannot_judge``: the judge answers, and its answers are worth nothing.
     """
 
     name: str
@@ -64,12 +63,7 @@ class ProbeFinding:
 
 @dataclass(frozen=True)
 class Probed:
-    """What was found of an endpoint.
-
-    Attributes:
-        able: whether the judge can judge; None: it was not found out.
-        models: the names of the model, as asked for and as served.
-    """
+    """What was found of an endpoint: whether its judge is ``able`` (None: not found out), and its names, as asked and as served."""
 
     findings: list[ProbeFinding]
     able: bool | None = None

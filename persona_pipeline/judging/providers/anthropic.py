@@ -77,11 +77,7 @@ class AnthropicProvider(_OverAnthropicSdk):
         return Anthropic(**self.arguments(options))
 
     def arguments(self, options: ModelOptions) -> dict[str, Any]:
-        """Return what a client is made with.
-
-        Raises:
-            ConfigError: there is no key.
-        """
+        """Return what a client is made with; ``ConfigError``: there is no key."""
         if options.ambient_key:
             options.require_usable()
         key = options.api_key.get_secret_value() if options.api_key else None

@@ -58,11 +58,7 @@ class Provider(ABC):
     @property
     @abstractmethod
     def default_url(self) -> str:
-        """Where the server is when neither an option nor the environment says so.
-
-        Raises:
-            ConfigError: that needs a setting that is not there, such as a region.
-        """
+        """Where the server is when nothing else says so; ``ConfigError``: that needs a setting not there, such as a region."""
 
     @property
     @abstractmethod
@@ -75,17 +71,12 @@ class Provider(ABC):
 
     @abstractmethod
     def connect(self, options: "ModelOptions", hooks: Hooks) -> Any:
-        """Return a client, to be closed.
-
-        Args:
-            hooks: of the SDK's HTTP client: every request and response has to pass them.
-        """
+        """Return a client, to be closed, every request and response of whose HTTP client passes the hooks."""
 
     def connect_sync(self, options: "ModelOptions") -> "Anthropic":
         """Return a client for code that waits, to be closed: for message batches, which only the Messages API itself has.
 
-        Raises:
-            ConfigError: there is no key, or the server is of another kind.
+        ``ConfigError``: there is no key, or the server is of another kind.
         """
         raise ConfigError(
             f"message batches are for the judge anthropic, not {self.name}; set PERSONA_JUDGE=anthropic, or judge live"
@@ -116,11 +107,7 @@ class Provider(ABC):
         return True
 
     def require_usable(self, options: "ModelOptions") -> None:
-        """Check what can be checked without asking anybody.
-
-        Raises:
-            ConfigError: a package, key or setting is missing.
-        """
+        """Check what can be checked without asking anybody; ``ConfigError``: a package, key or setting is missing."""
         missing = [name for name in self.modules if not _is_installed(name)]
         if missing:
             raise ConfigError(
@@ -169,11 +156,7 @@ PROVIDERS = Registry(
 
 @lru_cache
 def find_provider(name: str) -> Provider:
-    """Return the provider of a live judge.
-
-    Raises:
-        ConfigError: nobody offers one of that name, or it cannot be loaded.
-    """
+    """Return the provider of a live judge; ``ConfigError``: nobody offers one of that name, or it cannot be loaded."""
     found = PROVIDERS.find(name)
     if found is None:
         raise ConfigError(f"unknown judge {name!r}{PROVIDERS.hint(name, [RECORDED])}")
@@ -224,13 +207,9 @@ class ModelOptions:
 
     @classmethod
     def from_settings(cls, settings: Settings, judge: str | None = None) -> "ModelOptions":
-        """Return the options that the settings say.
+        """Return the options that the settings say, of their provider (Anthropic where they name recordings) or another ``judge``.
 
-        Args:
-            judge: the provider; None: that of the settings, or Anthropic where they name the recorded judge.
-
-        Raises:
-            ConfigError: nobody offers such a provider.
+        ``ConfigError``: nobody offers such a provider.
         """
         named = settings.judge if judge in (None, RECORDED) else judge
         provider = find_provider(FIRST if named == RECORDED else named)
@@ -261,11 +240,7 @@ class ModelOptions:
 
     @property
     def endpoint(self) -> str:
-        """The server's base URL, without credentials or a slash at its end.
-
-        Raises:
-            ConfigError: it depends on a setting that is not there.
-        """
+        """The server's base URL, no credentials in it, no slash at its end; ``ConfigError``: it depends on a setting not there."""
         return self.provider.endpoint(self.base_url)
 
     @property
@@ -327,14 +302,10 @@ UNDER_WAY: ContextVar[UnderWay] = ContextVar("under_way")
 def connect(
     options: ModelOptions, pacer: Pacer | None = None, on_status: Callable[[int], None] = lambda status: None
 ) -> Any:
-    """Return a client, to be closed.
+    """Return a client, to be closed; ``ConfigError``: there is no key.
 
-    Args:
-        pacer: every request to judge waits for its leave, those the SDK sends again included; a 429 is not sent again.
-        on_status: hears of every response.
-
-    Raises:
-        ConfigError: there is no key.
+    With a ``pacer`` every request to judge waits for its leave, those the SDK sends again included; a 429 is not sent again.
+    ``on_status`` hears of every response.
     """
 
     async def leave(_: Any) -> None:
@@ -404,11 +375,7 @@ class CallError(Exception):
 
 
 async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave) -> Any:
-    """Return the response as a message.
-
-    Raises:
-        CallError: there is none.
-    """
+    """Return the response as a message; ``CallError``: there is none."""
     sdk: Any = provider.sdk()
     call = UnderWay(leave, asyncio.timeout(leave.ends - time.monotonic()))
     UNDER_WAY.set(call)
@@ -452,12 +419,9 @@ def _connection_error(error: Exception) -> CallError:
 
 
 def refused(status: int, body: Any, kind: str = "") -> CallError:
-    """Return the failure that a server's error is.
+    """Return the failure that a server's error is, wherever in ``body`` its server puts kind, code and words.
 
-    Args:
-        status: the response's, or the error's own where the response's is 200.
-        body: the error, wherever its server puts kind, code and words.
-        kind: what Amazon names in a header, with more behind a colon.
+    ``status`` is the error's own where the response's is 200; ``kind`` is what Amazon names in a header, with more behind a colon.
     """
     kinds, code, message = _what_it_says(body)
     words = [part for part in (*kinds, _line(kind.partition(":")[0]), code) if part]

@@ -24,14 +24,11 @@ _STOP_REASONS = {
 
 
 def as_chat(body: Mapping[str, Any], *, limit: str, tools: bool = True) -> dict[str, Any]:
-    """Return the body of ``POST /chat/completions``.
+    """Return the body of ``POST /chat/completions``, whose field for the most tokens of the answer is ``limit``.
 
-    With a schema the transcript is a tool's result, as in the Messages API. Without, for servers that took no schema, nothing is
-    sent that a plain server may not know: no tool either, and the transcript is a turn of the user.
-
-    Args:
-        limit: the field for the most tokens of the answer.
-        tools: whether the server takes tools beside a schema, whatever its model.
+    With a schema the transcript is a tool's result, as in the Messages API, where the server takes tools whatever its model.
+    Without, for servers that took no schema, nothing is sent that a plain server may not know: no tool either, and the transcript
+    is a turn of the user.
     """
     output = body.get("output_config")
     chat: dict[str, Any] = {

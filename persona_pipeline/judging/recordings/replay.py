@@ -164,24 +164,16 @@ class RecordedBackend:
 
 
 def load_recordings(folder: Path, secret: bytes | None) -> dict[str, Recording]:
-    """Return the answers recorded in a folder at any depth, by key. A missing folder has none.
-
-    Args and Raises: see ``load_with_failures``.
-    """
+    """Return the answers recorded in a folder at any depth, by key; see ``load_with_failures``. A missing folder has none."""
     return load_with_failures(folder, secret)[0]
 
 
 def load_with_failures(folder: Path, secret: bytes | None) -> tuple[dict[str, Recording], dict[str, Recording]]:
     """Return the answers recorded in a folder, and apart from them what failed when it was last asked, both by key.
 
-    A key may be in both: then it was asked again, as with ``--fresh``, and failed.
-
-    Args:
-        secret: every line must be signed with it; None: nothing need be.
-
-    Raises:
-        ConfigError: lines that are no recording or not signed, and keys recorded twice with different answers, each with
-            its place.
+    A key may be in both: then it was asked again, as with ``--fresh``, and failed. With a ``secret`` every line must be signed
+    with it. ``ConfigError``: lines that are no recording or not signed, and keys recorded twice with different answers, each
+    with its place.
     """
     answers: dict[str, Recording] = {}
     failures: dict[str, Recording] = {}
@@ -234,11 +226,9 @@ def sign_recordings(folder: Path, secret: bytes) -> list[Path]:
 
 @dataclass(frozen=True)
 class RecordedFirst:
-    """Takes recorded answers whose content is unchanged, and asks for the rest.
+    """Takes recorded answers whose content is unchanged, and asks for the rest; its progress hears of both.
 
-    Attributes:
-        taken: how many answers came from recordings, by the model that made them.
-        progress: hears of them too.
+    ``taken`` counts the answers that came from recordings, by the model that made them.
     """
 
     recorded: RecordedBackend
@@ -321,12 +311,9 @@ class Rejudging:
 
 
 async def rejudge(requests: Sequence[JudgeRequest], recorded: Judge, live: Judge, *, size: int, seed: int) -> Rejudging:
-    """Judge a random sample of what is recorded again.
+    """Judge a random sample, of at most ``size``, of what is recorded again; take another ``seed`` every night.
 
-    Args:
-        requests: what a replay asks for; recordings nothing asks for cannot be judged again, since they hold no transcript.
-        size: how many to draw, at most.
-        seed: of the draw; take another every night.
+    The requests are what a replay asks for: recordings nothing asks for cannot be judged again, since they hold no transcript.
     """
     unique = list({request.key: request for request in requests if request.trajectory.entries}.values())
     known = [

@@ -116,14 +116,9 @@ class RecordingWriter:
 def write_recordings(folder: Path, recordings: Iterable[Recording], secret: bytes | None = None) -> list[Path]:
     """Add recordings to their files, replacing those of the same key, and return the files that changed.
 
-    An answer replaces that there was none; a failure leaves an earlier answer where it is, and counts before it. Files are sorted
-    and replaced atomically; writers wait for one another.
-
-    Args:
-        secret: what is written is signed with it; what stood there keeps the signature it has.
-
-    Raises:
-        ConfigError: a file to be added to does not load.
+    An answer replaces that there was none; a failure leaves an earlier answer where it is, and counts before it. Files are
+    sorted and replaced atomically; writers wait for one another. What is written is signed with the ``secret``, if there is
+    one; what stood there keeps its signature. ``ConfigError``: a file to be added to does not load.
     """
     from filelock import FileLock
 
