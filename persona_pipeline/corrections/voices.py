@@ -73,11 +73,7 @@ class FileMessages:
         self.problems: list[str] = []
 
     def new(self) -> list[Message]:
-        """Return the messages of lines that were added.
-
-        Raises:
-            ConfigError: the file cannot be read.
-        """
+        """Return the messages of lines that were added. Raises ``ConfigError``: the file cannot be read."""
         size = self._path.stat().st_size if self._path.exists() else -1
         if size == self._size and size >= 0:
             return []

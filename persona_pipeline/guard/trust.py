@@ -158,9 +158,8 @@ def shift_sentence(shift: JudgeShift) -> str:
 def calibrated(baseline: Baseline, comparison: BaselineComparison, labels: str) -> Baseline:
     """Return a baseline that says which calibration stood behind its dimensions: hash and number of labels, rank correlation.
 
-    Args:
-        comparison: of the run it was taken from.
-        labels: see ``PeoplesLabels.labels_hash``; "": nobody labelled anything, and nothing is said.
+    ``comparison``: of the run it was taken from. ``labels``: see ``PeoplesLabels.labels_hash``; "": nobody labelled anything, and
+    nothing is said.
     """
     if not labels:
         return baseline

@@ -104,9 +104,8 @@ def silence(agent_id: str) -> str:
 def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames]) -> NameMatch:
     """Return how speakers and agents go together.
 
-    Args:
-        said: how many messages everybody has, by agent or, where nobody has a persona, by name.
-        names: what every agent is called.
+    ``said``: how many messages everybody has, by agent or, where nobody has a persona, by name. ``names``: what every agent is
+    called.
     """
     silent = tuple(agent_id for agent_id in sorted(names) if not said.get(agent_id)) if said else ()
     known = _Known.of(names, silent)

@@ -126,14 +126,8 @@ def touched_at_most(good: int, risk: float) -> int:
     """Return how many good replies a threshold may hold back at most; -1: there are too few to keep the risk at all.
 
     With ``CONFIDENCE`` over the draw, the threshold then touches at most the share ``risk`` of all good replies there are, and,
-    with the same confidence, of as many more as are known.
-
-    Args:
-        good: how many good replies are known.
-        risk: 0-1, neither of them.
-
-    Raises:
-        ValueError: the risk is no share.
+    with the same confidence, of as many more as are known. ``good``: how many good replies are known. ``risk``: 0-1, neither of
+    them. Raises ``ValueError``: the risk is no share.
     """
     if not 0 < risk < 1:
         raise ValueError(f"a risk of {risk:g} is no share; give one between 0 and 1")

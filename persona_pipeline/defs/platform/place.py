@@ -20,11 +20,8 @@ from persona_pipeline.world.world import World
 def build_executor(settings: OrchestrationSettings) -> dg.ExecutorDefinition:
     """Return the executor of the settings.
 
-    A step costs 0.05 s in the run's process and 2 to 3 s in one of its own; judge calls wait inside the step. So more
-    processes help only where one host is not enough.
-
-    Raises:
-        ImportError: Celery is asked for and its extra is not installed.
+    A step costs 0.05 s in the run's process and 2 to 3 s in one of its own; judge calls wait inside the step. So more processes
+    help only where one host is not enough. Raises ``ImportError``: Celery is asked for and its extra is not installed.
     """
     if settings.executor != "celery":
         return dg.in_process_executor

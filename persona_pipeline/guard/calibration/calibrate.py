@@ -122,10 +122,8 @@ def rated_by_judge(
 ) -> dict[Judge, list[Rated]]:
     """Return judgments as each judge that made them and the labellers see them.
 
-    Args:
-        judgments: key, agent, dimension and claim's id of each, with every verdict on it.
-        said: see ``ballots``.
-        inverted: see ``inverted_claims``.
+    ``judgments``: key, agent, dimension and claim's id of each, with every verdict on it. ``said``: see ``ballots``.
+    ``inverted``: see ``inverted_claims``.
     """
     found: dict[Judge, list[Rated]] = {}
     for key, agent_id, dimension, claim, verdicts in judgments:
@@ -321,10 +319,8 @@ def calibrate_dimension(
 ) -> DimensionCalibration:
     """Return one judge's calibration on one dimension.
 
-    Args:
-        judge: its model and prompt version.
-        rated: all it judged there, labelled or not.
-        people: names of those who labelled.
+    ``judge``: its model and prompt version. ``rated``: all it judged there, labelled or not. ``people``: names of those who
+    labelled.
     """
     labelled = [item for item in rated if item.people]
     both = [item for item in labelled if item.judge is not None and item.peoples is not None]

@@ -66,8 +66,7 @@ class PeoplesLabels:
     def of(self, judged_by: tuple[str, str], agent_id: str, item: DimensionEvaluation) -> People | None:
         """Return what people say of a dimension of an agent; None where they labelled nothing at all.
 
-        Args:
-            judged_by: model and prompt version.
+        ``judged_by``: model and prompt version.
         """
         if not self.labels_hash:
             return None
@@ -197,10 +196,7 @@ class KnownVerdicts:
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
 
-        Failures are in none.
-
-        Raises:
-            ConfigError: the world's recordings are not valid.
+        Failures are in none. Raises ``ConfigError``: the world's recordings are not valid.
         """
         said = self._said([request.subject for request in requests])
         return [

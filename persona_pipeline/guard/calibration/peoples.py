@@ -30,12 +30,9 @@ def peoples_mean(judge: Sequence[float], labels: Sequence[float | None], *, stra
 
     A stratum's interval is that of a share (Jeffreys' by the beta distribution; Brown, Cai and DasGupta, Statistical Science 16,
     2001) of as many yes/no answers as vary like its labels, and all of them are put together by what each leaves open below and
-    above (MOVER: Zou and Donner, Statistics in Medicine 27, 2008): near 0 and 9 an interval has no two equal sides.
-
-    Args:
-        judge: the judge's score of every judgment.
-        labels: what people gave it, 0-9; None: not labelled.
-        strata: of the judge's score, at most so many.
+    above (MOVER: Zou and Donner, Statistics in Medicine 27, 2008): near 0 and 9 an interval has no two equal sides. ``judge``:
+    the judge's score of every judgment. ``labels``: what people gave it, 0-9; None: not labelled. ``strata``: of the judge's
+    score, at most so many.
     """
     x = np.asarray(judge, dtype=np.float64)
     y = np.asarray([math.nan if label is None else label for label in labels], dtype=np.float64) / HIGHEST
@@ -238,9 +235,8 @@ class PeoplesScores:
     ) -> Measure:
         """Return the weighted mean that people would give judgments of an agent; a label is known but for its people's error.
 
-        Args:
-            labels: people's scores of them, None: not labelled; raters: how many people gave each.
-            weights: of the judgments; None: all the same.
+        ``labels``: people's scores of them, None: not labelled. ``raters``: how many people gave each. ``weights``: of the
+        judgments; None: all the same.
         """
         x = np.asarray(judge, dtype=np.float64)
         share = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -308,8 +304,7 @@ def _fits(
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Fit by generalised least squares, for each share that agents may differ by.
 
-    Returns:
-        Coefficients, their covariances but for the noise, squares of what is left, and logarithms of the determinants.
+    Returns Coefficients, their covariances but for the noise, squares of what is left, and logarithms of the determinants.
     """
     ratios = _SHARES[:, None] ** 2
     factors = ratios / (1 + ratios * counts)

@@ -124,9 +124,7 @@ class VoiceCheck:
         In four strata by how sure the check is, what labels say of a stratum counts for as much as the agent's messages have of
         it (Jeffreys' prior over each side); a stratum that nobody labelled may be anything. Labels that were not drawn by lot may
         be of plainer messages than the rest, or wrong: within a stratum the odds are taken to be up to 8 times off, either way.
-
-        Args:
-            scores: of messages of the agent that nobody labelled; without them the labels stand for themselves.
+        ``scores``: of messages of the agent that nobody labelled; without them the labels stand for themselves.
         """
         held, truth, worth, by_lot = self.held_out.T
         everything = np.concatenate([held, np.asarray(scores, dtype=float)])
@@ -168,11 +166,7 @@ def _interval(draws: Any, seen: bool) -> Interval:
 def world_checks(root: Path, agent_ids: Sequence[str]) -> dict[str, VoiceCheck | NoCheck]:
     """Return the check of each of some agents that has labels of its voice at all.
 
-    Args:
-        root: the world whose ``labels/voice.jsonl`` decides.
-
-    Raises:
-        ConfigError: lines that are no label of a voice.
+    ``root``: the world whose ``labels/voice.jsonl`` decides. Raises ``ConfigError``: lines that are no label of a voice.
     """
     labels = grouped(load_voice_labels(root / LABELS), lambda label: label.agent_id)
     return {agent_id: learn_check(tuple(labels[agent_id])) for agent_id in agent_ids if agent_id in labels}
@@ -326,8 +320,7 @@ class CheckedVoice:
 def checked_voices(world: World, windows: Iterable[tuple[str, Window]]) -> dict[str, CheckedVoice]:
     """Return how the messages of agents' windows sound to the check of each; agents nobody labelled are left out.
 
-    Raises:
-        ConfigError: the world's ``labels/voice.jsonl`` does not load.
+    Raises ``ConfigError``: the world's ``labels/voice.jsonl`` does not load.
     """
     spans = dict(windows)
     found = {}

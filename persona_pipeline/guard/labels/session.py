@@ -168,11 +168,7 @@ class LabellingSession(Generic[Item, LabelType]):
         self._read: tuple[list[str], list[LabelType]] = [], []
 
     def skip(self, key: str) -> Answered[Item, LabelType]:
-        """Put what has this key at the end of the queue, for this session.
-
-        Raises:
-            KeyError: nothing has it.
-        """
+        """Put what has this key at the end of the queue, for this session. Raises ``KeyError``: nothing has it."""
         with self._lock:
             return self._did(Answered(self._by_key[key], None, None))
 
@@ -262,10 +258,8 @@ class Labelling(LabellingSession[Judgment, Label]):
     def answer(self, key: str, score: int | None, note: str = "") -> Answered[Judgment, Label]:
         """Write a label. ``score``: 0-9; None: not applicable.
 
-        Raises:
-            KeyError: there is no such judgment.
-            ValueError: score or note cannot be so.
-            ConfigError: the label files are not valid.
+        Raises ``KeyError``: there is no such judgment; ``ValueError``: score or note cannot be so; ``ConfigError``: the label
+        files are not valid.
         """
         with self._lock:
             judgment, who = self._by_key[key], self.labeller

@@ -120,9 +120,8 @@ _MESSAGE_KEYS = ("output_messages", "output", "messages")
 def parse_output(value: Any) -> Output:
     """Return the output of what a target reported or a recording holds.
 
-    Args:
-        value: a string (the assistant's text), a list of messages, or a mapping with messages (``output_messages``, ``output`` or
-            ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
+    ``value``: a string (the assistant's text), a list of messages, or a mapping with messages (``output_messages``, ``output`` or
+    ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
     """
     if isinstance(value, str):
         return Output([{"role": "assistant", "content": value}])

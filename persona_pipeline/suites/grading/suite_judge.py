@@ -41,9 +41,7 @@ class SuiteJudge:
     def ask(self, question: Question, timeout: float, *, model: str | None = None) -> Mapping[str, Any]:
         """Return the data of an answer.
 
-        Args:
-            timeout: seconds to wait.
-            model: another model than the judge's own, where the judge is live.
+        ``timeout``: seconds to wait. ``model``: another model than the judge's own, where the judge is live.
         """
         answer = self.answers([question], timeout, model=model)[0]
         if answer.data is None:

@@ -250,12 +250,8 @@ def ingest_rows(
 ) -> SyncResult:
     """Add the messages of a file from anywhere; nothing is removed. The caller counts messages afterwards.
 
-    Args:
-        owned: makes a message its agent's.
-        restore: bring back those that were taken out of the store.
-
-    Raises:
-        ConfigError: the file cannot be read at all.
+    ``owned``: makes a message its agent's. ``restore``: bring back those that were taken out of the store. Raises
+    ``ConfigError``: the file cannot be read at all.
     """
     # No other reading has this number: an id that this one met is told from one that was there before.
     result, reading = SyncResult(), Reading(came.source, -2 - secrets.randbelow(2**31 - 2))
