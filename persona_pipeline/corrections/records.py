@@ -53,8 +53,7 @@ class GateCall:
 class CheckRecord:
     """One check as it is written down.
 
-    Attributes:
-        decided_at: earlier than the row where the store is slow; rows are in the order of decisions, not of writing.
+    ``decided_at``: earlier than the row where the store is slow; rows are in the order of decisions, not of writing.
     """
 
     agent_id: str

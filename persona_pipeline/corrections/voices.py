@@ -90,11 +90,8 @@ class FileMessages:
 class VoiceWatches:
     """The voices of some agents and how far each has gone.
 
-    Attributes:
-        starts: messages after this are held against them.
-        notes: agents that cannot be followed, and why.
-        follows: of the others, what following them rests on, and what it cannot see.
-        looked_at: messages that were held against a voice.
+    ``starts``: messages after this are held against them. ``notes``: agents that cannot be followed, and why. ``follows``: of the
+    others, what following them rests on, and what it cannot see. ``looked_at``: messages that were held against a voice.
     """
 
     watches: dict[str, VoiceWatch] = field(default_factory=dict)

@@ -51,8 +51,7 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 class Upstream:
     """Where a world's messages come from: an asset.
 
-    Attributes:
-        columns: what its rows call it, by field of a message; None: it returns nothing and writes to the store itself.
+    ``columns``: what its rows call it, by field of a message; None: it returns nothing and writes to the store itself.
     """
 
     asset: dg.AssetKey

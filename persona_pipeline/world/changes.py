@@ -66,14 +66,12 @@ class Kind(StrEnum):
 class Change:
     """One thing that a change touches.
 
-    Attributes:
-        what: ``persona``, ``claim``, ``claims`` (a file's other settings, or a file that cannot be read), ``baseline``,
-            ``card``, ``recordings``, ``messages``, ``labels``, ``judge changes``, ``lexicon``, ``nudges``, ``settings``, ``suite``,
-            ``workflow``, ``store`` (what was stored in a run, which belongs into no commit) or ``link`` (in the place of a file).
-        name: the agent's id; of a claim ``dimension/file: id``; of recordings whose and of which dimension they say they are.
-        path: relative to the world's folder.
-        detail: of a baseline its old and new numbers, such as ``adherence 8.7 → 0.5``.
-        rows: how many messages, labels or recordings were removed, edited and added.
+    ``what``: ``persona``, ``claim``, ``claims`` (a file's other settings, or a file that cannot be read), ``baseline``, ``card``,
+    ``recordings``, ``messages``, ``labels``, ``judge changes``, ``lexicon``, ``nudges``, ``settings``, ``suite``, ``workflow``,
+    ``store`` (what was stored in a run, which belongs into no commit) or ``link`` (in the place of a file). ``name``: the agent's
+    id; of a claim ``dimension/file: id``; of recordings whose and of which dimension they say they are. ``path``: relative to the
+    world's folder. ``detail``: of a baseline its old and new numbers, such as ``adherence 8.7 → 0.5``. ``rows``: how many
+    messages, labels or recordings were removed, edited and added.
     """
 
     what: str

@@ -165,9 +165,8 @@ def parse_window(text: str) -> timedelta:
 class Entry:
     """One message of a trajectory. ``message_id`` is for attribution and is not part of the trajectory's content.
 
-    Attributes:
-        speaker: display name, or an anonymous label such as ``Speaker A``.
-        part: the group it belongs to, such as ``pair 1, earlier``; None where there are no groups.
+    ``speaker``: display name, or an anonymous label such as ``Speaker A``. ``part``: the group it belongs to, such as ``pair 1,
+    earlier``; None where there are no groups.
     """
 
     speaker: str

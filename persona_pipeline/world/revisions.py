@@ -24,8 +24,7 @@ _LARGEST = 200_000_000
 class Revision:
     """A commit of the repository a world stands in.
 
-    Attributes:
-        id: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message.
+    ``id``: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message.
     """
 
     id: str

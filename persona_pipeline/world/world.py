@@ -64,10 +64,8 @@ def utc_now() -> datetime:
 class Brought:
     """What was brought into the store of some agents, for an evaluation.
 
-    Attributes:
-        claims: by agent and dimension, as far as their files are valid.
-        broken: what is wrong with the files of the others.
-        problems: lines of message files that were left out, and messages of the future.
+    ``claims``: by agent and dimension, as far as their files are valid. ``broken``: what is wrong with the files of the others.
+    ``problems``: lines of message files that were left out, and messages of the future.
     """
 
     personas: Mapping[str, Persona]

@@ -68,10 +68,8 @@ _WORDS = {"good": True, "bad": False}
 class Known:
     """What is known of messages.
 
-    Attributes:
-        marked: by a message's id, from a file.
-        labelled: by a message's id, from people's labels.
-        good_until, bad_from: messages sent until then, or from then on, which somebody vouches for or gives up.
+    ``marked``: by a message's id, from a file. ``labelled``: by a message's id, from people's labels. ``good_until``,
+    ``bad_from``: messages sent until then, or from then on, which somebody vouches for or gives up.
     """
 
     marked: Mapping[str, bool] = field(default_factory=dict)
@@ -165,9 +163,7 @@ class GateQuestion:
 class ReplayedCheck:
     """What the gate says of a stored message.
 
-    Attributes:
-        score: 0-9; None: there is none, ``reason`` says why.
-        seconds: how long the judge took; None: it was not asked.
+    ``score``: 0-9; None: there is none, ``reason`` says why. ``seconds``: how long the judge took; None: it was not asked.
     """
 
     message: Message
@@ -304,10 +300,8 @@ def _of_turn(known: Sequence[bool | None]) -> bool | None:
 class ReplayRequest:
     """What is replayed.
 
-    Attributes:
-        window: whose messages; ``newest``: only so many of each agent, the newest.
-        good_until, bad_from, marks: see ``Known``; ``marks`` is a file.
-        risk: share (0-1) of good messages that may be touched; None: no threshold is looked for.
+    ``window``: whose messages; ``newest``: only so many of each agent, the newest. ``good_until``, ``bad_from``, ``marks``: see
+    ``Known``; ``marks`` is a file. ``risk``: share (0-1) of good messages that may be touched; None: no threshold is looked for.
     """
 
     agents: Sequence[str]

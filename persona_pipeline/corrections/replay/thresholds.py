@@ -173,11 +173,9 @@ _DIGITS = 2
 class MeasuredMessage:
     """One message as a correction sees it.
 
-    Attributes:
-        value: the gate's score (0-9), or the share (0-1) that is held against the threshold.
-        anyway: touched whatever the threshold.
-        good: whether it is known to be good or bad; None: not known.
-        apart: what was looked at has no message in common with what was looked at before it.
+    ``value``: the gate's score (0-9), or the share (0-1) that is held against the threshold. ``anyway``: touched whatever the
+    threshold. ``good``: whether it is known to be good or bad; None: not known. ``apart``: what was looked at has no message in
+    common with what was looked at before it.
     """
 
     value: float

@@ -42,13 +42,9 @@ _PART = re.compile(r"[A-Za-z0-9_]+")
 class Place:
     """One world among others in a code location. Nothing of two places has the same name.
 
-    Attributes:
-        prefix: what every asset key begins with; empty: this world has the code location for itself.
-        options: of its evaluations, where the project says them.
-        settings, orchestration_settings: the world's own; None: this process's, from the environment.
-
-    Raises:
-        ConfigError: the prefix is not made of letters, digits and underscores.
+    ``prefix``: what every asset key begins with; empty: this world has the code location for itself. ``options``: of its
+    evaluations, where the project says them. ``settings``, ``orchestration_settings``: the world's own; None: this process's,
+    from the environment. Raises ``ConfigError``: the prefix is not made of letters, digits and underscores.
     """
 
     prefix: tuple[str, ...] = ()

@@ -32,11 +32,8 @@ class WindowScore:
 class Trend:
     """A dimension that has been falling.
 
-    Attributes:
-        began: end of the first window of the fall.
-        windows: of the fall so far.
-        before: mean score (0-9) of the windows before. now: score of the newest window.
-        strength: the sum beside its limit; above 1 is a trend.
+    ``began``: end of the first window of the fall. ``windows``: of the fall so far. ``before``: mean score (0-9) of the windows
+    before. ``now``: score of the newest window. ``strength``: the sum beside its limit; above 1 is a trend.
     """
 
     began: datetime

@@ -207,9 +207,8 @@ def _warnings(
 class TestedDrops:
     """The drops of a run, their corrected p-values, and which are beyond their delta.
 
-    Attributes:
-        levels, claim_levels: that each row must pass if no other row of its agent does.
-        delta, proposition_delta: points a dimension and a claim may fall.
+    ``levels``, ``claim_levels``: that each row must pass if no other row of its agent does. ``delta``, ``proposition_delta``:
+    points a dimension and a claim may fall.
     """
 
     dimensions: Drops

@@ -48,11 +48,8 @@ SAME, OWN, SHRUNK, FLEET, RUN, UNKNOWN = range(len(SOURCES))
 class Week:
     """What is known of the week, a row a dimension.
 
-    Attributes:
-        effect: variance of what a window does to a score.
-        whole: variance of a window's score, the judge's part included; what the effect was learnt from.
-        degrees: of freedom of ``whole``.
-        source: index into ``SOURCES``.
+    ``effect``: variance of what a window does to a score. ``whole``: variance of a window's score, the judge's part included;
+    what the effect was learnt from. ``degrees``: of freedom of ``whole``. ``source``: index into ``SOURCES``.
     """
 
     effect: Numbers
@@ -232,11 +229,9 @@ def _tail(drops: Drops, drop: Numbers) -> Numbers:
 class _Judge:
     """The judge's part in each row (variances).
 
-    Attributes:
-        one: of a single judgment now. before, now: of each side.
-        window: of one window of the baseline, as the baselines alone tell it; 0: they do not.
-        otherwise: the same as the agent's own run tells it, outlier verdicts included.
-        degrees: of freedom. known: there is something to go by.
+    ``one``: of a single judgment now. ``before``, ``now``: of each side. ``window``: of one window of the baseline, as the
+    baselines alone tell it; 0: they do not. ``otherwise``: the same as the agent's own run tells it, outlier verdicts included.
+    ``degrees``: of freedom. ``known``: there is something to go by.
     """
 
     one: Numbers

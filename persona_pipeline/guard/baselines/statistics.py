@@ -54,9 +54,8 @@ def year_share(week: Numbers) -> Numbers:
 class Corrected:
     """P-values after correction, to be compared with ``LEVEL``.
 
-    Attributes:
-        dimensions, claims: in the order given, NaN where there is no test.
-        agents: of each agent before the correction for agents: the smallest of its two families.
+    ``dimensions``, ``claims``: in the order given, NaN where there is no test. ``agents``: of each agent before the correction
+    for agents: the smallest of its two families.
     """
 
     dimensions: Numbers
@@ -216,12 +215,9 @@ _SMALLEST_SPREAD = 0.05
 class PairedChange:
     """What paired differences say so far.
 
-    Attributes:
-        pairs: how many there are.
-        mean: their mean; None without any.
-        p_value: that there is no change; at any time, and of whatever number of looks.
-        margin_p: the same that it is as large as the margin, up or down: the larger of the two.
-        low, high: the confidence sequence at the level asked for; the widest there can be while nothing is known.
+    ``pairs``: how many there are. ``mean``: their mean; None without any. ``p_value``: that there is no change; at any time, and
+    of whatever number of looks. ``margin_p``: the same that it is as large as the margin, up or down: the larger of the two.
+    ``low``, ``high``: the confidence sequence at the level asked for; the widest there can be while nothing is known.
     """
 
     pairs: int

@@ -56,10 +56,9 @@ def lower_variances(values: Numbers) -> Numbers:
 class Repeats:
     """What repeated judgments of the same thing say of the judge.
 
-    Attributes:
-        squares, degrees: sum of squares around their mean and its degrees of freedom, outlier verdicts left out.
-        outliers: how many those are; below ``MEDIAN_FROM`` judgments none can be told.
-        all_squares, all_degrees: the same with them.
+    ``squares``, ``degrees``: sum of squares around their mean and its degrees of freedom, outlier verdicts left out.
+    ``outliers``: how many those are; below ``MEDIAN_FROM`` judgments none can be told. ``all_squares``, ``all_degrees``: the same
+    with them.
     """
 
     squares: Numbers

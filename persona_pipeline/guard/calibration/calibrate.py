@@ -30,9 +30,8 @@ from persona_pipeline.world.models import grouped
 class Rated:
     """A judgment of a claim, with the judge's raw score (0-9, as the claim is written; None: not applicable) and its labels.
 
-    Attributes:
-        people: each person's score; None: not applicable. Empty: no person labelled it.
-        models: models' labels, by name; they are shown and never calibrate.
+    ``people``: each person's score; None: not applicable. Empty: no person labelled it. ``models``: models' labels, by name; they
+    are shown and never calibrate.
     """
 
     key: str

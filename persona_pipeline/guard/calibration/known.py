@@ -55,9 +55,8 @@ class _Learnt:
 class PeoplesLabels:
     """The labels of a world beside its judges' verdicts.
 
-    Attributes:
-        labels_hash: of those that are used; "" where no person labelled anything.
-        rated: what is labelled, by the judge's model and prompt version and by dimension.
+    ``labels_hash``: of those that are used; "" where no person labelled anything. ``rated``: what is labelled, by the judge's
+    model and prompt version and by dimension.
     """
 
     labels_hash: str = ""
@@ -183,10 +182,8 @@ class _Said:
 class KnownVerdicts:
     """The verdicts of a world, of all judges that were ever asked. Nobody is asked.
 
-    Attributes:
-        recordings: the folder of what is recorded; it is read when it is first needed.
-        secret: recordings must be signed with it; None: they need not be.
-        kept: what was paid for once; None: what is recorded is all that is known.
+    ``recordings``: the folder of what is recorded; it is read when it is first needed. ``secret``: recordings must be signed with
+    it; None: they need not be. ``kept``: what was paid for once; None: what is recorded is all that is known.
     """
 
     recordings: Path

@@ -143,17 +143,14 @@ class PeoplesScores:
 
     judge = level + slope x people + agent + rest: what the judge makes of what is there, whatever that is. Regressing people on
     the judge draws every score to those that were labelled, and a fall that the labels do not hold is hidden (calibration by
-    inversion: Eisenhart, Annals of Mathematical Statistics 10, 1939; Fieller, JRSS B 16, 1954). People err too, which flattens the
-    slope: their scores are drawn together by their reliability first (regression calibration: Carroll et al., Measurement Error in
-    Nonlinear Models, 2006, 4). Averaged over how much agents may differ (Battese, Harter and Fuller, JASA 83, 1988), each
-    weighted by how well it fits. Few labels of an agent move its own effect little, and its interval says what is not known of it.
-
-    Attributes:
-        middle: people's mean score of what is labelled; people: their scores, sorted.
-        degrees: of freedom of the fit.
-        weights, coefficients, covariances, noise, own: of each fit; ``own``: variance of the judge's error on one judgment.
-        unsure: standard deviation of the slope that comes from not knowing people's error, as a share of it.
-        groups: labels of each agent: number, sums of the design, and of what the judge gave.
+    inversion: Eisenhart, Annals of Mathematical Statistics 10, 1939; Fieller, JRSS B 16, 1954). People err too, which flattens
+    the slope: their scores are drawn together by their reliability first (regression calibration: Carroll et al., Measurement
+    Error in Nonlinear Models, 2006, 4). Averaged over how much agents may differ (Battese, Harter and Fuller, JASA 83, 1988),
+    each weighted by how well it fits. Few labels of an agent move its own effect little, and its interval says what is not known
+    of it. ``middle``: people's mean score of what is labelled; ``people``: their scores, sorted. ``degrees``: of freedom of the
+    fit. ``weights``, ``coefficients``, ``covariances``, ``noise``, ``own``: of each fit; ``own``: variance of the judge's error on
+    one judgment. ``unsure``: standard deviation of the slope that comes from not knowing people's error, as a share of it.
+    ``groups``: labels of each agent: number, sums of the design, and of what the judge gave.
     """
 
     middle: float

@@ -49,10 +49,9 @@ class NoCheck:
 class CheckError:
     """How often a check is wrong, as 95 % intervals of shares (0-1).
 
-    Attributes:
-        false_off: of messages that sound like the agent, called off; ``false_on``: of those that do not, called on.
-        beyond: messages of the agent that nobody labelled and that count in it; 0: it holds of labelled messages only.
-        draws: pairs of both rates, as probable as the labels leave them, for each way in which raters may have chosen.
+    ``false_off``: of messages that sound like the agent, called off; ``false_on``: of those that do not, called on. ``beyond``:
+    messages of the agent that nobody labelled and that count in it; 0: it holds of labelled messages only. ``draws``: pairs of
+    both rates, as probable as the labels leave them, for each way in which raters may have chosen.
     """
 
     false_off: Interval
@@ -84,11 +83,9 @@ class CheckError:
 class VoiceCheck:
     """A check of one agent's voice.
 
-    Attributes:
-        labels, people, conversations: how many it was learnt from; ``sources``: labels by where they come from.
-        auc: probability that a label "on" it did not learn from has a higher score than one "off".
-        held_out: score (0-1), label (1: on), worth and whether drawn by lot of every text, scored without its conversation.
-        known: the same scores by text.
+    ``labels``, ``people``, ``conversations``: how many it was learnt from; ``sources``: labels by where they come from. ``auc``:
+    probability that a label "on" it did not learn from has a higher score than one "off". ``held_out``: score (0-1), label (1:
+    on), worth and whether drawn by lot of every text, scored without its conversation. ``known``: the same scores by text.
     """
 
     agent_id: str
@@ -285,11 +282,9 @@ FAR_OFF = 0.1
 class CheckedVoice:
     """The check of an agent's voice, held against its messages of a window.
 
-    Attributes:
-        error: how often the check is wrong; None: there is no check.
-        messages, called: how many messages the window has, and how many the check calls off.
-        share: 95 % interval of the share (0-1) of the window's messages that are off, corrected for the check's error.
-        worst: the messages called off, the least like the agent first; at most three.
+    ``error``: how often the check is wrong; None: there is no check. ``messages``, ``called``: how many messages the window has,
+    and how many the check calls off. ``share``: 95 % interval of the share (0-1) of the window's messages that are off, corrected
+    for the check's error. ``worst``: the messages called off, the least like the agent first; at most three.
     """
 
     agent_id: str

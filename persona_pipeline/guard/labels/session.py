@@ -50,10 +50,8 @@ JudgeVersion = tuple[str | None, str | None]
 class Judgment:
     """One judged claim: what was shown and asked, and what judges said.
 
-    Attributes:
-        request: with claim, transcript and the persona that was shown (None: none was); of the first sample.
-        window: the newest window it is part of.
-        verdicts: every answer to it and its repeats, of any judge; never empty.
+    ``request``: with claim, transcript and the persona that was shown (None: none was); of the first sample. ``window``: the
+    newest window it is part of. ``verdicts``: every answer to it and its repeats, of any judge; never empty.
     """
 
     request: JudgeRequest

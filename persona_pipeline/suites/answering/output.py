@@ -34,10 +34,9 @@ class TokenUsage:
 class Output:
     """One answer of a target.
 
-    Attributes:
-        messages: in order, plain JSON as the target gave them (``role``, ``content``, ``tool_calls``).
-        duration_ms, cost_usd, token_usage: None where the target did not say.
-        workspace: the folder it worked in; ``file_changes``: what it changed there, as a unified diff.
+    ``messages``: in order, plain JSON as the target gave them (``role``, ``content``, ``tool_calls``). ``duration_ms``,
+    ``cost_usd``, ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
+    what it changed there, as a unified diff.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)

@@ -22,11 +22,7 @@ class BackedJudge(Backend, Judge, Protocol):
 
 @dataclass
 class SuiteJudge:
-    """Asks a judge and waits.
-
-    Attributes:
-        usage: what all calls of this run took.
-    """
+    """Asks a judge and waits. ``usage``: what all calls of this run took."""
 
     judge: BackedJudge
     usage: Usage = field(default_factory=Usage)

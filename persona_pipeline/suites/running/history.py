@@ -380,9 +380,8 @@ class Pair:
 class Comparison:
     """B against A.
 
-    Attributes:
-        pairs: tests that both runs have; ``only_a`` and ``only_b`` name the others.
-        threshold: difference from which a test is won or lost.
+    ``pairs``: tests that both runs have; ``only_a`` and ``only_b`` name the others. ``threshold``: difference from which a test
+    is won or lost.
     """
 
     pairs: Sequence[Pair]

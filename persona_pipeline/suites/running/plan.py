@@ -331,10 +331,8 @@ def targets_of(
 class ExplainedAssert:
     """One assert that will run.
 
-    Attributes:
-        origin: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none).
-        share: its part in the score, 0-1; None when all weights are 0.
-        place: ``file:line``, None for what nobody wrote.
+    ``origin``: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none). ``share``: its part in the score,
+    0-1; None when all weights are 0. ``place``: ``file:line``, None for what nobody wrote.
     """
 
     name: str

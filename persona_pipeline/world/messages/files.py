@@ -32,9 +32,8 @@ _LONGEST_LINE = 16_000_000
 class Row:
     """A message of a file, or why a line is none.
 
-    Attributes:
-        line: where it begins, from 1.
-        settled: what is wrong with it will not mend itself: the end of the file may still be written.
+    ``line``: where it begins, from 1. ``settled``: what is wrong with it will not mend itself: the end of the file may still be
+    written.
     """
 
     line: int

@@ -31,10 +31,8 @@ _SPEAKER = sa.func.coalesce(_TABLE.c.speaker, _TABLE.c.agent_id)
 class Selection:
     """Which real messages are meant: those to which everything that is given applies; of several values of one thing, any.
 
-    Attributes:
-        agents: whose they are; ``speakers``: what their source calls who wrote them.
-        sources: the files they came from, as ``message_source`` names them.
-        between: from when to when they were sent, both included.
+    ``agents``: whose they are; ``speakers``: what their source calls who wrote them. ``sources``: the files they came from, as
+    ``message_source`` names them. ``between``: from when to when they were sent, both included.
     """
 
     agents: Sequence[str] = ()
