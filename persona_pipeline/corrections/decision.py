@@ -70,10 +70,8 @@ class GateDecision:
 def decide(score: float | None, threshold: float, *, attempt: int, max_attempts: int) -> Action:
     """Return what to do with a text.
 
-    Args:
-        score: 0-9; None (there is no score) always commits.
-        attempt: 1-based; so many texts, this one included, were written for the action.
-        max_attempts: rejections with feedback before the text goes through.
+    ``score``: 0-9; None (there is no score) always commits. ``attempt``: 1-based; so many texts, this one included, were written
+    for the action. ``max_attempts``: rejections with feedback before the text goes through.
     """
     if score is None or score >= threshold - _TOLERANCE:
         return Action.COMMIT

@@ -42,11 +42,9 @@ _LOGGER = logging.getLogger(__name__)
 class Guidance:
     """What an agent is told for its next turn, and what is to be known of its voice.
 
-    Attributes:
-        withheld: nudges that are not given, as the agent's corrections only watch.
-        unread: why agreement in the channel cannot be read, so that nothing is said of it; "": it can, or nobody asked.
-        failed: nothing could be looked up, so there is no guidance.
-        voice_alarm: the agent has lost its voice, as far as messages alone can tell. Nothing is held back for it.
+    ``withheld``: nudges that are not given, as the agent's corrections only watch. ``unread``: why agreement in the channel
+    cannot be read, so that nothing is said of it; "": it can, or nobody asked. ``failed``: nothing could be looked up, so there
+    is no guidance. ``voice_alarm``: the agent has lost its voice, as far as messages alone can tell. Nothing is held back for it.
     """
 
     nudges: tuple[Nudge, ...] = ()

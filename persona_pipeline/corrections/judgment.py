@@ -69,12 +69,8 @@ def gather_facts(
 ) -> GateFacts | None:
     """Return the facts of a check, or None when the agent's gate is off; earlier attempts that this process forgot are looked up.
 
-    Args:
-        claims: of adherence.
-        before: of a stored message that is looked at again; see ``action_trajectory``.
-
-    Raises:
-        ConfigError: the agent has no persona or no valid propositions.
+    ``claims``: of adherence. ``before``: of a stored message that is looked at again; see ``action_trajectory``. Raises
+    ``ConfigError``: the agent has no persona or no valid propositions.
     """
     agent_id, channel, recipient = call.place
     settings = settings or read_config(world.store, agent_id).settings

@@ -126,8 +126,7 @@ class Nudges:
     def load(cls, root: Path | None = None) -> "Nudges":
         """Return the texts of a world's ``nudges`` folder before those that come with the package.
 
-        Raises:
-            ConfigError: a file of the folder is not valid; every problem of all of them.
+        Raises ``ConfigError``: a file of the folder is not valid; every problem of all of them.
         """
         return cls(_read(root / NUDGES) if root is not None and (root / NUDGES).is_dir() else {})
 

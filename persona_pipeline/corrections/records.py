@@ -53,8 +53,7 @@ class GateCall:
 class CheckRecord:
     """One check as it is written down.
 
-    Attributes:
-        decided_at: earlier than the row where the store is slow; rows are in the order of decisions, not of writing.
+    ``decided_at``: earlier than the row where the store is slow; rows are in the order of decisions, not of writing.
     """
 
     agent_id: str
@@ -216,10 +215,9 @@ def action_trajectory(
 ) -> Trajectory:
     """Return what was said before an action, windowed, and the action itself as the last entry.
 
-    Args:
-        whole_channel: everybody's messages of the conversation instead of the agent's own anywhere.
-        first_n, last_n: of what was said before; the action is always shown.
-        before: of an action that is looked at again; None: all that is stored was said before.
+    ``whole_channel``: everybody's messages of the conversation instead of the agent's own anywhere. ``first_n``, ``last_n``: of
+    what was said before; the action is always shown. ``before``: of an action that is looked at again; None: all that is stored
+    was said before.
     """
     agent_id, channel, recipient = call.place
     scope = _conversation(agent_id, channel, recipient) if whole_channel else _MESSAGES.c.agent_id == agent_id

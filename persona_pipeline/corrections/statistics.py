@@ -120,10 +120,8 @@ _COLUMNS = (
 def count_new_checks(store: Store, *, most: int | None = None) -> int:
     """Add checks that are new to the tallies of their days, and return how many there were.
 
-    Each is counted once, whoever else counts at the same time; memory does not grow with their number.
-
-    Args:
-        most: of checks, about; None: all there are.
+    Each is counted once, whoever else counts at the same time; memory does not grow with their number. ``most``: of checks,
+    about; None: all there are.
     """
     counted = 0
     while most is None or counted < most:

@@ -73,11 +73,7 @@ class FileMessages:
         self.problems: list[str] = []
 
     def new(self) -> list[Message]:
-        """Return the messages of lines that were added.
-
-        Raises:
-            ConfigError: the file cannot be read.
-        """
+        """Return the messages of lines that were added. Raises ``ConfigError``: the file cannot be read."""
         size = self._path.stat().st_size if self._path.exists() else -1
         if size == self._size and size >= 0:
             return []
@@ -94,11 +90,8 @@ class FileMessages:
 class VoiceWatches:
     """The voices of some agents and how far each has gone.
 
-    Attributes:
-        starts: messages after this are held against them.
-        notes: agents that cannot be followed, and why.
-        follows: of the others, what following them rests on, and what it cannot see.
-        looked_at: messages that were held against a voice.
+    ``starts``: messages after this are held against them. ``notes``: agents that cannot be followed, and why. ``follows``: of the
+    others, what following them rests on, and what it cannot see. ``looked_at``: messages that were held against a voice.
     """
 
     watches: dict[str, VoiceWatch] = field(default_factory=dict)

@@ -45,8 +45,7 @@ def planned_questions(world: World, options: ModelOptions, request: EvaluationRe
 def require_affordable(world: World, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:
     """Check the expected price of what has no answer yet: once it is submitted, a batch is paid for, and it counts today.
 
-    Raises:
-        ConfigError: it is above the limit (US dollars; None: there is none) or what is left of the day's, or unknown.
+    Raises ``ConfigError``: it is above the limit (US dollars; None: there is none) or what is left of the day's, or unknown.
     """
     from persona_pipeline.judging.estimate import estimate_questions
 

@@ -51,8 +51,7 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 class Upstream:
     """Where a world's messages come from: an asset.
 
-    Attributes:
-        columns: what its rows call it, by field of a message; None: it returns nothing and writes to the store itself.
+    ``columns``: what its rows call it, by field of a message; None: it returns nothing and writes to the store itself.
     """
 
     asset: dg.AssetKey
@@ -62,9 +61,8 @@ class Upstream:
 def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Collection[str] = ()) -> dg.Definitions:
     """Return the assets, checks, jobs, sensors, schedules and resources of a world.
 
-    Args:
-        messages: where they come from, if from an asset.
-        leave_out: ``sensors``, ``schedules``, ``suites``, ``corrections``, ``batches``.
+    ``messages``: where they come from, if from an asset. ``leave_out``: ``sensors``, ``schedules``, ``suites``, ``corrections``,
+    ``batches``.
     """
     parts: list[dg.Definitions] = []
     messages_from: list[dg.AssetKey] = []
@@ -135,11 +133,8 @@ if not TYPE_CHECKING:
 def world_settings(root: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the world in a folder, as a ``Place`` has them.
 
-    Args:
-        values: settings by name; the others are as the environment says, but for those of ``OF_ONE_WORLD``.
-
-    Raises:
-        ConfigError: a setting is unknown or has a value it cannot have; all such are named.
+    ``values``: settings by name; the others are as the environment says, but for those of ``OF_ONE_WORLD``. Raises
+    ``ConfigError``: a setting is unknown or has a value it cannot have; all such are named.
     """
     unknown = [name for name in values if name not in NAMES]
     if unknown:

@@ -31,9 +31,7 @@ DECIDING_SAMPLES = 5
 def fall_sentence(agent_id: str, item: DimensionComparison, allowed: float) -> str:
     """Return what dropped, from where to where, how sure that is, and which claims made it.
 
-    Args:
-        item: a dimension that regressed.
-        allowed: points it may fall.
+    ``item``: a dimension that regressed. ``allowed``: points it may fall.
     """
     text = f"{agent_id}: {_label(item.dimension)} {item.baseline:.1f} → {item.current:.1f} ({_drop(item.interval, allowed)})"
     worst = sorted((test.delta, claim) for claim, test in item.claims.items() if test.delta <= -allowed)[:MOST_CLAIMS]
@@ -67,8 +65,7 @@ def unbelieved_findings(
 ) -> list[Finding]:
     """Return what would be falls if the judge could be believed, which cannot be told.
 
-    Args:
-        required: a dimension whose judge is not shown to be better than chance is a failure.
+    ``required``: a dimension whose judge is not shown to be better than chance is a failure.
     """
     agent_id, found = evaluation.agent_id, []
     for name, item in comparison.dimensions.items():

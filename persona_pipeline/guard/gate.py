@@ -54,13 +54,9 @@ FAILURES: Mapping[str, Collection[str]] = {
 class GateRules:
     """When a run fails: what a request asks for by the same names, settled.
 
-    Attributes:
-        as_recorded: where all that failed is recorded, the share that was asked for then is enough.
-        fail_on: the names of ``FAILURES`` that set the exit code; None: all but the warnings.
-        accepted_drops: those that somebody answers for, as of ``today``.
-
-    Raises:
-        ConfigError: one of them cannot be.
+    ``as_recorded``: where all that failed is recorded, the share that was asked for then is enough. ``fail_on``: the names of
+    ``FAILURES`` that set the exit code; None: all but the warnings. ``accepted_drops``: those that somebody answers for, as of
+    ``today``. Raises ``ConfigError``: one of them cannot be.
     """
 
     regression_delta: float = REGRESSION_DELTA

@@ -117,10 +117,8 @@ OF_THE_JUDGE = frozenset({"judge_health"})
 class FindingKind:
     """A kind of finding.
 
-    Attributes:
-        exit_code: 1: something fell; 3 or 4: something cannot be told. Of a warning it counts only where ``--fail-on`` names it.
-        group: what ``--fail-on`` calls it; "": its name.
-        warns: it only asks a person to look.
+    ``exit_code``: 1: something fell; 3 or 4: something cannot be told. Of a warning it counts only where ``--fail-on`` names it.
+    ``group``: what ``--fail-on`` calls it; "": its name. ``warns``: it only asks a person to look.
     """
 
     name: str

@@ -20,10 +20,8 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 class Trust:
     """What a world knows of judges.
 
-    Attributes:
-        changes: of each pair of judges that were compared, what was found.
-        unable: model and prompt version of those that were found unable to judge.
-        readings: what was found of those that were tested for reading what they judge.
+    ``changes``: of each pair of judges that were compared, what was found. ``unable``: model and prompt version of those that
+    were found unable to judge. ``readings``: what was found of those that were tested for reading what they judge.
     """
 
     labels: PeoplesLabels = field(default_factory=PeoplesLabels)
@@ -48,10 +46,9 @@ class Trust:
 class Moved:
     """A baseline as the judge of now would have given it.
 
-    Attributes:
-        baseline: moved by what the two judges differ; dimensions that cannot be compared are not in it.
-        strict: moved by as much as the interval allows that speaks against a fall; None: nothing was moved.
-        shifts: of the dimensions another judge judged.
+    ``baseline``: moved by what the two judges differ; dimensions that cannot be compared are not in it. ``strict``: moved by as
+    much as the interval allows that speaks against a fall; None: nothing was moved. ``shifts``: of the dimensions another judge
+    judged.
     """
 
     baseline: Baseline | None
@@ -158,9 +155,8 @@ def shift_sentence(shift: JudgeShift) -> str:
 def calibrated(baseline: Baseline, comparison: BaselineComparison, labels: str) -> Baseline:
     """Return a baseline that says which calibration stood behind its dimensions: hash and number of labels, rank correlation.
 
-    Args:
-        comparison: of the run it was taken from.
-        labels: see ``PeoplesLabels.labels_hash``; "": nobody labelled anything, and nothing is said.
+    ``comparison``: of the run it was taken from. ``labels``: see ``PeoplesLabels.labels_hash``; "": nobody labelled anything, and
+    nothing is said.
     """
     if not labels:
         return baseline

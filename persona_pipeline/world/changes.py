@@ -66,14 +66,12 @@ class Kind(StrEnum):
 class Change:
     """One thing that a change touches.
 
-    Attributes:
-        what: ``persona``, ``claim``, ``claims`` (a file's other settings, or a file that cannot be read), ``baseline``,
-            ``card``, ``recordings``, ``messages``, ``labels``, ``judge changes``, ``lexicon``, ``nudges``, ``settings``, ``suite``,
-            ``workflow``, ``store`` (what was stored in a run, which belongs into no commit) or ``link`` (in the place of a file).
-        name: the agent's id; of a claim ``dimension/file: id``; of recordings whose and of which dimension they say they are.
-        path: relative to the world's folder.
-        detail: of a baseline its old and new numbers, such as ``adherence 8.7 → 0.5``.
-        rows: how many messages, labels or recordings were removed, edited and added.
+    ``what``: ``persona``, ``claim``, ``claims`` (a file's other settings, or a file that cannot be read), ``baseline``, ``card``,
+    ``recordings``, ``messages``, ``labels``, ``judge changes``, ``lexicon``, ``nudges``, ``settings``, ``suite``, ``workflow``,
+    ``store`` (what was stored in a run, which belongs into no commit) or ``link`` (in the place of a file). ``name``: the agent's
+    id; of a claim ``dimension/file: id``; of recordings whose and of which dimension they say they are. ``path``: relative to the
+    world's folder. ``detail``: of a baseline its old and new numbers, such as ``adherence 8.7 → 0.5``. ``rows``: how many
+    messages, labels or recordings were removed, edited and added.
     """
 
     what: str
@@ -87,11 +85,8 @@ class Change:
 def changed_things(root: Path, base: str, head: str = "HEAD") -> list[Change]:
     """Return what differs between two commits of the repository a world stands in, in a fixed order.
 
-    Args:
-        base: the commit before, such as ``origin/main`` or ``HEAD^1`` of a merge.
-
-    Raises:
-        ConfigError: there is no git, no repository, or no such commit.
+    ``base``: the commit before, such as ``origin/main`` or ``HEAD^1`` of a merge. Raises ``ConfigError``: there is no git, no
+    repository, or no such commit.
     """
     for commit in (base, head):
         if commit.startswith("-"):
@@ -316,11 +311,7 @@ def _yaml(data: bytes | None) -> dict[str, Any] | None:
 def ask_git(root: Path, *arguments: str, standard_input: bytes | None = None) -> bytes:
     """Return what a git command prints about the repository a folder stands in.
 
-    Args:
-        standard_input: what it reads; None: nothing.
-
-    Raises:
-        ConfigError: there is no git, no repository, or no such commit.
+    ``standard_input``: what it reads; None: nothing. Raises ``ConfigError``: there is no git, no repository, or no such commit.
     """
     # Neither hooks nor programs that the repository's configuration names are run by these commands.
     command = ["git", "-C", str(root), "--no-optional-locks", "-c", "core.fsmonitor=false", *arguments]

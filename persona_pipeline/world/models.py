@@ -141,8 +141,7 @@ _HOURS = {"h": 1, "d": 24}
 def window_indices(length: int, first_n: int, last_n: int) -> list[int]:
     """Return the indexes of the first ``first_n`` and the last ``last_n`` of ``length`` entries, each once, ascending.
 
-    Raises:
-        ValueError: an argument is negative.
+    Raises ``ValueError``: an argument is negative.
     """
     if min(length, first_n, last_n) < 0:
         raise ValueError("length, first_n and last_n must not be negative")
@@ -154,8 +153,7 @@ def window_indices(length: int, first_n: int, last_n: int) -> list[int]:
 def parse_window(text: str) -> timedelta:
     """Return the length of a window such as ``12h`` or ``7d``: whole hours or days.
 
-    Raises:
-        ConfigError: the text is no such window.
+    Raises ``ConfigError``: the text is no such window.
     """
     match = _WINDOW.fullmatch(text)
     if not match:
@@ -167,9 +165,8 @@ def parse_window(text: str) -> timedelta:
 class Entry:
     """One message of a trajectory. ``message_id`` is for attribution and is not part of the trajectory's content.
 
-    Attributes:
-        speaker: display name, or an anonymous label such as ``Speaker A``.
-        part: the group it belongs to, such as ``pair 1, earlier``; None where there are no groups.
+    ``speaker``: display name, or an anonymous label such as ``Speaker A``. ``part``: the group it belongs to, such as ``pair 1,
+    earlier``; None where there are no groups.
     """
 
     speaker: str

@@ -27,9 +27,8 @@ _LARGEST = 1_000_000
 class AgentNames:
     """What an agent is called, as far as its file tells, be it valid otherwise or not.
 
-    Attributes:
-        display_name: None: it cannot be told.
-        aliases: each with its place in the file; None: the file cannot be read, so nobody knows.
+    ``display_name``: None: it cannot be told. ``aliases``: each with its place in the file; None: the file cannot be read, so
+    nobody knows.
     """
 
     agent_id: str
@@ -96,9 +95,8 @@ def alias_problems(names: Mapping[str, AgentNames]) -> dict[str, tuple[Problem, 
 class Aliases:
     """Whose message it is that comes under a name.
 
-    Attributes:
-        agent_ids: agents by their own names; ``by_name``: agents by what ``same_name`` makes of their aliases.
-        unread: agents whose files cannot be read: what was known of them stays.
+    ``agent_ids``: agents by their own names; ``by_name``: agents by what ``same_name`` makes of their aliases. ``unread``: agents
+    whose files cannot be read: what was known of them stays.
     """
 
     agent_ids: frozenset[str] = frozenset()

@@ -67,8 +67,7 @@ def is_world(folder: Path) -> bool:
 def find_world(settings: Settings, root: Path | str | None = None) -> Path:
     """Return the world's folder, absolute: the one that is named, else that of ``PERSONA_ROOT``, else the current one.
 
-    Raises:
-        ConfigError: it is no world; says where it was looked for, and what to do.
+    Raises ``ConfigError``: it is no world; says where it was looked for, and what to do.
     """
     folder = settings.world_root if root is None else Path(root).expanduser().resolve()
     if is_world(folder):
@@ -136,11 +135,8 @@ def persona_path(root: Path, agent_id: str) -> Path:
 def load_persona(root: Path, agent_id: str, roots: Sequence[Path] | None = None) -> Persona:
     """Read one agent's persona file.
 
-    Args:
-        roots: resolved folders that it must lie in once links are followed; None: anywhere.
-
-    Raises:
-        ConfigError: it is missing or not valid; every problem with its place.
+    ``roots``: resolved folders that it must lie in once links are followed; None: anywhere. Raises ``ConfigError``: it is missing
+    or not valid; every problem with its place.
     """
     return parse_persona(persona_path(root, agent_id), agent_id, roots)
 

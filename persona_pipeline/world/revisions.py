@@ -24,8 +24,7 @@ _LARGEST = 200_000_000
 class Revision:
     """A commit of the repository a world stands in.
 
-    Attributes:
-        id: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message.
+    ``id``: all 40 digits; ``name``: what was asked for; ``subject``: the first line of its message.
     """
 
     id: str
@@ -49,10 +48,8 @@ def find_revision(root: Path, name: str) -> Revision:
 def revisions_between(root: Path, good: str, bad: str, paths: Sequence[str]) -> list[Revision]:
     """Return the commits from ``good`` to ``bad`` that touch paths of a world's folder, oldest first, along first parents.
 
-    ``good`` stands first, whatever it touches.
-
-    Raises:
-        ConfigError: there is no git, no repository, or no such commit, or the one is no ancestor of the other.
+    ``good`` stands first, whatever it touches. Raises ``ConfigError``: there is no git, no repository, or no such commit, or the
+    one is no ancestor of the other.
     """
     first, last = find_revision(root, good), find_revision(root, bad)
     if first.id == last.id:
@@ -98,8 +95,7 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> None:
 def read_blobs(root: Path, blobs: Iterable[str]) -> list[bytes]:
     """Return the content of blobs, in their order: the bytes that are stored, without any filter.
 
-    Raises:
-        ConfigError: git cannot read one, or all together are larger than 200 MB.
+    Raises ``ConfigError``: git cannot read one, or all together are larger than 200 MB.
     """
     wanted = list(blobs)
     if not wanted:
@@ -127,8 +123,7 @@ def files_at(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str
 def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = READ) -> Iterator[Path]:
     """Give a folder with the world's files as they stand in a commit, while it is needed.
 
-    Raises:
-        ConfigError: git cannot tell, or the commit has no persona.
+    Raises ``ConfigError``: git cannot tell, or the commit has no persona.
     """
     files = files_at(root, revision.id, folders)
     if not any(path.startswith("personas/") for path in files):

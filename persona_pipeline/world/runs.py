@@ -117,11 +117,9 @@ AT_ONCE = 200
 class RunRows:
     """A run as it is written.
 
-    Attributes:
-        run: the row of ``evaluation_runs``; ``scores``: those of ``evaluation_scores``.
-        window: None: the run is about no window of what the agent really said.
-        read_at: when its messages were read.
-        is_baseline: the agent's baseline was taken from it.
+    ``run``: the row of ``evaluation_runs``; ``scores``: those of ``evaluation_scores``. ``window``: None: the run is about no
+    window of what the agent really said. ``read_at``: when its messages were read. ``is_baseline``: the agent's baseline was
+    taken from it.
     """
 
     run: Mapping[str, Any]

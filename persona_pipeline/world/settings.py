@@ -79,8 +79,7 @@ if not TYPE_CHECKING:
 def load_world_file(root: Path) -> WorldFile:
     """Read a world's settings; without a file nothing is said.
 
-    Raises:
-        ConfigError: it is not valid, or holds what belongs into the environment; every problem with its place.
+    Raises ``ConfigError``: it is not valid, or holds what belongs into the environment; every problem with its place.
     """
     path = root / WORLD_FILE
     return _read(load_document(path)) if path.is_file() else WorldFile()
@@ -102,8 +101,7 @@ def merged(settings: Settings, file: WorldFile) -> Settings:
 def origins(settings: Settings, file: WorldFile) -> list[tuple[str, Any, str]]:
     """Return what holds where no option says otherwise: name, value, and where it comes from.
 
-    Args:
-        settings: those of the environment.
+    ``settings``: those of the environment.
     """
     names = {"judge": file.judge.provider, "judge_model": file.judge.model, **dict.fromkeys(OF_A_WORLD)}
     said = {name: value for name, value in {**names, **file.options}.items() if value is not None}

@@ -24,9 +24,8 @@ _SHORT = 5
 class Stranger:
     """Somebody who speaks and has no persona.
 
-    Attributes:
-        agent_id: the agent whose name this nearly is; None: it is like nobody's.
-        spelling: it is that agent's name but for case, accents and signs.
+    ``agent_id``: the agent whose name this nearly is; None: it is like nobody's. ``spelling``: it is that agent's name but for
+    case, accents and signs.
     """
 
     name: str
@@ -59,9 +58,8 @@ class Stranger:
 class NameMatch:
     """How speakers and personas go together.
 
-    Attributes:
-        strangers: who speaks without a persona, by how much; people are among them, and belong there.
-        silent: agents without a message; none while nobody has said anything.
+    ``strangers``: who speaks without a persona, by how much; people are among them, and belong there. ``silent``: agents without
+    a message; none while nobody has said anything.
     """
 
     strangers: tuple[Stranger, ...] = ()
@@ -104,9 +102,8 @@ def silence(agent_id: str) -> str:
 def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames]) -> NameMatch:
     """Return how speakers and agents go together.
 
-    Args:
-        said: how many messages everybody has, by agent or, where nobody has a persona, by name.
-        names: what every agent is called.
+    ``said``: how many messages everybody has, by agent or, where nobody has a persona, by name. ``names``: what every agent is
+    called.
     """
     silent = tuple(agent_id for agent_id in sorted(names) if not said.get(agent_id)) if said else ()
     known = _Known.of(names, silent)
@@ -145,9 +142,8 @@ def count_speakers(messages: Iterable[Message], names: Mapping[str, AgentNames],
 class _Known:
     """The agents by what they are called; of several whose name something could be, one that has nothing to say comes first.
 
-    Attributes:
-        whole: by their names' letters; ``first``: by first names.
-        near: names and agents by their first two letters, either of which a slip leaves in its place or the other's.
+    ``whole``: by their names' letters; ``first``: by first names. ``near``: names and agents by their first two letters, either
+    of which a slip leaves in its place or the other's.
     """
 
     silent: Collection[str]

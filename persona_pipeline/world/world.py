@@ -64,10 +64,8 @@ def utc_now() -> datetime:
 class Brought:
     """What was brought into the store of some agents, for an evaluation.
 
-    Attributes:
-        claims: by agent and dimension, as far as their files are valid.
-        broken: what is wrong with the files of the others.
-        problems: lines of message files that were left out, and messages of the future.
+    ``claims``: by agent and dimension, as far as their files are valid. ``broken``: what is wrong with the files of the others.
+    ``problems``: lines of message files that were left out, and messages of the future.
     """
 
     personas: Mapping[str, Persona]
@@ -399,16 +397,11 @@ class World:
 def bring_rows(world: World, rows: Any, *, source: str, columns: Mapping[str, str] | None = None) -> SyncResult:
     """Bring rows into the store as messages; an id that is known is updated, and nothing is removed.
 
-    A row needs ``agent_id``, ``text`` and ``created_at``. A time without an offset counts as UTC. Without an ``id`` a message gets
-    one made of what it says; without ``channel`` and ``recipient`` its channel is ``source``. Other columns are left alone.
-
-    Args:
-        rows: a frame of pandas, polars or Arrow, records, or a mapping with such for values.
-        source: what the store says the messages come from.
-        columns: what the rows call it, by field of a message, where they call it something else.
-
-    Raises:
-        ConfigError: the rows are none of these, or a field or column is unknown.
+    A row needs ``agent_id``, ``text`` and ``created_at``. A time without an offset counts as UTC. Without an ``id`` a message
+    gets one made of what it says; without ``channel`` and ``recipient`` its channel is ``source``. Other columns are left alone.
+    ``rows``: a frame of pandas, polars or Arrow, records, or a mapping with such for values. ``source``: what the store says the
+    messages come from. ``columns``: what the rows call it, by field of a message, where they call it something else. Raises
+    ``ConfigError``: the rows are none of these, or a field or column is unknown.
     """
     columns = dict(columns or {})
     for name in columns:
@@ -432,8 +425,7 @@ def template_languages() -> list[str]:
 def template_world(language: str = "en") -> dict[str, str]:
     """Return the files of the template world, text by path; its claims, personas and messages are in a language, such as ``de``.
 
-    Raises:
-        ConfigError: there is none in this language.
+    Raises ``ConfigError``: there is none in this language.
     """
     texts: dict[str, str] = {}
     if language not in (known := template_languages()):
@@ -451,8 +443,7 @@ def template_world(language: str = "en") -> dict[str, str]:
 def write_new(directory: Path, texts: Mapping[str, str]) -> list[Path]:
     """Write files, text by path, and return them.
 
-    Raises:
-        ConfigError: a file is in the way (each is named), or the folder cannot be written; nothing is written then.
+    Raises ``ConfigError``: a file is in the way (each is named), or the folder cannot be written; nothing is written then.
     """
     targets = {directory / name: text for name, text in texts.items()}
     # A broken link is in the way too.

@@ -68,10 +68,8 @@ _WORDS = {"good": True, "bad": False}
 class Known:
     """What is known of messages.
 
-    Attributes:
-        marked: by a message's id, from a file.
-        labelled: by a message's id, from people's labels.
-        good_until, bad_from: messages sent until then, or from then on, which somebody vouches for or gives up.
+    ``marked``: by a message's id, from a file. ``labelled``: by a message's id, from people's labels. ``good_until``,
+    ``bad_from``: messages sent until then, or from then on, which somebody vouches for or gives up.
     """
 
     marked: Mapping[str, bool] = field(default_factory=dict)
@@ -94,8 +92,7 @@ class Known:
 def read_marks(path: Path) -> dict[str, bool]:
     """Return what a CSV file with the columns ``id`` and ``good`` or ``bad``, without a head, says of messages.
 
-    Raises:
-        ConfigError: the file cannot be read, or a row says something else or contradicts another, each with its place.
+    Raises ``ConfigError``: the file cannot be read, or a row says something else or contradicts another, each with its place.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -118,10 +115,8 @@ def read_marks(path: Path) -> dict[str, bool]:
 def labelled_messages(world: World, agent_ids: Sequence[str]) -> dict[str, bool]:
     """Return what people's labels say of single messages of agents, by id: of claims judged action by action.
 
-    A message is good whose labels make a score of 5 and more, by the claims' own weights, inversion and hard mode.
-
-    Raises:
-        ConfigError: labels, recordings, persona or propositions are not valid.
+    A message is good whose labels make a score of 5 and more, by the claims' own weights, inversion and hard mode. Raises
+    ``ConfigError``: labels, recordings, persona or propositions are not valid.
     """
     from persona_pipeline.evaluation.calibrate import judged_population, world_labels
     from persona_pipeline.guard.calibration.calibrate import Rated, ballots
@@ -168,9 +163,7 @@ class GateQuestion:
 class ReplayedCheck:
     """What the gate says of a stored message.
 
-    Attributes:
-        score: 0-9; None: there is none, ``reason`` says why.
-        seconds: how long the judge took; None: it was not asked.
+    ``score``: 0-9; None: there is none, ``reason`` says why. ``seconds``: how long the judge took; None: it was not asked.
     """
 
     message: Message
@@ -307,10 +300,8 @@ def _of_turn(known: Sequence[bool | None]) -> bool | None:
 class ReplayRequest:
     """What is replayed.
 
-    Attributes:
-        window: whose messages; ``newest``: only so many of each agent, the newest.
-        good_until, bad_from, marks: see ``Known``; ``marks`` is a file.
-        risk: share (0-1) of good messages that may be touched; None: no threshold is looked for.
+    ``window``: whose messages; ``newest``: only so many of each agent, the newest. ``good_until``, ``bad_from``, ``marks``: see
+    ``Known``; ``marks`` is a file. ``risk``: share (0-1) of good messages that may be touched; None: no threshold is looked for.
     """
 
     agents: Sequence[str]
@@ -324,11 +315,7 @@ class ReplayRequest:
 
 
 def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, fresh: bool = False) -> Estimate:
-    """Return what asking a live judge would take.
-
-    Raises:
-        ConfigError: bad input.
-    """
+    """Return what asking a live judge would take. Raises ``ConfigError``: bad input."""
     asked = [
         item for agent in request.agents for item in questions_about(world, agent, _messages(world, request, agent))
     ]
@@ -342,11 +329,8 @@ def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, 
 def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
     """Replay corrections over stored messages; nothing is changed by it.
 
-    Args:
-        backend: the gate's judge; the other corrections ask nobody.
-
-    Raises:
-        ConfigError: an agent's files, the labels or the marks are not valid, or it has said nothing.
+    ``backend``: the gate's judge; the other corrections ask nobody. Raises ``ConfigError``: an agent's files, the labels or the
+    marks are not valid, or it has said nothing.
     """
     known = Known(
         read_marks(request.marks) if request.marks else {},

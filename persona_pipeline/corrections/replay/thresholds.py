@@ -126,14 +126,8 @@ def touched_at_most(good: int, risk: float) -> int:
     """Return how many good replies a threshold may hold back at most; -1: there are too few to keep the risk at all.
 
     With ``CONFIDENCE`` over the draw, the threshold then touches at most the share ``risk`` of all good replies there are, and,
-    with the same confidence, of as many more as are known.
-
-    Args:
-        good: how many good replies are known.
-        risk: 0-1, neither of them.
-
-    Raises:
-        ValueError: the risk is no share.
+    with the same confidence, of as many more as are known. ``good``: how many good replies are known. ``risk``: 0-1, neither of
+    them. Raises ``ValueError``: the risk is no share.
     """
     if not 0 < risk < 1:
         raise ValueError(f"a risk of {risk:g} is no share; give one between 0 and 1")
@@ -179,11 +173,9 @@ _DIGITS = 2
 class MeasuredMessage:
     """One message as a correction sees it.
 
-    Attributes:
-        value: the gate's score (0-9), or the share (0-1) that is held against the threshold.
-        anyway: touched whatever the threshold.
-        good: whether it is known to be good or bad; None: not known.
-        apart: what was looked at has no message in common with what was looked at before it.
+    ``value``: the gate's score (0-9), or the share (0-1) that is held against the threshold. ``anyway``: touched whatever the
+    threshold. ``good``: whether it is known to be good or bad; None: not known. ``apart``: what was looked at has no message in
+    common with what was looked at before it.
     """
 
     value: float

@@ -226,15 +226,10 @@ def create_app(
 ) -> FastAPI:
     """Return the application.
 
-    Args:
-        backend: the judge of the gate, without a cache.
-        access: by default no token and localhost only.
-        deadline: wall-clock seconds of one gate check, from when its request arrives.
-        most_at_once: checks judged at once; see ``ActionGate``.
-        keep_text_days: texts in the log of corrections that are older lose their words; None: they are kept.
-
-    Raises:
-        ConfigError: the world's nudges are not valid.
+    ``backend``: the judge of the gate, without a cache. ``access``: by default no token and localhost only. ``deadline``:
+    wall-clock seconds of one gate check, from when its request arrives. ``most_at_once``: checks judged at once; see
+    ``ActionGate``. ``keep_text_days``: texts in the log of corrections that are older lose their words; None: they are kept.
+    Raises ``ConfigError``: the world's nudges are not valid.
     """
     service = _Service(world, backend, deadline, most_at_once)
 

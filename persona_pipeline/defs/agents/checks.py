@@ -38,9 +38,8 @@ _ALL = (
 class GateCheck:
     """One question the gate asks of an agent's report.
 
-    Attributes:
-        find: returns what is wrong, line by line, nothing when it passes.
-        compares: the answer shows the scores beside the baseline.
+    ``find``: returns what is wrong, line by line, nothing when it passes. ``compares``: the answer shows the scores beside the
+    baseline.
     """
 
     name: str

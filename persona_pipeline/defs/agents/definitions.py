@@ -145,8 +145,7 @@ def evaluate_several(
 def asked_dimensions(specs: Specs, context: Context) -> Sequence[str] | None:
     """Return the dimensions whose scores a run over several agents is asked for; None: everything from the persona on.
 
-    Raises:
-        dagster.Failure: it is not about the comparison, which a run over several agents ends with.
+    Raises ``dagster.Failure``: it is not about the comparison, which a run over several agents ends with.
     """
     asked = context.run.asset_selection
     if not asked:

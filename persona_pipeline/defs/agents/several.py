@@ -63,8 +63,7 @@ class Lineage:
         """Yield materializations, then check evaluations. Personas and proposition sets that stayed as they were yield nothing,
         unless they are planned: to a backfill what is not materialized has failed.
 
-        Args:
-            names: the dimensions that were scored; None: everything was.
+        ``names``: the dimensions that were scored; None: everything was.
         """
         for key, found in _outcomes(self._specs, result, names, self._planned):
             said_anyway = key not in self._inputs or key in self._planned
@@ -179,12 +178,9 @@ def evaluate_together(
     """Evaluate agents with their judgments pooled, yield what a run of each would have left, and return what was found.
 
     A broken agent stops no other. Of an agent whose newest window is newer than the one asked for, an observation is left and
-    nothing else: the past changes neither its newest results nor its checks.
-
-    Args:
-        request: names the agents. Dimensions None: everything, on the newest window; else these on each agent's last window,
-            none: only compare.
-        planned: the assets the run was made for, if for any; all of them are said, also those that stayed as they were.
+    nothing else: the past changes neither its newest results nor its checks. ``request``: names the agents. Dimensions None:
+    everything, on the newest window; else these on each agent's last window, none: only compare. ``planned``: the assets the run
+    was made for, if for any; all of them are said, also those that stayed as they were.
     """
     lineage = Lineage(specs, context.instance, request.agents or (), planned)
     with known_failures():

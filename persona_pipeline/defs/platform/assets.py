@@ -73,8 +73,7 @@ def reports_folder(root: Path, settings: Settings) -> Path:
 def open_folder(place: str, variable: str) -> Path:
     """Return a folder by its path or the URL of an object store, which is read and written alike.
 
-    Raises:
-        ConfigError: nothing is installed that knows the URL's store; it names the ``variable`` that has it.
+    Raises ``ConfigError``: nothing is installed that knows the URL's store; it names the ``variable`` that has it.
     """
     if "://" not in place:
         return Path(place)

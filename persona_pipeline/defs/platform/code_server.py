@@ -83,8 +83,7 @@ def take_over(
 ) -> None:
     """Mark the runs that an earlier code server of this address left behind, and hold the address until ``done``.
 
-    Args:
-        before: what was under way when this one came; where the earlier one is alive, it is waited for first.
+    ``before``: what was under way when this one came; where the earlier one is alive, it is waited for first.
     """
     # The daemon asks the code server how to start a lost run again, and asks once.
     while not _accepts(address.port):

@@ -71,10 +71,7 @@ def lineage_tags(
     """Return what a step's materialization carries, from which Dagster tells what is out of date.
 
     An op that materializes for many agents has to write it itself: there is no other way to say what an event rests on.
-
-    Args:
-        code_version: None: the asset has none.
-        inputs: version and event of each dependency, None: never recorded.
+    ``code_version``: None: the asset has none. ``inputs``: version and event of each dependency, None: never recorded.
     """
     tags = {
         DATA_VERSION_TAG: version,

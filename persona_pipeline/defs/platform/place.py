@@ -20,11 +20,8 @@ from persona_pipeline.world.world import World
 def build_executor(settings: OrchestrationSettings) -> dg.ExecutorDefinition:
     """Return the executor of the settings.
 
-    A step costs 0.05 s in the run's process and 2 to 3 s in one of its own; judge calls wait inside the step. So more
-    processes help only where one host is not enough.
-
-    Raises:
-        ImportError: Celery is asked for and its extra is not installed.
+    A step costs 0.05 s in the run's process and 2 to 3 s in one of its own; judge calls wait inside the step. So more processes
+    help only where one host is not enough. Raises ``ImportError``: Celery is asked for and its extra is not installed.
     """
     if settings.executor != "celery":
         return dg.in_process_executor
@@ -45,13 +42,9 @@ _PART = re.compile(r"[A-Za-z0-9_]+")
 class Place:
     """One world among others in a code location. Nothing of two places has the same name.
 
-    Attributes:
-        prefix: what every asset key begins with; empty: this world has the code location for itself.
-        options: of its evaluations, where the project says them.
-        settings, orchestration_settings: the world's own; None: this process's, from the environment.
-
-    Raises:
-        ConfigError: the prefix is not made of letters, digits and underscores.
+    ``prefix``: what every asset key begins with; empty: this world has the code location for itself. ``options``: of its
+    evaluations, where the project says them. ``settings``, ``orchestration_settings``: the world's own; None: this process's,
+    from the environment. Raises ``ConfigError``: the prefix is not made of letters, digits and underscores.
     """
 
     prefix: tuple[str, ...] = ()

@@ -32,11 +32,8 @@ class WindowScore:
 class Trend:
     """A dimension that has been falling.
 
-    Attributes:
-        began: end of the first window of the fall.
-        windows: of the fall so far.
-        before: mean score (0-9) of the windows before. now: score of the newest window.
-        strength: the sum beside its limit; above 1 is a trend.
+    ``began``: end of the first window of the fall. ``windows``: of the fall so far. ``before``: mean score (0-9) of the windows
+    before. ``now``: score of the newest window. ``strength``: the sum beside its limit; above 1 is a trend.
     """
 
     began: datetime
@@ -59,10 +56,9 @@ Series = Mapping[tuple[str, str], Sequence[WindowScore]]
 def find_trends(series: Series) -> dict[tuple[str, str], Trend]:
     """Return the series, by (agent, dimension), that are falling now.
 
-    Args:
-        series: windows judged alike (the same claims, judge and prompt), oldest first, of every agent that is watched: what a
-            steady dimension does is learnt from all. Windows without a score or with fewer than 3 judgments a claim are
-            passed over; a series needs 8 others before it can have a trend.
+    ``series``: windows judged alike (the same claims, judge and prompt), oldest first, of every agent that is watched: what a
+    steady dimension does is learnt from all. Windows without a score or with fewer than 3 judgments a claim are passed over; a
+    series needs 8 others before it can have a trend.
     """
     usable = _usable(series, FEWEST_JUDGMENTS)
     scores = _table(usable)
@@ -84,8 +80,7 @@ def find_trends(series: Series) -> dict[tuple[str, str], Trend]:
 def find_moved(series: Series) -> dict[tuple[str, str], str]:
     """Return the series that have fallen for certain, by (agent, dimension), each with a sentence.
 
-    Args:
-        series: as for ``find_trends``, however often they were judged.
+    ``series``: as for ``find_trends``, however often they were judged.
     """
     usable = _usable(series, 1)
     scores = _table(usable)
@@ -123,10 +118,8 @@ def cusum(scores: Numbers, *, allowance: float = ALLOWANCE) -> tuple[Numbers, np
 
     A one-sided CUSUM (Page, 1954) over an agent's windows: how far each fell below the level so far, in standard deviations that
     are pooled over the fleet, less an allowance; the sum starts anew from 0 whenever it gets there, and the windows up to then
-    make up the level. So a baseline that is taken again resets nothing, and the last zero tells when a drift began.
-
-    Args:
-        scores: series x windows, NaN after a series' end; sums stay 0 during the first 8.
+    make up the level. So a baseline that is taken again resets nothing, and the last zero tells when a drift began. ``scores``:
+    series x windows, NaN after a series' end; sums stay 0 during the first 8.
     """
     variance, degrees = _steady(scores[:, :FEWEST_WINDOWS])
     sums, zeros = np.zeros(scores.shape), np.zeros(scores.shape, dtype=int)
@@ -156,8 +149,7 @@ def cusum(scores: Numbers, *, allowance: float = ALLOWANCE) -> tuple[Numbers, np
 def _steady(scores: Numbers) -> tuple[Numbers, Numbers]:
     """Return each series' variance from window to window, drawn to the fleet's, and its degrees of freedom.
 
-    Args:
-        scores: the first windows, which no later drift has touched.
+    ``scores``: the first windows, which no later drift has touched.
     """
     degrees = np.maximum(np.isfinite(scores).sum(axis=1) - 1, 0).astype(float)
     own = variances(scores)
@@ -187,12 +179,10 @@ def winnings(scores: Numbers) -> Numbers:
     """Return the logarithm of what is held after each window by who bets that scores fall, series x windows; 0 in the first 8.
 
     An e-process (Ramdas, Grünwald, Vovk and Shafer, 2023). How far each window lies below the mean of those before, in standard
-    deviations of the first, is a normal number independent of the others where weeks are. A stake exp(rate x fall - rate² / 2)
-    on it wins nothing on average, so by Ville's inequality it holds as much as k times what it began with, at any time, in one
-    of k series at most. Weeks that resemble the week before win a little.
-
-    Args:
-        scores: series x windows, NaN after a series' end; judged alike and of weeks that do not overlap.
+    deviations of the first, is a normal number independent of the others where weeks are. A stake exp(rate x fall - rate² / 2) on
+    it wins nothing on average, so by Ville's inequality it holds as much as k times what it began with, at any time, in one of k
+    series at most. Weeks that resemble the week before win a little. ``scores``: series x windows, NaN after a series' end;
+    judged alike and of weeks that do not overlap.
     """
     if not len(scores):
         return np.zeros(scores.shape)

@@ -70,10 +70,8 @@ def find_regressions(
 ) -> list[Regression]:
     """Return the dimensions that fell by more than ``delta``, in baseline order.
 
-    A dimension without a current score is no regression (coverage reports it); one without a baseline is not compared.
-
-    Raises:
-        ConfigError: ``delta`` is negative or not finite, or a score is not finite: it would compare as no drop.
+    A dimension without a current score is no regression (coverage reports it); one without a baseline is not compared. Raises
+    ``ConfigError``: ``delta`` is negative or not finite, or a score is not finite: it would compare as no drop.
     """
     check_option("regression_delta", delta)
     golden = baseline.dimensions if isinstance(baseline, Baseline) else baseline
@@ -105,9 +103,8 @@ def is_covered(items: Collection[DimensionEvaluation], min_coverage: float, *, a
 def least_coverage(items: Iterable[DimensionEvaluation], min_coverage: float, *, as_recorded: bool = True) -> float:
     """Return the share (0-1) of the judgments of these dimensions that must be scored.
 
-    Args:
-        min_coverage: what this run asks for.
-        as_recorded: where all that failed is recorded, what was asked for then is enough.
+    ``min_coverage``: what this run asks for. ``as_recorded``: where all that failed is recorded, what was asked for then is
+    enough.
     """
     asked = [item.min_coverage for item in items if item.failed]
     if not as_recorded or not asked or None in asked:
@@ -210,9 +207,8 @@ def _warnings(
 class TestedDrops:
     """The drops of a run, their corrected p-values, and which are beyond their delta.
 
-    Attributes:
-        levels, claim_levels: that each row must pass if no other row of its agent does.
-        delta, proposition_delta: points a dimension and a claim may fall.
+    ``levels``, ``claim_levels``: that each row must pass if no other row of its agent does. ``delta``, ``proposition_delta``:
+    points a dimension and a claim may fall.
     """
 
     dimensions: Drops
@@ -248,10 +244,8 @@ def tested(
 ) -> TestedDrops:
     """Test what dropped in a run.
 
-    Args:
-        watched, others: see ``corrected``; agents of the fleet that are not in the run have no ``now`` and no test.
-        delta, proposition_delta: points a dimension and a claim may fall.
-        moved: see ``drops_of``.
+    ``watched``, ``others``: see ``corrected``; agents of the fleet that are not in the run have no ``now`` and no test.
+    ``delta``, ``proposition_delta``: points a dimension and a claim may fall. ``moved``: see ``drops_of``.
     """
     dimensions, claims = drops_of(fleet, moved)
     at, shares = fleet.dimension_of, year_share(fleet.week)
@@ -331,15 +325,11 @@ def settled(
     Dimensions and claims get the interval of their change, their corrected p-value and what could have been seen. What fell
     beyond its delta and may be chance becomes a warning; a dimension that dropped by more than ``undecided_delta`` is undecided
     then. Where baseline and run judged the same messages and nothing was judged twice, the deltas alone decide, and so they do
-    where nothing is known of judge or week.
-
-    Args:
-        fleet: the baselines of all agents that are watched, whether they are in this run or not; the same on every way into
-            the product, so that an agent's answer is the same on all of them.
-        watched: how many agents are watched, where ``fleet`` is a part of them; None: those in it.
-        others: ``BaselineComparison.p_value`` of watched agents that are not in this run; used beyond 20 agents.
-        moved: by how much the dimensions of other agents fell, by agent; used for baselines of fewer than 4 windows.
-        delta, proposition_delta: of the comparisons.
+    where nothing is known of judge or week. ``fleet``: the baselines of all agents that are watched, whether they are in this run
+    or not; the same on every way into the product, so that an agent's answer is the same on all of them. ``watched``: how many
+    agents are watched, where ``fleet`` is a part of them; None: those in it. ``others``: ``BaselineComparison.p_value`` of
+    watched agents that are not in this run; used beyond 20 agents. ``moved``: by how much the dimensions of other agents fell, by
+    agent; used for baselines of fewer than 4 windows. ``delta``, ``proposition_delta``: of the comparisons.
     """
     table = FleetTable(agents, fleet or {})
     rows, watched = table.fleet(), max(1, watched or len(table.agents))
@@ -369,10 +359,8 @@ def to_confirm(
     """Return what is worth judging again before it is called a fall, claims by agent and dimension; nothing of
     those where it changes nothing.
 
-    How far others moved does not count: who is evaluated first is asked the same as who is evaluated last.
-
-    Args:
-        fleet, watched, delta, proposition_delta: see ``settled``.
+    How far others moved does not count: who is evaluated first is asked the same as who is evaluated last. ``fleet``,
+    ``watched``, ``delta``, ``proposition_delta``: see ``settled``.
     """
     table = FleetTable(agents, fleet or {})
     rows, watched = table.fleet(), max(1, watched or len(table.agents))
@@ -391,9 +379,7 @@ def to_confirm(
 def most_confirmations(judgments: Mapping[str, int], samples: int, times: int = CONFIRMATIONS) -> int:
     """Return how many judgments confirming could add at most: all agents and dimensions fallen.
 
-    Args:
-        judgments: planned judgments of each agent that has a baseline.
-        samples: judgments a claim among them.
+    ``judgments``: planned judgments of each agent that has a baseline. ``samples``: judgments a claim among them.
     """
     return sum(judgments.values()) // max(1, samples) * times
 

@@ -32,8 +32,7 @@ def baseline_path(folder: Path, agent_id: str) -> Path:
 def find_baseline(folder: Path, agent_id: str) -> Baseline | None:
     """Return an agent's baseline of a folder, None when it has none.
 
-    Raises:
-        ConfigError: the file is not a valid baseline, or is another agent's.
+    Raises ``ConfigError``: the file is not a valid baseline, or is another agent's.
     """
     path = baseline_path(folder, agent_id)
     if not path.exists():
@@ -100,13 +99,10 @@ def captured(
 ) -> Baseline:
     """Return a baseline with the dimensions that were scored in full; what ``known`` says of the others is kept.
 
-    Scores are means over windows. A dimension's earlier windows count if they were scored in full with the claims of the
-    newest; one whose newest window was not is not captured.
-
-    Args:
-        windows: the evaluated dimensions of one window, or of several, newest last; best such without a finding.
-        provenance: of the newest window: what judged it, and which messages.
-        spans: start and end of the windows: with them the file names the recordings it was taken from.
+    Scores are means over windows. A dimension's earlier windows count if they were scored in full with the claims of the newest;
+    one whose newest window was not is not captured. ``windows``: the evaluated dimensions of one window, or of several, newest
+    last; best such without a finding. ``provenance``: of the newest window: what judged it, and which messages. ``spans``: start
+    and end of the windows: with them the file names the recordings it was taken from.
     """
     several: Sequence[Mapping[str, DimensionEvaluation]] = [windows] if isinstance(windows, Mapping) else windows
     newest = several[-1] if several else {}

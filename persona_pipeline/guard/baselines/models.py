@@ -223,9 +223,8 @@ class BaselineComparison(BaseModel, extra="forbid"):
 class Compared:
     """One agent's comparison by the deltas, with what it compares.
 
-    Attributes:
-        provenance: of the evaluation, as ``captured`` would keep it; tells whether the baseline judged the same messages.
-            None: not known; then they are taken for the same, and only the judge's part counts.
+    ``provenance``: of the evaluation, as ``captured`` would keep it; tells whether the baseline judged the same messages. None:
+    not known; then they are taken for the same, and only the judge's part counts.
     """
 
     comparison: BaselineComparison

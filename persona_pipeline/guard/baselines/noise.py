@@ -48,11 +48,8 @@ SAME, OWN, SHRUNK, FLEET, RUN, UNKNOWN = range(len(SOURCES))
 class Week:
     """What is known of the week, a row a dimension.
 
-    Attributes:
-        effect: variance of what a window does to a score.
-        whole: variance of a window's score, the judge's part included; what the effect was learnt from.
-        degrees: of freedom of ``whole``.
-        source: index into ``SOURCES``.
+    ``effect``: variance of what a window does to a score. ``whole``: variance of a window's score, the judge's part included;
+    what the effect was learnt from. ``degrees``: of freedom of ``whole``. ``source``: index into ``SOURCES``.
     """
 
     effect: Numbers
@@ -104,13 +101,9 @@ def from_windows(between: Numbers, judge: Numbers, degrees: Numbers, own: Mask, 
     """Return what is known of the week from the windows of the fleet's baselines; UNKNOWN where there is one window each.
 
     Plain variances between windows hold both kinds of noise together; outliers and all, since a robust estimate of a large week's
-    effect is too small. The judge's part is taken out where it is known.
-
-    Args:
-        between, judge, degrees: variance between the windows of each row, the judge's part in it as the baselines tell it (0:
-            they do not), and its degrees of freedom.
-        own: rows with enough windows of their own.
-        otherwise: the judge's part where the baselines do not tell it.
+    effect is too small. The judge's part is taken out where it is known. ``between``, ``judge``, ``degrees``: variance between
+    the windows of each row, the judge's part in it as the baselines tell it (0: they do not), and its degrees of freedom.
+    ``own``: rows with enough windows of their own. ``otherwise``: the judge's part where the baselines do not tell it.
     """
     total = float(degrees.sum())
     if total <= 0:
@@ -236,11 +229,9 @@ def _tail(drops: Drops, drop: Numbers) -> Numbers:
 class _Judge:
     """The judge's part in each row (variances).
 
-    Attributes:
-        one: of a single judgment now. before, now: of each side.
-        window: of one window of the baseline, as the baselines alone tell it; 0: they do not.
-        otherwise: the same as the agent's own run tells it, outlier verdicts included.
-        degrees: of freedom. known: there is something to go by.
+    ``one``: of a single judgment now. ``before``, ``now``: of each side. ``window``: of one window of the baseline, as the
+    baselines alone tell it; 0: they do not. ``otherwise``: the same as the agent's own run tells it, outlier verdicts included.
+    ``degrees``: of freedom. ``known``: there is something to go by.
     """
 
     one: Numbers
@@ -256,10 +247,8 @@ def drops_of(fleet: Fleet, moved: Mapping[str, Sequence[float]] | None = None) -
     """Return the drops of all dimensions and of all claims.
 
     An agent's answer rests on its own run and on the baselines of all; where a baseline has fewer than 4 windows, it rests also
-    on how far the others' dimensions moved.
-
-    Args:
-        moved: by how much dimensions of agents that are not in this fleet fell (points), by agent; see ``shared_weeks``.
+    on how far the others' dimensions moved. ``moved``: by how much dimensions of agents that are not in this fleet fell (points),
+    by agent; see ``shared_weeks``.
     """
     at, units = fleet.dimension_of, len(fleet.agent_of)
     robust = _outliers_seen(fleet)
@@ -318,13 +307,11 @@ def drops_of(fleet: Fleet, moved: Mapping[str, Sequence[float]] | None = None) -
 def shared_weeks(drop: Numbers, agent_of: Indices, moved: Mapping[str, Sequence[float]]) -> tuple[Numbers, Numbers]:
     """Return the least variance of a dimension's drop, and its degrees of freedom, as the other agents' dimensions show it.
 
-    A week that moves all of a dimension, of an agent or of the fleet alike is in no claim's difference from the others, and in one
-    window there is nothing to compare it with: what is known of it is how far the dimensions of others moved, up and down, agents
-    left out of which one fell unlike the rest. Where fewer than 3 agents are in the run nothing is.
-
-    Args:
-        drop: of the dimensions of a run, NaN for those that tell nothing; agent_of: the agent of each.
-        moved: the same of agents that are not among them.
+    A week that moves all of a dimension, of an agent or of the fleet alike is in no claim's difference from the others, and in
+    one window there is nothing to compare it with: what is known of it is how far the dimensions of others moved, up and down,
+    agents left out of which one fell unlike the rest. Where fewer than 3 agents are in the run nothing is. ``drop``: of the
+    dimensions of a run, NaN for those that tell nothing. ``agent_of``: the agent of each. ``moved``: the same of agents that are
+    not among them.
     """
     sizes = {f"row {agent}": np.abs(drop[(agent_of == agent) & np.isfinite(drop)]) for agent in np.unique(agent_of)}
     sizes |= {agent: np.abs(np.asarray(values, float)) for agent, values in moved.items()}

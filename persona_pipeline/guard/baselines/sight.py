@@ -26,10 +26,7 @@ def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Num
 def detectable(drops: Drops, levels: Numbers, delta: float, power: float = POWER) -> Numbers:
     """Return the fall of each row that is reported with this power, in points; NaN where nothing is tested.
 
-    It must pass its test, and be seen beyond ``delta``.
-
-    Args:
-        levels: of the one-sided test of each row, corrections included.
+    It must pass its test, and be seen beyond ``delta``. ``levels``: of the one-sided test of each row, corrections included.
     """
     error = np.sqrt(drops.variance)
     test, more = _quantiles(drops, levels, power)

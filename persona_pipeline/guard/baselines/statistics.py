@@ -54,9 +54,8 @@ def year_share(week: Numbers) -> Numbers:
 class Corrected:
     """P-values after correction, to be compared with ``LEVEL``.
 
-    Attributes:
-        dimensions, claims: in the order given, NaN where there is no test.
-        agents: of each agent before the correction for agents: the smallest of its two families.
+    ``dimensions``, ``claims``: in the order given, NaN where there is no test. ``agents``: of each agent before the correction
+    for agents: the smallest of its two families.
     """
 
     dimensions: Numbers
@@ -78,11 +77,10 @@ def corrected(
 ) -> Corrected:
     """Correct the p-values of every dimension and claim of some agents.
 
-    Args:
-        shares, claim_shares: of the level, of each p-value, see ``year_share``; None: all of it.
-        dimension_agents, claim_agents: the agent (0 to ``agents`` - 1) of each p-value.
-        watched: how many agents are watched, those not in this run included; at least ``agents``.
-        others: p-values of watched agents that are not in this run, where known; they matter beyond ``MOST_TOGETHER``.
+    ``shares``, ``claim_shares``: of the level, of each p-value, see ``year_share``; None: all of it. ``dimension_agents``,
+    ``claim_agents``: the agent (0 to ``agents`` - 1) of each p-value. ``watched``: how many agents are watched, those not in this
+    run included; at least ``agents``. ``others``: p-values of watched agents that are not in this run, where known; they matter
+    beyond ``MOST_TOGETHER``.
     """
     own = holm_within(dimensions, dimension_agents) / (DIMENSIONS_SHARE * (1.0 if shares is None else shares))
     single = holm_within(claims, claim_agents) / (CLAIMS_SHARE * (1.0 if claim_shares is None else claim_shares))
@@ -151,11 +149,8 @@ class WelchResult:
 def welch(a: Sequence[float], b: Sequence[float], alpha: float = 0.05) -> WelchResult:
     """Compare the means of two groups that may differ in size and spread.
 
-    Two constant groups have no spread to test against: equal means give t 0 and p 1, different ones t
-    +-infinity and p 0, with n_a + n_b - 2 degrees of freedom.
-
-    Raises:
-        ValueError: a group has fewer than two values, or one that is not finite.
+    Two constant groups have no spread to test against: equal means give t 0 and p 1, different ones t +-infinity and p 0, with
+    n_a + n_b - 2 degrees of freedom. Raises ``ValueError``: a group has fewer than two values, or one that is not finite.
     """
     _check(a, "a")
     _check(b, "b")
@@ -181,10 +176,8 @@ def welch(a: Sequence[float], b: Sequence[float], alpha: float = 0.05) -> WelchR
 def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
     """Return the difference of two means in pooled standard deviations (Cohen, 1988).
 
-    Two constant groups give 0.0 for equal means, else +-infinity.
-
-    Raises:
-        ValueError: a group has fewer than two values, or one that is not finite.
+    Two constant groups give 0.0 for equal means, else +-infinity. Raises ``ValueError``: a group has fewer than two values, or
+    one that is not finite.
     """
     _check(a, "a")
     _check(b, "b")
@@ -222,12 +215,9 @@ _SMALLEST_SPREAD = 0.05
 class PairedChange:
     """What paired differences say so far.
 
-    Attributes:
-        pairs: how many there are.
-        mean: their mean; None without any.
-        p_value: that there is no change; at any time, and of whatever number of looks.
-        margin_p: the same that it is as large as the margin, up or down: the larger of the two.
-        low, high: the confidence sequence at the level asked for; the widest there can be while nothing is known.
+    ``pairs``: how many there are. ``mean``: their mean; None without any. ``p_value``: that there is no change; at any time, and
+    of whatever number of looks. ``margin_p``: the same that it is as large as the margin, up or down: the larger of the two.
+    ``low``, ``high``: the confidence sequence at the level asked for; the widest there can be while nothing is known.
     """
 
     pairs: int
@@ -243,12 +233,9 @@ def paired_change(
 ) -> PairedChange:
     """Return what differences say, after the last of them; earlier looks are accounted for.
 
-    Args:
-        differences: after minus before, a scene each, in the order they came.
-        level: share (0-1) of runs in which the interval may miss the change at some time.
-        margin: a change that matters, in points.
-        widest: the largest difference there can be.
-        interval: off where only the p-values are wanted, which is a thousand times less work.
+    ``differences``: after minus before, a scene each, in the order they came. ``level``: share (0-1) of runs in which the
+    interval may miss the change at some time. ``margin``: a change that matters, in points. ``widest``: the largest difference
+    there can be. ``interval``: off where only the p-values are wanted, which is a thousand times less work.
     """
     values = np.asarray(differences, dtype=float)
     if not len(values):
@@ -270,8 +257,7 @@ def paired_change(
 def log_wealth(values: Numbers, shifts: Numbers) -> Numbers:
     """Return the log of what is held after each difference by who bets against each shift, half on up and half on down.
 
-    Returns:
-        An array of (shifts, differences); it begins with one unit of money.
+    Returns an array of (shifts, differences); it begins with one unit of money.
     """
     rates = _RATES[:, None] / _spreads(values)[None, :]
     stakes = np.tanh(rates[:, None, :] * (values[None, :] - shifts[:, None])[None, :, :])

@@ -56,10 +56,9 @@ def lower_variances(values: Numbers) -> Numbers:
 class Repeats:
     """What repeated judgments of the same thing say of the judge.
 
-    Attributes:
-        squares, degrees: sum of squares around their mean and its degrees of freedom, outlier verdicts left out.
-        outliers: how many those are; below ``MEDIAN_FROM`` judgments none can be told.
-        all_squares, all_degrees: the same with them.
+    ``squares``, ``degrees``: sum of squares around their mean and its degrees of freedom, outlier verdicts left out.
+    ``outliers``: how many those are; below ``MEDIAN_FROM`` judgments none can be told. ``all_squares``, ``all_degrees``: the same
+    with them.
     """
 
     squares: Numbers
@@ -86,16 +85,10 @@ def _squares(samples: Numbers) -> tuple[Numbers, Numbers]:
 def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, float]:
     """Return the degrees of freedom and the variance that a fleet's variances have in common.
 
-    The empirical Bayes estimate of limma (Smyth, 2004): each variance is a scaled chi-square around its true one, and the
-    true ones are a scaled inverse chi-square around the prior. Fleets that differ no more than chance have infinite prior
-    degrees.
-
-    Args:
-        observed: variances; those without degrees of freedom are passed over.
-        floor: a variance that no score can be below, so that a lucky zero does not decide.
-
-    Returns:
-        ``(nan, nan)`` where there is nothing to learn from.
+    The empirical Bayes estimate of limma (Smyth, 2004): each variance is a scaled chi-square around its true one, and the true
+    ones are a scaled inverse chi-square around the prior. Fleets that differ no more than chance have infinite prior degrees.
+    ``observed``: variances; those without degrees of freedom are passed over. ``floor``: a variance that no score can be below,
+    so that a lucky zero does not decide. Returns ``(nan, nan)`` where there is nothing to learn from.
     """
     from scipy.special import digamma, polygamma
 
@@ -188,10 +181,8 @@ class Level:
     def over_windows(cls, window_means: Numbers, window_medians: Numbers, counts: Numbers, judge: Repeats) -> "Level":
         """Return the level of rows from their windows.
 
-        Args:
-            window_means, window_medians: rows x windows, NaN where a row has no score in a window.
-            counts: judgments, rows x windows.
-            judge: what ``repeats`` says of each row, summed over its windows.
+        ``window_means``, ``window_medians``: rows x windows, NaN where a row has no score in a window. ``counts``: judgments,
+        rows x windows. ``judge``: what ``repeats`` says of each row, summed over its windows.
         """
         windows = np.isfinite(window_means).sum(axis=-1).astype(float)
         count = np.where(np.isfinite(window_means), counts, 0.0).sum(axis=-1)

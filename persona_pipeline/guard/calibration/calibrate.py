@@ -30,9 +30,8 @@ from persona_pipeline.world.models import grouped
 class Rated:
     """A judgment of a claim, with the judge's raw score (0-9, as the claim is written; None: not applicable) and its labels.
 
-    Attributes:
-        people: each person's score; None: not applicable. Empty: no person labelled it.
-        models: models' labels, by name; they are shown and never calibrate.
+    ``people``: each person's score; None: not applicable. Empty: no person labelled it. ``models``: models' labels, by name; they
+    are shown and never calibrate.
     """
 
     key: str
@@ -122,10 +121,8 @@ def rated_by_judge(
 ) -> dict[Judge, list[Rated]]:
     """Return judgments as each judge that made them and the labellers see them.
 
-    Args:
-        judgments: key, agent, dimension and claim's id of each, with every verdict on it.
-        said: see ``ballots``.
-        inverted: see ``inverted_claims``.
+    ``judgments``: key, agent, dimension and claim's id of each, with every verdict on it. ``said``: see ``ballots``.
+    ``inverted``: see ``inverted_claims``.
     """
     found: dict[Judge, list[Rated]] = {}
     for key, agent_id, dimension, claim, verdicts in judgments:
@@ -321,10 +318,8 @@ def calibrate_dimension(
 ) -> DimensionCalibration:
     """Return one judge's calibration on one dimension.
 
-    Args:
-        judge: its model and prompt version.
-        rated: all it judged there, labelled or not.
-        people: names of those who labelled.
+    ``judge``: its model and prompt version. ``rated``: all it judged there, labelled or not. ``people``: names of those who
+    labelled.
     """
     labelled = [item for item in rated if item.people]
     both = [item for item in labelled if item.judge is not None and item.peoples is not None]

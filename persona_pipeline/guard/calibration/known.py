@@ -55,9 +55,8 @@ class _Learnt:
 class PeoplesLabels:
     """The labels of a world beside its judges' verdicts.
 
-    Attributes:
-        labels_hash: of those that are used; "" where no person labelled anything.
-        rated: what is labelled, by the judge's model and prompt version and by dimension.
+    ``labels_hash``: of those that are used; "" where no person labelled anything. ``rated``: what is labelled, by the judge's
+    model and prompt version and by dimension.
     """
 
     labels_hash: str = ""
@@ -66,8 +65,7 @@ class PeoplesLabels:
     def of(self, judged_by: tuple[str, str], agent_id: str, item: DimensionEvaluation) -> People | None:
         """Return what people say of a dimension of an agent; None where they labelled nothing at all.
 
-        Args:
-            judged_by: model and prompt version.
+        ``judged_by``: model and prompt version.
         """
         if not self.labels_hash:
             return None
@@ -184,10 +182,8 @@ class _Said:
 class KnownVerdicts:
     """The verdicts of a world, of all judges that were ever asked. Nobody is asked.
 
-    Attributes:
-        recordings: the folder of what is recorded; it is read when it is first needed.
-        secret: recordings must be signed with it; None: they need not be.
-        kept: what was paid for once; None: what is recorded is all that is known.
+    ``recordings``: the folder of what is recorded; it is read when it is first needed. ``secret``: recordings must be signed with
+    it; None: they need not be. ``kept``: what was paid for once; None: what is recorded is all that is known.
     """
 
     recordings: Path
@@ -197,10 +193,7 @@ class KnownVerdicts:
     def on(self, requests: Sequence[JudgeRequest]) -> list[list[Verdict]]:
         """Return, for each request, the answers to it and its repeats that stand on the transcript, with model and prompt version.
 
-        Failures are in none.
-
-        Raises:
-            ConfigError: the world's recordings are not valid.
+        Failures are in none. Raises ``ConfigError``: the world's recordings are not valid.
         """
         said = self._said([request.subject for request in requests])
         return [

@@ -22,11 +22,9 @@ HIGHEST = 9.0
 def spearman(a: Sequence[float], b: Sequence[float], *, n: int | None = None) -> Measure:
     """Return the rank correlation (-1 to 1); of lists of which one is all alike there is none.
 
-    The interval is the infinitesimal jackknife's (Efron, Annals of Statistics 9, 1981) on Fisher's z. It knows of ties:
-    formulas for ranks without ties cover .80 to .93 where people's ratings have two peaks.
-
-    Args:
-        n: how many of the pairs are independent; None: all.
+    The interval is the infinitesimal jackknife's (Efron, Annals of Statistics 9, 1981) on Fisher's z. It knows of ties: formulas
+    for ranks without ties cover .80 to .93 where people's ratings have two peaks. ``n``: how many of the pairs are independent;
+    None: all.
     """
     count, pairs = len(a) if n is None else n, len(a)
     if count < 4 or len(set(a)) < 2 or len(set(b)) < 2:
@@ -99,9 +97,7 @@ def between_people(labels: Sequence[Sequence[float]]) -> tuple[Measure, Measure]
     """Return how well people agree among themselves, as rank correlation and weighted kappa: the ceiling of any judge.
 
     Each person's label stands against the mean of the others' on the same judgment, as a judge's stands against people's.
-
-    Args:
-        labels: people's scores of each judgment; those with one label say nothing here.
+    ``labels``: people's scores of each judgment; those with one label say nothing here.
     """
     several = [values for values in labels if len(values) > 1]
     one: list[float] = []

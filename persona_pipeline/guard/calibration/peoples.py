@@ -30,12 +30,9 @@ def peoples_mean(judge: Sequence[float], labels: Sequence[float | None], *, stra
 
     A stratum's interval is that of a share (Jeffreys' by the beta distribution; Brown, Cai and DasGupta, Statistical Science 16,
     2001) of as many yes/no answers as vary like its labels, and all of them are put together by what each leaves open below and
-    above (MOVER: Zou and Donner, Statistics in Medicine 27, 2008): near 0 and 9 an interval has no two equal sides.
-
-    Args:
-        judge: the judge's score of every judgment.
-        labels: what people gave it, 0-9; None: not labelled.
-        strata: of the judge's score, at most so many.
+    above (MOVER: Zou and Donner, Statistics in Medicine 27, 2008): near 0 and 9 an interval has no two equal sides. ``judge``:
+    the judge's score of every judgment. ``labels``: what people gave it, 0-9; None: not labelled. ``strata``: of the judge's
+    score, at most so many.
     """
     x = np.asarray(judge, dtype=np.float64)
     y = np.asarray([math.nan if label is None else label for label in labels], dtype=np.float64) / HIGHEST
@@ -146,17 +143,14 @@ class PeoplesScores:
 
     judge = level + slope x people + agent + rest: what the judge makes of what is there, whatever that is. Regressing people on
     the judge draws every score to those that were labelled, and a fall that the labels do not hold is hidden (calibration by
-    inversion: Eisenhart, Annals of Mathematical Statistics 10, 1939; Fieller, JRSS B 16, 1954). People err too, which flattens the
-    slope: their scores are drawn together by their reliability first (regression calibration: Carroll et al., Measurement Error in
-    Nonlinear Models, 2006, 4). Averaged over how much agents may differ (Battese, Harter and Fuller, JASA 83, 1988), each
-    weighted by how well it fits. Few labels of an agent move its own effect little, and its interval says what is not known of it.
-
-    Attributes:
-        middle: people's mean score of what is labelled; people: their scores, sorted.
-        degrees: of freedom of the fit.
-        weights, coefficients, covariances, noise, own: of each fit; ``own``: variance of the judge's error on one judgment.
-        unsure: standard deviation of the slope that comes from not knowing people's error, as a share of it.
-        groups: labels of each agent: number, sums of the design, and of what the judge gave.
+    inversion: Eisenhart, Annals of Mathematical Statistics 10, 1939; Fieller, JRSS B 16, 1954). People err too, which flattens
+    the slope: their scores are drawn together by their reliability first (regression calibration: Carroll et al., Measurement
+    Error in Nonlinear Models, 2006, 4). Averaged over how much agents may differ (Battese, Harter and Fuller, JASA 83, 1988),
+    each weighted by how well it fits. Few labels of an agent move its own effect little, and its interval says what is not known
+    of it. ``middle``: people's mean score of what is labelled; ``people``: their scores, sorted. ``degrees``: of freedom of the
+    fit. ``weights``, ``coefficients``, ``covariances``, ``noise``, ``own``: of each fit; ``own``: variance of the judge's error on
+    one judgment. ``unsure``: standard deviation of the slope that comes from not knowing people's error, as a share of it.
+    ``groups``: labels of each agent: number, sums of the design, and of what the judge gave.
     """
 
     middle: float
@@ -238,9 +232,8 @@ class PeoplesScores:
     ) -> Measure:
         """Return the weighted mean that people would give judgments of an agent; a label is known but for its people's error.
 
-        Args:
-            labels: people's scores of them, None: not labelled; raters: how many people gave each.
-            weights: of the judgments; None: all the same.
+        ``labels``: people's scores of them, None: not labelled. ``raters``: how many people gave each. ``weights``: of the
+        judgments; None: all the same.
         """
         x = np.asarray(judge, dtype=np.float64)
         share = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -308,8 +301,7 @@ def _fits(
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Fit by generalised least squares, for each share that agents may differ by.
 
-    Returns:
-        Coefficients, their covariances but for the noise, squares of what is left, and logarithms of the determinants.
+    Returns Coefficients, their covariances but for the noise, squares of what is left, and logarithms of the determinants.
     """
     ratios = _SHARES[:, None] ** 2
     factors = ratios / (1 + ratios * counts)

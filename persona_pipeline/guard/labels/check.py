@@ -49,10 +49,9 @@ class NoCheck:
 class CheckError:
     """How often a check is wrong, as 95 % intervals of shares (0-1).
 
-    Attributes:
-        false_off: of messages that sound like the agent, called off; ``false_on``: of those that do not, called on.
-        beyond: messages of the agent that nobody labelled and that count in it; 0: it holds of labelled messages only.
-        draws: pairs of both rates, as probable as the labels leave them, for each way in which raters may have chosen.
+    ``false_off``: of messages that sound like the agent, called off; ``false_on``: of those that do not, called on. ``beyond``:
+    messages of the agent that nobody labelled and that count in it; 0: it holds of labelled messages only. ``draws``: pairs of
+    both rates, as probable as the labels leave them, for each way in which raters may have chosen.
     """
 
     false_off: Interval
@@ -84,11 +83,9 @@ class CheckError:
 class VoiceCheck:
     """A check of one agent's voice.
 
-    Attributes:
-        labels, people, conversations: how many it was learnt from; ``sources``: labels by where they come from.
-        auc: probability that a label "on" it did not learn from has a higher score than one "off".
-        held_out: score (0-1), label (1: on), worth and whether drawn by lot of every text, scored without its conversation.
-        known: the same scores by text.
+    ``labels``, ``people``, ``conversations``: how many it was learnt from; ``sources``: labels by where they come from. ``auc``:
+    probability that a label "on" it did not learn from has a higher score than one "off". ``held_out``: score (0-1), label (1:
+    on), worth and whether drawn by lot of every text, scored without its conversation. ``known``: the same scores by text.
     """
 
     agent_id: str
@@ -124,9 +121,7 @@ class VoiceCheck:
         In four strata by how sure the check is, what labels say of a stratum counts for as much as the agent's messages have of
         it (Jeffreys' prior over each side); a stratum that nobody labelled may be anything. Labels that were not drawn by lot may
         be of plainer messages than the rest, or wrong: within a stratum the odds are taken to be up to 8 times off, either way.
-
-        Args:
-            scores: of messages of the agent that nobody labelled; without them the labels stand for themselves.
+        ``scores``: of messages of the agent that nobody labelled; without them the labels stand for themselves.
         """
         held, truth, worth, by_lot = self.held_out.T
         everything = np.concatenate([held, np.asarray(scores, dtype=float)])
@@ -168,11 +163,7 @@ def _interval(draws: Any, seen: bool) -> Interval:
 def world_checks(root: Path, agent_ids: Sequence[str]) -> dict[str, VoiceCheck | NoCheck]:
     """Return the check of each of some agents that has labels of its voice at all.
 
-    Args:
-        root: the world whose ``labels/voice.jsonl`` decides.
-
-    Raises:
-        ConfigError: lines that are no label of a voice.
+    ``root``: the world whose ``labels/voice.jsonl`` decides. Raises ``ConfigError``: lines that are no label of a voice.
     """
     labels = grouped(load_voice_labels(root / LABELS), lambda label: label.agent_id)
     return {agent_id: learn_check(tuple(labels[agent_id])) for agent_id in agent_ids if agent_id in labels}
@@ -291,11 +282,9 @@ FAR_OFF = 0.1
 class CheckedVoice:
     """The check of an agent's voice, held against its messages of a window.
 
-    Attributes:
-        error: how often the check is wrong; None: there is no check.
-        messages, called: how many messages the window has, and how many the check calls off.
-        share: 95 % interval of the share (0-1) of the window's messages that are off, corrected for the check's error.
-        worst: the messages called off, the least like the agent first; at most three.
+    ``error``: how often the check is wrong; None: there is no check. ``messages``, ``called``: how many messages the window has,
+    and how many the check calls off. ``share``: 95 % interval of the share (0-1) of the window's messages that are off, corrected
+    for the check's error. ``worst``: the messages called off, the least like the agent first; at most three.
     """
 
     agent_id: str
@@ -326,8 +315,7 @@ class CheckedVoice:
 def checked_voices(world: World, windows: Iterable[tuple[str, Window]]) -> dict[str, CheckedVoice]:
     """Return how the messages of agents' windows sound to the check of each; agents nobody labelled are left out.
 
-    Raises:
-        ConfigError: the world's ``labels/voice.jsonl`` does not load.
+    Raises ``ConfigError``: the world's ``labels/voice.jsonl`` does not load.
     """
     spans = dict(windows)
     found = {}

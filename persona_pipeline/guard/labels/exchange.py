@@ -24,10 +24,8 @@ Subject = Callable[[str], Mapping[str, Any] | None]
 def export_labels(model: type[AnyLabel], labels: Iterable[AnyLabel], format: str) -> str:
     """Return labels of one kind as a text: ``jsonl`` as they stand in the world, ``csv`` with a column for each field.
 
-    In a CSV cell an apostrophe stands before what a spreadsheet would take for a formula; importing takes it away again.
-
-    Raises:
-        ConfigError: the format is unknown.
+    In a CSV cell an apostrophe stands before what a spreadsheet would take for a formula; importing takes it away again. Raises
+    ``ConfigError``: the format is unknown.
     """
     if format == "jsonl":
         return "".join(label.to_line() for label in labels)
@@ -49,14 +47,10 @@ def read_labels(
 
     Columns and fields are those of a label. What a row leaves out of agent_id, dimension, proposition_id, claim, persona and
     trajectory is that of the judgment with its key. In CSV an empty cell is left out, and the score ``n/a`` is not applicable.
-
-    Args:
-        subject_of: returns what is judged under a key, None where the world has no such judgment. Labels of voices need none:
-            their key follows from agent, message and text.
-        defaults: fields of rows that leave them out, such as the labeller.
-
-    Raises:
-        ConfigError: the file is of another kind, or rows are no labels, each with its line; a judgment labelled twice by the same.
+    ``subject_of``: returns what is judged under a key, None where the world has no such judgment. Labels of voices need none:
+    their key follows from agent, message and text. ``defaults``: fields of rows that leave them out, such as the labeller. Raises
+    ``ConfigError``: the file is of another kind, or rows are no labels, each with its line; a judgment labelled twice by the
+    same.
     """
     if not path.is_file():
         raise ConfigError(Problem("is no file; check the path", str(path)))

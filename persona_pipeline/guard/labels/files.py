@@ -168,8 +168,7 @@ def label_of(
 ) -> Label:
     """Return the label of a judgment. ``answer``: 0-9; None: not applicable. ``labelled_at``: default now.
 
-    Raises:
-        ValueError: a field cannot be so, in one line.
+    Raises ``ValueError``: a field cannot be so, in one line.
     """
     subject = {name: value for name, value in request.subject.items() if name != "kind"}
     return checked_label(
@@ -216,11 +215,8 @@ def _said(model: type[AnyLabel], kind: str, location: tuple[str | int, ...], mes
 def load_labels(folder: Path) -> list[Label]:
     """Return the labels of judgments in a folder, file by file in their order. A missing folder has none.
 
-    A line that stands twice, as a merge may leave it, is one label.
-
-    Raises:
-        ConfigError: lines that are no label, judgments that one labeller answered in two ways, and labellers that are once a person
-            and once a model, each with its place.
+    A line that stands twice, as a merge may leave it, is one label. Raises ``ConfigError``: lines that are no label, judgments
+    that one labeller answered in two ways, and labellers that are once a person and once a model, each with its place.
     """
     return load_label_files(Label, Label.paths(folder))
 
@@ -245,13 +241,9 @@ def write_label_files(
 ) -> list[Path]:
     """Add labels of one kind, replacing those of the same labeller on the same subject, and return the files that changed.
 
-    Files are sorted and replaced atomically; writers wait for one another, so that several may label at once.
-
-    Args:
-        remove: identities (``AnyLabel.identity``) of labels to take away.
-
-    Raises:
-        ConfigError: the labels that are there do not load, or a labeller would be once a person and once a model.
+    Files are sorted and replaced atomically; writers wait for one another, so that several may label at once. ``remove``:
+    identities (``AnyLabel.identity``) of labels to take away. Raises ``ConfigError``: the labels that are there do not load, or a
+    labeller would be once a person and once a model.
     """
     from filelock import FileLock
 
@@ -353,14 +345,9 @@ AskedOf = Mapping[str, AskedNow | ConfigError]
 def stale_labels(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable[[str], bool]) -> list[StaleLabel]:
     """Return the labels that are stale: of a claim, or with a persona, that the world does not ask with now, or of nothing judged.
 
-    Windows do not matter: last month's judgments of the same claim still tell how far the judge can be believed.
-
-    Args:
-        asked: of every agent that there is, with the dimensions that are labelled.
-        is_judged: whether the world knows a verdict of a judge on a judgment's key.
-
-    Raises:
-        ConfigError: the files of one of the labelled agents are not valid.
+    Windows do not matter: last month's judgments of the same claim still tell how far the judge can be believed. ``asked``: of
+    every agent that there is, with the dimensions that are labelled. ``is_judged``: whether the world knows a verdict of a judge
+    on a judgment's key. Raises ``ConfigError``: the files of one of the labelled agents are not valid.
     """
 
     def why(label: Label) -> str | None:

@@ -50,10 +50,8 @@ JudgeVersion = tuple[str | None, str | None]
 class Judgment:
     """One judged claim: what was shown and asked, and what judges said.
 
-    Attributes:
-        request: with claim, transcript and the persona that was shown (None: none was); of the first sample.
-        window: the newest window it is part of.
-        verdicts: every answer to it and its repeats, of any judge; never empty.
+    ``request``: with claim, transcript and the persona that was shown (None: none was); of the first sample. ``window``: the
+    newest window it is part of. ``verdicts``: every answer to it and its repeats, of any judge; never empty.
     """
 
     request: JudgeRequest
@@ -168,11 +166,7 @@ class LabellingSession(Generic[Item, LabelType]):
         self._read: tuple[list[str], list[LabelType]] = [], []
 
     def skip(self, key: str) -> Answered[Item, LabelType]:
-        """Put what has this key at the end of the queue, for this session.
-
-        Raises:
-            KeyError: nothing has it.
-        """
+        """Put what has this key at the end of the queue, for this session. Raises ``KeyError``: nothing has it."""
         with self._lock:
             return self._did(Answered(self._by_key[key], None, None))
 
@@ -262,10 +256,8 @@ class Labelling(LabellingSession[Judgment, Label]):
     def answer(self, key: str, score: int | None, note: str = "") -> Answered[Judgment, Label]:
         """Write a label. ``score``: 0-9; None: not applicable.
 
-        Raises:
-            KeyError: there is no such judgment.
-            ValueError: score or note cannot be so.
-            ConfigError: the label files are not valid.
+        Raises ``KeyError``: there is no such judgment; ``ValueError``: score or note cannot be so; ``ConfigError``: the label
+        files are not valid.
         """
         with self._lock:
             judgment, who = self._by_key[key], self.labeller

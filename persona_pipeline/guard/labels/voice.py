@@ -106,8 +106,7 @@ def voice_key(agent_id: str, message: str, text: str) -> str:
 def load_voice_labels(folder: Path) -> list[VoiceLabel]:
     """Return the labels of voices in a folder of labels; a missing file has none.
 
-    Raises:
-        ConfigError: lines that are no label, and texts that one labeller labelled in two ways, each with its place.
+    Raises ``ConfigError``: lines that are no label, and texts that one labeller labelled in two ways, each with its place.
     """
     return load_label_files(VoiceLabel, VoiceLabel.paths(folder))
 
@@ -115,11 +114,8 @@ def load_voice_labels(folder: Path) -> list[VoiceLabel]:
 def voice_label(message: Message, on: bool, labeller: str, source: MarkSource, **more: Any) -> VoiceLabel:
     """Return the label of a message.
 
-    Args:
-        more: other fields of the label, such as the text that was swiped away; ``labelled_at``: default now.
-
-    Raises:
-        ValueError: a field cannot be so, in one line.
+    ``more``: other fields of the label, such as the text that was swiped away; ``labelled_at``: default now. Raises
+    ``ValueError``: a field cannot be so, in one line.
     """
     text = str(more.pop("text", message.text))[:LONGEST_TEXT]
     fields = {

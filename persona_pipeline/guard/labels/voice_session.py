@@ -77,10 +77,8 @@ class VoiceLabelling(LabellingSession[Asked, VoiceLabel]):
     def answer(self, key: str, on: bool, note: str = "") -> Answered[Asked, VoiceLabel]:
         """Write a label. ``key``: the message's id.
 
-        Raises:
-            KeyError: there is no such message.
-            ValueError: the note cannot be so.
-            ConfigError: the label file is not valid.
+        Raises ``KeyError``: there is no such message; ``ValueError``: the note cannot be so; ``ConfigError``: the label file is
+        not valid.
         """
         with self._lock:
             current = self.current()

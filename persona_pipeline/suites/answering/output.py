@@ -34,10 +34,9 @@ class TokenUsage:
 class Output:
     """One answer of a target.
 
-    Attributes:
-        messages: in order, plain JSON as the target gave them (``role``, ``content``, ``tool_calls``).
-        duration_ms, cost_usd, token_usage: None where the target did not say.
-        workspace: the folder it worked in; ``file_changes``: what it changed there, as a unified diff.
+    ``messages``: in order, plain JSON as the target gave them (``role``, ``content``, ``tool_calls``). ``duration_ms``,
+    ``cost_usd``, ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
+    what it changed there, as a unified diff.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -120,9 +119,8 @@ _MESSAGE_KEYS = ("output_messages", "output", "messages")
 def parse_output(value: Any) -> Output:
     """Return the output of what a target reported or a recording holds.
 
-    Args:
-        value: a string (the assistant's text), a list of messages, or a mapping with messages (``output_messages``, ``output`` or
-            ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
+    ``value``: a string (the assistant's text), a list of messages, or a mapping with messages (``output_messages``, ``output`` or
+    ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
     """
     if isinstance(value, str):
         return Output([{"role": "assistant", "content": value}])

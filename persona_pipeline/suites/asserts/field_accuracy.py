@@ -67,9 +67,8 @@ def _format_pattern(text: str) -> re.Pattern[str]:
 def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
     """Return the calendar day a text names, None when it names none.
 
-    Args:
-        formats: tried first, in order. 2/3/2025 is in February if all of them that have two numbers put the month first, and
-            in March if all put the day first; otherwise a number above 12 decides, and else the month comes first.
+    ``formats``: tried first, in order. 2/3/2025 is in February if all of them that have two numbers put the month first, and in
+    March if all put the day first; otherwise a number above 12 decides, and else the month comes first.
     """
     if not isinstance(value, str):
         return None

@@ -60,10 +60,8 @@ class Files:
     def find(self, reference: str, folders: Iterable[Path], *, folder: bool = False) -> Path:
         """Return the absolute path of the first match.
 
-        Args:
-            reference: a relative or absolute path, with or without ``file://``.
-            folders: where a relative one is looked for, in order.
-            folder: a folder is wanted, not a file.
+        ``reference``: a relative or absolute path, with or without ``file://``. ``folders``: where a relative one is looked for,
+        in order. ``folder``: a folder is wanted, not a file.
         """
         tried: list[Path] = []
         for candidate in self.candidates(reference, folders):

@@ -134,9 +134,8 @@ def json_rows(
 ) -> Iterator[tuple[int, Any]]:
     """Yield each row that is not blank with its line number. A last line without an end that is no JSON is left out.
 
-    Args:
-        source: the file, for problems.
-        malformed: what to say of a line that is not JSON; ``{number}`` and ``{error}`` stand for its number and the reason.
+    ``source``: the file, for problems. ``malformed``: what to say of a line that is not JSON; ``{number}`` and ``{error}`` stand
+    for its number and the reason.
     """
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):

@@ -212,12 +212,9 @@ class WorkspaceFields(StrictFields):
 class Test:
     """One test.
 
-    Attributes:
-        expected_outcome: the goal in words, ``""`` when none is given.
-        question: the text of all input messages on one line; ``reference_answer``: the last expected message as text.
-        asserts: the test's own, then the suite's.
-        targets: who answers, None for the suite's; ``trials``, ``cache``: None for the suite's.
-        entry: where it was written.
+    ``expected_outcome``: the goal in words, ``""`` when none is given. ``question``: the text of all input messages on one line;
+    ``reference_answer``: the last expected message as text. ``asserts``: the test's own, then the suite's. ``targets``: who
+    answers, None for the suite's; ``trials``, ``cache``: None for the suite's. ``entry``: where it was written.
     """
 
     __test__ = False

@@ -29,12 +29,8 @@ _LAUNCHERS = {
 def missing_file(script: Sequence[str], folder: Path) -> str | None:
     """Return the file of a program that is not there, None where there is none to be seen.
 
-    Looked for are a program with a folder in its name, and the first argument that ends as a script does. Where a program is found
-    by name, or a line is more than a command for the shell, nothing is said.
-
-    Args:
-        script: argv.
-        folder: where it runs.
+    Looked for are a program with a folder in its name, and the first argument that ends as a script does. Where a program is
+    found by name, or a line is more than a command for the shell, nothing is said. ``script``: argv. ``folder``: where it runs.
     """
     words = list(script)
     if tuple(words[:2]) == SHELL and len(words) == 3:
@@ -61,9 +57,7 @@ class ProgramSource:
 def program_sources(script: Sequence[str], folders: Sequence[Path]) -> Iterator[ProgramSource]:
     """Yield what a program is made of: the files and folders its arguments name, its module; and what of it cannot be seen.
 
-    Args:
-        script: argv.
-        folders: where it may run; what is named relatively is looked for in each.
+    ``script``: argv. ``folders``: where it may run; what is named relatively is looked for in each.
     """
     words = [part for word in script for part in (word, *_WORDS.split(word)) if part and "{" not in part]
     found = False

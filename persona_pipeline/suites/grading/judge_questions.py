@@ -161,9 +161,8 @@ def judge_question(
 ) -> "Question":
     """Return a question about evidence.
 
-    Args:
-        subject: what makes the recording's key beside the evidence: what is asked, not how the prompt words it.
-        check: says what is wrong with a reply, None when it can be used.
+    ``subject``: what makes the recording's key beside the evidence: what is asked, not how the prompt words it. ``check``: says
+    what is wrong with a reply, None when it can be used.
     """
     from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.judging.claims import plain_json

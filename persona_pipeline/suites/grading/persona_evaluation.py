@@ -31,8 +31,7 @@ def evaluate_output(
 ) -> DimensionEvaluation:
     """Return one dimension of an agent, judged on what the target said.
 
-    Args:
-        only: ids of the propositions to judge; all by default.
+    ``only``: ids of the propositions to judge; all by default.
     """
     root = _world_root(context)
     try:

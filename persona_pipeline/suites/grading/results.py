@@ -364,10 +364,8 @@ def _failure(data: Any) -> Failure | None:
 class SuiteResult:
     """A whole run.
 
-    Attributes:
-        judge: who judged, None when nobody was asked; usage: what its judgments took.
-        reason: of a run without tests, why it has none.
-        unchanged: it has none because no test rests on what changed, which is good.
+    ``judge``: who judged, None when nobody was asked; ``usage``: what its judgments took. ``reason``: of a run without tests, why
+    it has none. ``unchanged``: it has none because no test rests on what changed, which is good.
     """
 
     suite: str

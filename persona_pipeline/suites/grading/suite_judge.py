@@ -22,11 +22,7 @@ class BackedJudge(Backend, Judge, Protocol):
 
 @dataclass
 class SuiteJudge:
-    """Asks a judge and waits.
-
-    Attributes:
-        usage: what all calls of this run took.
-    """
+    """Asks a judge and waits. ``usage``: what all calls of this run took."""
 
     judge: BackedJudge
     usage: Usage = field(default_factory=Usage)
@@ -41,9 +37,7 @@ class SuiteJudge:
     def ask(self, question: Question, timeout: float, *, model: str | None = None) -> Mapping[str, Any]:
         """Return the data of an answer.
 
-        Args:
-            timeout: seconds to wait.
-            model: another model than the judge's own, where the judge is live.
+        ``timeout``: seconds to wait. ``model``: another model than the judge's own, where the judge is live.
         """
         answer = self.answers([question], timeout, model=model)[0]
         if answer.data is None:

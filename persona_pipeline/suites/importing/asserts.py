@@ -208,9 +208,8 @@ def read_asserts(
 ) -> list[dict[str, Any]]:
     """Return the asserts that these have a counterpart in.
 
-    Args:
-        variables: fill the templates in them.
-        gates: each must pass for the test to pass, as promptfoo has it where no threshold is given.
+    ``variables``: fill the templates in them. ``gates``: each must pass for the test to pass, as promptfoo has it where no
+    threshold is given.
     """
     found: list[dict[str, Any]] = []
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]

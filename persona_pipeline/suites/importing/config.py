@@ -50,12 +50,8 @@ class ImportedSuite:
 def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSuite:
     """Return the suite and the targets that an eval file of another tool stands for.
 
-    Args:
-        out: the folder they will be written to, from which their paths start.
-        origin: ``promptfoo`` or ``agentv``; None: told by what the file holds.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds no test that can be taken over.
+    ``out``: the folder they will be written to, from which their paths start. ``origin``: ``promptfoo`` or ``agentv``; None: told
+    by what the file holds. Raises ``ConfigError``: the file cannot be read, or holds no test that can be taken over.
     """
     path = path.resolve()
     if origin is not None and origin not in ORIGINS:
@@ -130,8 +126,7 @@ def _imported(findings: Findings, entry: ConfigEntry) -> ImportedSuite:
 def write_import(imported: ImportedSuite, source: Path, out: Path, *, force: bool = False) -> list[Path]:
     """Write an import to a folder and return the files: ``<name>.eval.yaml``, and ``targets.yaml`` where there are targets.
 
-    Raises:
-        ConfigError: a file is there already and ``force`` is not set.
+    Raises ``ConfigError``: a file is there already and ``force`` is not set.
     """
     head = f"# Imported from {source.name} ({imported.origin}).\n"
     stem = re.sub(r"(\.eval)?\.(ya?ml|json)$", "", source.name, flags=re.IGNORECASE)

@@ -175,11 +175,7 @@ def _chat(text: str) -> Any:
 
 
 def asked(findings: Findings, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> Any:
-    """Return a test's ``input``: the prompt filled, as text or messages.
-
-    Args:
-        around: what stands before and after it.
-    """
+    """Return a test's ``input``: the prompt filled, as text or messages. ``around``: what stands before and after it."""
     filled = fill(prompt.content, variables)
     if isinstance(filled, str):
         filled = _chat(f"{around[0]}{filled}{around[1]}") if any(around) else _chat(filled)

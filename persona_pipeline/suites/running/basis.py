@@ -43,12 +43,9 @@ _WORLDS_OWN = ("messages", "recordings")
 class Basis:
     """What a verdict or an answer rests on.
 
-    Attributes:
-        values: what stands in no file of its own, by what it is: JSON.
-        files: digests by path; of files that are not there, but would be read if they were, ``absent``.
-        folder: all of whose files these are, whatever comes into it; None: each of them is named.
-        unseen: what nobody can look into, each with the reason.
-        parts: what it shares with others.
+    ``values``: what stands in no file of its own, by what it is: JSON. ``files``: digests by path; of files that are not there,
+    but would be read if they were, ``absent``. ``folder``: all of whose files these are, whatever comes into it; None: each of
+    them is named. ``unseen``: what nobody can look into, each with the reason. ``parts``: what it shares with others.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -80,9 +77,7 @@ class Basis:
 class Bases:
     """The bases of a suite's tests; what several share is looked at once, when the first of them asks.
 
-    Attributes:
-        responses: recorded answers, where nobody is asked.
-        judge: who would judge.
+    ``responses``: recorded answers, where nobody is asked. ``judge``: who would judge.
     """
 
     suite: Suite

@@ -27,11 +27,8 @@ MOST_NAMED = 5
 def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, list[str]]:
     """Return by id which tests rest on something that is new, gone or other than in a commit, each with what that is.
 
-    Uncommitted changes count, and a doubt counts as a change: what lies outside the repository, or is not in git.
-
-    Args:
-        tests: those that would run.
-        commit: such as ``HEAD`` or ``origin/main``.
+    Uncommitted changes count, and a doubt counts as a change: what lies outside the repository, or is not in git. ``tests``:
+    those that would run. ``commit``: such as ``HEAD`` or ``origin/main``.
     """
     top = repository_of(bases.suite.path.parent)
     if not (top / ".git").exists():
@@ -44,8 +41,7 @@ def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, l
 def changed_line(reasons: Iterable[Iterable[str]], total: int) -> str:
     """Return in one line how many of ``total`` tests rest on what changed, and what that is: of each test what comes first.
 
-    Args:
-        reasons: of each test that does.
+    ``reasons``: of each test that does.
     """
     found = [list(item) for item in reasons]
     if not found:

@@ -87,9 +87,7 @@ class RowWriter:
 def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newline: str = "") -> Iterator[str]:
     """Yield the JSON of a whole run piece by piece, a test at a time: the text of many is never held at once.
 
-    Args:
-        parts: the suites of a joined result, to be summed up one by one.
-        newline: what stands after each test.
+    ``parts``: the suites of a joined result, to be summed up one by one. ``newline``: what stands after each test.
     """
     head = {"suite": result.suite, "path": result.path, "suite_hash": result.suite_hash}
     yield _json(head)[:-1] + ', "tests": [' + newline
@@ -115,8 +113,7 @@ def _cut_half_line(path: Path) -> None:
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
     """Return the rows of results: JSON lines, or the JSON of a whole run. A later row of the same id replaces an earlier one.
 
-    Raises:
-        ConfigError: the file cannot be read or holds something else.
+    Raises ``ConfigError``: the file cannot be read or holds something else.
     """
     path = Path(path)
     try:
@@ -304,12 +301,8 @@ def judge_pairs(
 ) -> PairwiseResult:
     """Let the judge compare the answers of two runs, test by test, in both orders; all questions are asked at once.
 
-    Args:
-        a, b: rows of results.
-        suites: what was asked: the suites by what the ids of their tests begin with, ``""`` for a single one.
-
-    Raises:
-        ConfigError: a test of the runs is in none of the suites.
+    ``a``, ``b``: rows of results. ``suites``: what was asked: the suites by what the ids of their tests begin with, ``""`` for a
+    single one. Raises ``ConfigError``: a test of the runs is in none of the suites.
     """
     first = {row["id"]: row for row in a}
     known = {f"{prefix}{test.id}": Context(suite, test) for prefix, suite in suites.items() for test in suite.tests}
@@ -387,9 +380,8 @@ class Pair:
 class Comparison:
     """B against A.
 
-    Attributes:
-        pairs: tests that both runs have; ``only_a`` and ``only_b`` name the others.
-        threshold: difference from which a test is won or lost.
+    ``pairs``: tests that both runs have; ``only_a`` and ``only_b`` name the others. ``threshold``: difference from which a test
+    is won or lost.
     """
 
     pairs: Sequence[Pair]
@@ -470,11 +462,7 @@ class Comparison:
 def compare_rows(
     a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], *, threshold: float = WIN
 ) -> Comparison:
-    """Compare the rows of two runs, paired by id.
-
-    Args:
-        threshold: difference from which a test counts as won or lost, 0-1.
-    """
+    """Compare the rows of two runs, paired by id. ``threshold``: difference from which a test counts as won or lost, 0-1."""
     first = {row["id"]: row for row in a}
     second = {row["id"]: row for row in b}
     pairs = [

@@ -75,8 +75,7 @@ def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> S
 def find_suites(places: Iterable[Path | str]) -> list[Path]:
     """Return the suites at these places, each once: a file as it is, of a folder every suite in it, of a glob what it matches.
 
-    Raises:
-        ConfigError: a place holds no suite.
+    Raises ``ConfigError``: a place holds no suite.
     """
     found: dict[Path, None] = {}
     problems: list[Problem] = []
@@ -150,11 +149,7 @@ def suite_files(root: Path) -> list[SuiteFile]:
 
 
 def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[SuiteFile]:
-    """Return the files of these labels, all for none.
-
-    Raises:
-        ConfigError: there is none of that label.
-    """
+    """Return the files of these labels, all for none. Raises ``ConfigError``: there is none of that label."""
     known = {file.label: file for file in files}
     wanted = list(dict.fromkeys(labels))
     unknown = [label for label in wanted if label not in known]
@@ -166,8 +161,7 @@ def choose_files(files: Sequence[SuiteFile], labels: Iterable[str]) -> list[Suit
 def open_suite(root: Path, file: SuiteFile, settings: Settings) -> OpenedSuite:
     """Load a suite with its targets file; nobody is asked anything.
 
-    Raises:
-        ConfigError: one of its files is not valid, at file, line and column; or nobody answers.
+    Raises ``ConfigError``: one of its files is not valid, at file, line and column; or nobody answers.
     """
     path = file.within(root)
     suite = load_suite(path, suite_roots(path, settings, [root]))
@@ -190,9 +184,8 @@ def open_targets(
 ) -> Targets | None:
     """Return the targets of a file, by default the nearest one; None when there is none.
 
-    Args:
-        environment, network, folders: what a file inside the suite's repository may reach beside what the settings allow; one
-            outside is the user's own.
+    ``environment``, ``network``, ``folders``: what a file inside the suite's repository may reach beside what the settings allow;
+    one outside is the user's own.
     """
     found = path or find_targets_file(suite)
     if found is None:
@@ -216,11 +209,8 @@ def find_targets_file(suite: Path) -> Path | None:
 def load_targets(path: Path | str, grants: Grants = OWN) -> Targets:
     """Read a targets file: ``targets: [{name, provider, ...}]``.
 
-    Args:
-        grants: what it may reach; by default it is the caller's own. For a file that was found beside a suite: ``grants_for``.
-
-    Raises:
-        ConfigError: it cannot be read, or is no list of targets with distinct names.
+    ``grants``: what it may reach; by default it is the caller's own. For a file that was found beside a suite: ``grants_for``.
+    Raises ``ConfigError``: it cannot be read, or is no list of targets with distinct names.
     """
     path = Path(path).absolute()
     files = Files(grants.within)
@@ -294,10 +284,8 @@ class SharedJudge:
     ) -> None:
         """Name a judge.
 
-        Args:
-            identity: gives what makes it answer as it does, as JSON: another model, prompt or server is another judge. One who
-                does not say it is opened, and goes by his name.
-            recordings: the folder a recorded judge answers from.
+        ``identity``: gives what makes it answer as it does, as JSON: another model, prompt or server is another judge. One who
+        does not say it is opened, and goes by his name. ``recordings``: the folder a recorded judge answers from.
         """
         self.given, self.recordings = judge, recordings
         self._identity = identity

@@ -123,8 +123,7 @@ class Targets:
     def of(cls, given: "Callable[..., Any] | Mapping[str, Callable[..., Any]]") -> "Targets":
         """Return targets that are functions of the running program: one named default, or each by its name.
 
-        Raises:
-            ConfigError: one is no function.
+        Raises ``ConfigError``: one is no function.
         """
         from persona_pipeline.suites.targets.python import target_of
 
@@ -139,8 +138,7 @@ class Targets:
     def open(self, name: str) -> TargetFields:
         """Return a target ready to answer.
 
-        Raises:
-            ConfigError: there is none of that name, its entry is not valid, or a variable it refers to is not set.
+        Raises ``ConfigError``: there is none of that name, its entry is not valid, or a variable it refers to is not set.
         """
         if name in self._given:
             return self._given[name]
@@ -226,9 +224,7 @@ def plan(
 ) -> Iterator[PlannedTest]:
     """Yield what will run: each chosen test with each of its targets.
 
-    Raises:
-        NothingToRunError: a filter matches nothing.
-        ConfigError: a named target does not exist.
+    Raises ``NothingToRunError``: a filter matches nothing; ``ConfigError``: a named target does not exist.
     """
     named = answered_tests(suite, options, targets, responses, select_tests(suite, options))
     if not named and suite.tests and not options.may_leave_none:
@@ -247,8 +243,7 @@ def answered_tests(
 ) -> list[tuple[str, Test, str | None]]:
     """Return each test with each who answers it (``targets_of``), under the id that its result carries.
 
-    Raises:
-        ConfigError: nobody answers.
+    Raises ``ConfigError``: nobody answers.
     """
     chosen = suite.tests if tests is None else tests
     found = [(test, name) for test in chosen for name in targets_of(suite, test, options, targets, responses)]
@@ -259,18 +254,13 @@ def answered_tests(
 def target_names(suite: Suite, targets: Targets | None) -> list[str]:
     """Return who answers the suite's tests, in order of first mention, without opening anyone.
 
-    Raises:
-        ConfigError: there are tests and nobody answers.
+    Raises ``ConfigError``: there are tests and nobody answers.
     """
     return list(dict.fromkeys(name for *_, name in answered_tests(suite, RunOptions(), targets) if name is not None))
 
 
 def select_tests(suite: Suite, options: RunOptions) -> list[Test]:
-    """Return the tests the filters leave.
-
-    Raises:
-        NothingToRunError: there are tests, and none is left.
-    """
+    """Return the tests the filters leave. Raises ``NothingToRunError``: there are tests, and none is left."""
     tests = list(suite.tests)
     for pattern in options.test_ids:
         if tests and not any(fnmatch.fnmatchcase(test.id, pattern) for test in tests):
@@ -304,11 +294,7 @@ def why_nothing(suite: Suite, options: RunOptions) -> str:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Return the part and of how many, from a text such as 2/4.
-
-    Raises:
-        ConfigError: it is no such text.
-    """
+    """Return the part and of how many, from a text such as 2/4. Raises ``ConfigError``: it is no such text."""
     part, sign, count = text.partition("/")
     if sign and all(text.isascii() and text.isdigit() for text in (part, count)) and 1 <= int(part) <= int(count):
         return int(part), int(count)
@@ -320,8 +306,7 @@ def targets_of(
 ) -> Sequence[str | None]:
     """Return who answers a test; a None in it is whoever gave the recorded answer.
 
-    Raises:
-        ConfigError: nobody does: there are neither targets nor recorded answers.
+    Raises ``ConfigError``: nobody does: there are neither targets nor recorded answers.
     """
     wanted = options.targets or suite.targets or ((suite.target,) if suite.target else ())
     if test.targets is not None:
@@ -346,10 +331,8 @@ def targets_of(
 class ExplainedAssert:
     """One assert that will run.
 
-    Attributes:
-        origin: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none).
-        share: its part in the score, 0-1; None when all weights are 0.
-        place: ``file:line``, None for what nobody wrote.
+    ``origin``: ``test`` (its own), ``suite`` (inherited), or ``fallback`` (the test has none). ``share``: its part in the score,
+    0-1; None when all weights are 0. ``place``: ``file:line``, None for what nobody wrote.
     """
 
     name: str

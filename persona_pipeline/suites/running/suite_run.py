@@ -214,11 +214,7 @@ def _failed(cell: PlannedTest, failure: Failure, options: RunOptions) -> TestRes
 
 
 def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:
-    """Return the suites of which the filters leave a test.
-
-    Raises:
-        NothingToRunError: they leave none of any suite.
-    """
+    """Return the suites of which the filters leave a test. Raises ``NothingToRunError``: they leave none of any suite."""
     left: list[Suite] = []
     problems: list[Problem] = []
     for suite in suites:
@@ -291,16 +287,11 @@ def run_suites(
 ) -> list[SuiteResult]:
     """Run several suites, one after the other, and return the result of each; the judge is closed at the end.
 
-    Args:
-        targets: who may answer each.
-        responses: recorded answers to a single suite.
-        changed: run only tests that rest on something that is not as in this commit.
-        rows: a file of JSON lines that results are appended to as they come; ``resume``: what it holds already is not run again.
-        announce: called with what changed, before anything is run.
-        on_result: called with each result as it stands in the joined one.
-
-    Raises:
-        ConfigError: a target is missing or not valid, or there is no such commit.
+    ``targets``: who may answer each. ``responses``: recorded answers to a single suite. ``changed``: run only tests that rest on
+    something that is not as in this commit. ``rows``: a file of JSON lines that results are appended to as they come; ``resume``:
+    what it holds already is not run again. ``announce``: called with what changed, before anything is run. ``on_result``: called
+    with each result as it stands in the joined one. Raises ``ConfigError``: a target is missing or not valid, or there is no such
+    commit.
     """
     own, touched = [options for _ in suites], ""
     if changed is not None:

@@ -34,11 +34,9 @@ _STDERR_KEPT, _STDERR_SHARE = 100_000, 10
 class ProcessLimits:
     """What a program may take.
 
-    Attributes:
-        output_bytes: on its standard output; more ends it.
-        cpu_seconds, memory_bytes, file_bytes, open_files, processes: resource limits where the system has them. Memory is
-            what is written to (RLIMIT_DATA): JavaScript engines reserve far more addresses than they use, and a limit on those
-            would stop them.
+    ``output_bytes``: on its standard output; more ends it. ``cpu_seconds``, ``memory_bytes``, ``file_bytes``, ``open_files``,
+    ``processes``: resource limits where the system has them. Memory is what is written to (RLIMIT_DATA): JavaScript engines
+    reserve far more addresses than they use, and a limit on those would stop them.
     """
 
     output_bytes: int = 10_000_000

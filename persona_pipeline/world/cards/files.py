@@ -254,11 +254,8 @@ def parse_card(data: bytes) -> CardFile:
 def import_card(root: Path, path: Path, agent_id: str | None = None) -> tuple[str, list[Path]]:
     """Write a persona file from a card, and the card beside it; nothing is overwritten.
 
-    Returns:
-        The agent's id, and the files.
-
-    Raises:
-        ConfigError: the card cannot be read or says nothing of the character, or a file is there already.
+    Returns the agent's id, and the files. Raises ``ConfigError``: the card cannot be read or says nothing of the character, or a
+    file is there already.
     """
     file = read_card(path)
     card = file.card
@@ -309,10 +306,8 @@ class Exported:
 def export_card(root: Path, agent_id: str, format: CardFormat | None = None, image: Path | None = None) -> Exported:
     """Return an agent's card: the one its persona came from with what was edited since, or a new one.
 
-    Where nothing was edited and the format is the card's own, it is the same bytes.
-
-    Raises:
-        ConfigError: the agent has no persona file, its card or the picture cannot be read.
+    Where nothing was edited and the format is the card's own, it is the same bytes. Raises ``ConfigError``: the agent has no
+    persona file, its card or the picture cannot be read.
     """
     persona = load_persona(root, agent_id)
     stored = _stored(root, agent_id)

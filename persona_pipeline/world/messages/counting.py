@@ -47,9 +47,8 @@ class Tally:
 class Said:
     """What an agent has said up to some moment.
 
-    Attributes:
-        all: its messages; ``judged``: the same without what changed outside every window it was evaluated on.
-        newest: when the newest of them was sent; None: there is none.
+    ``all``: its messages; ``judged``: the same without what changed outside every window it was evaluated on. ``newest``: when
+    the newest of them was sent; None: there is none.
     """
 
     all: Tally

@@ -32,9 +32,8 @@ _LONGEST_LINE = 16_000_000
 class Row:
     """A message of a file, or why a line is none.
 
-    Attributes:
-        line: where it begins, from 1.
-        settled: what is wrong with it will not mend itself: the end of the file may still be written.
+    ``line``: where it begins, from 1. ``settled``: what is wrong with it will not mend itself: the end of the file may still be
+    written.
     """
 
     line: int
@@ -81,9 +80,8 @@ class MessageFile:
     def skip(self, size: int, lines: int | None, digest: str) -> bool:
         """Go to where the file was read to before; return False and stay where it does not begin as it did then.
 
-        Args:
-            size, digest: how many bytes were read, and their SHA-256.
-            lines: how many lines they were; None: they are counted.
+        ``size``, ``digest``: how many bytes were read, and their SHA-256. ``lines``: how many lines they were; None: they are
+        counted.
         """
         known, counted, last = hashlib.sha256(), 0, b""
         with self._errors():
@@ -124,11 +122,8 @@ class MessageFile:
     def rows(self, parse: Callable[[Any], Message]) -> Iterator[Row]:
         """Yield what follows, a line (of CSV: a record) at a time; ``end``, ``lines`` and ``digest`` go along.
 
-        Args:
-            parse: makes a message of a decoded line, or raises a ``ValueError``.
-
-        Raises:
-            ConfigError: it cannot be read, or CSV has no header that names what a message needs.
+        ``parse``: makes a message of a decoded line, or raises a ``ValueError``. Raises ``ConfigError``: it cannot be read, or
+        CSV has no header that names what a message needs.
         """
         with self._errors():
             yield from self._csv_rows(parse) if self._csv else self._jsonl_rows(parse)
@@ -323,11 +318,8 @@ class ParsedMessages:
 def parse_messages(path: Path) -> ParsedMessages:
     """Read a message file.
 
-    Returns:
-        Its messages; a line that is not a valid message, or repeats an id with other content, is a problem instead.
-
-    Raises:
-        ConfigError: the file cannot be read at all, or its ending is neither .jsonl nor .csv.
+    Returns its messages; a line that is not a valid message, or repeats an id with other content, is a problem instead. Raises
+    ``ConfigError``: the file cannot be read at all, or its ending is neither .jsonl nor .csv.
     """
     parsed = ParsedMessages()
     seen: dict[str, tuple[int, Message]] = {}

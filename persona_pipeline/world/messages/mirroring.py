@@ -46,9 +46,8 @@ _CHUNK = 5000
 class Reading:
     """A reading of a file from its start, maybe in several goes.
 
-    Attributes:
-        source: the file's name in the store; ``number``: tells this reading from those before.
-        others: files whose messages are left to them; ``gone``: files that are no more, whose messages are taken over.
+    ``source``: the file's name in the store; ``number``: tells this reading from those before. ``others``: files whose messages
+    are left to them; ``gone``: files that are no more, whose messages are taken over.
     """
 
     source: str
@@ -173,9 +172,8 @@ _MOST_PROBLEMS = 1000
 class SyncResult:
     """What bringing files into the store did.
 
-    Attributes:
-        problems: lines of message files that were left out, of each file the first 1000; ``unnamed``: how many more.
-        speakers: whose messages were read, by agent id, or by name where nobody has a persona.
+    ``problems``: lines of message files that were left out, of each file the first 1000; ``unnamed``: how many more.
+    ``speakers``: whose messages were read, by agent id, or by name where nobody has a persona.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -250,12 +248,8 @@ def ingest_rows(
 ) -> SyncResult:
     """Add the messages of a file from anywhere; nothing is removed. The caller counts messages afterwards.
 
-    Args:
-        owned: makes a message its agent's.
-        restore: bring back those that were taken out of the store.
-
-    Raises:
-        ConfigError: the file cannot be read at all.
+    ``owned``: makes a message its agent's. ``restore``: bring back those that were taken out of the store. Raises
+    ``ConfigError``: the file cannot be read at all.
     """
     # No other reading has this number: an id that this one met is told from one that was there before.
     result, reading = SyncResult(), Reading(came.source, -2 - secrets.randbelow(2**31 - 2))
@@ -400,8 +394,7 @@ _FRESH = "fresh"
 class Unread:
     """Message files that are not as they were read: new or changed, and gone. ``renamed``: speakers are others by now.
 
-    Attributes:
-        looks: what the files look like from outside, in their order.
+    ``looks``: what the files look like from outside, in their order.
     """
 
     files: tuple[str, ...] = ()

@@ -31,10 +31,8 @@ _SPEAKER = sa.func.coalesce(_TABLE.c.speaker, _TABLE.c.agent_id)
 class Selection:
     """Which real messages are meant: those to which everything that is given applies; of several values of one thing, any.
 
-    Attributes:
-        agents: whose they are; ``speakers``: what their source calls who wrote them.
-        sources: the files they came from, as ``message_source`` names them.
-        between: from when to when they were sent, both included.
+    ``agents``: whose they are; ``speakers``: what their source calls who wrote them. ``sources``: the files they came from, as
+    ``message_source`` names them. ``between``: from when to when they were sent, both included.
     """
 
     agents: Sequence[str] = ()
@@ -163,10 +161,8 @@ def write_messages(
 ) -> WriteResult:
     """Write messages by id, in one transaction: an id that is known is updated, never doubled.
 
-    Args:
-        source: the file they come from; None for messages from elsewhere.
-        mirror: also remove messages of that source that are not among these.
-        restore: also write those that were taken out and have not changed since.
+    ``source``: the file they come from; None for messages from elsewhere. ``mirror``: also remove messages of that source that
+    are not among these. ``restore``: also write those that were taken out and have not changed since.
     """
     with store.begin() as connection:
         if restore:
@@ -214,12 +210,9 @@ def read_messages(
 ) -> list[Message]:
     """Return messages in order of time (then id).
 
-    Args:
-        window: None for all times.
-        agent_id: only this speaker's.
-        channels: only in these channels; direct messages are then left out.
-        synthetic: generated messages instead of real ones, never both.
-        limit: the newest so many, still in order of time.
+    ``window``: None for all times. ``agent_id``: only this speaker's. ``channels``: only in these channels; direct messages are
+    then left out. ``synthetic``: generated messages instead of real ones, never both. ``limit``: the newest so many, still in
+    order of time.
     """
     query = sa.select(_TABLE).where(_TABLE.c.synthetic == synthetic)
     if window is not None:
@@ -399,9 +392,8 @@ class MessageLog:
     ) -> list[Message]:
         """Return messages in order of time.
 
-        Args:
-            window: None for all times.
-            agent_id: only this speaker's; else channels: only in these, direct messages left out.
+        ``window``: None for all times. ``agent_id``: only this speaker's; else ``channels``: only in these, direct messages left
+        out.
         """
         if agent_id is not None:
             return _within(self._by_speaker.get(agent_id, ()), window)

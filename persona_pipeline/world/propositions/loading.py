@@ -40,15 +40,9 @@ class LoadedFile:
 def load_proposition_set(root: Path | str, dimension: str, agent_id: str | None = None) -> PropositionSet:
     """Load the propositions of a dimension for an agent: ``_default.yaml``, then ``<agent_id>.yaml`` merged onto it.
 
-    Args:
-        root: the propositions folder.
-        agent_id: None loads the default file alone.
-
-    Returns:
-        The merged set, claims not yet filled in; ``agent_id`` is set only if the agent has a file.
-
-    Raises:
-        ConfigError: a file is not valid (every problem of both files), or neither file exists.
+    ``root``: the propositions folder. ``agent_id``: None loads the default file alone. Returns the merged set, claims not yet
+    filled in; ``agent_id`` is set only if the agent has a file. Raises ``ConfigError``: a file is not valid (every problem of
+    both files), or neither file exists.
     """
     merged = find_proposition_set(root, dimension, agent_id)
     if merged is None:
@@ -219,9 +213,7 @@ def read_claims(
 ) -> tuple[dict[str, dict[str, StoredSet]], dict[str, tuple[Problem, ...]]]:
     """Return the claims of agents by dimension, as far as their files are valid, and what is wrong with the others'.
 
-    Args:
-        folder: of propositions.
-        named: that an agent has no claims of one of the dimensions is wrong, too.
+    ``folder``: of propositions. ``named``: that an agent has no claims of one of the dimensions is wrong, too.
     """
     claims: dict[str, dict[str, StoredSet]] = {}
     broken: dict[str, tuple[Problem, ...]] = {}

@@ -223,8 +223,7 @@ _MOST_NESTED = 16
 def test_entries(reader: Reader, entry: ConfigEntry) -> Iterator[tuple[ConfigEntry, str]]:
     """Yield each test under ``tests`` and what to call it in messages, wherever it is written.
 
-    Args:
-        entry: the value of ``tests``: a list of tests and ``file://`` references, or one path.
+    ``entry``: the value of ``tests``: a list of tests and ``file://`` references, or one path.
     """
     value = entry.data
     if isinstance(value, str):
