@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from importlib.resources import files
 from threading import Thread
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlencode
@@ -27,13 +26,12 @@ from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import KEY, RequestGuard
 from persona_pipeline.viewer.citations import CitationIndex, Citations
-from persona_pipeline.viewer.labels import OpenSession, label_app
+from persona_pipeline.viewer.labels import OpenSession, label_app, serving
 from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
 from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
 
-_PACKAGE = "persona_pipeline.viewer"
 # Messages before and after the one that is read, and at most.
 _AROUND, _MOST_AROUND = 8, 200
 _MOST_QUOTES = 200
@@ -51,7 +49,7 @@ class Viewer:
         self.world, self.labeller = world, labeller
         self.citations = Citations(world.store)
         self.thumbs = Thumbs(world.root / LABELS, labeller)
-        self._environment = templates_beside(_PACKAGE)
+        self._environment = templates_beside("persona_pipeline.viewer")
         self._said: dict[str, Any] = {
             "viewer": self,
             "url": address,
@@ -76,18 +74,14 @@ class Viewer:
         agents = None if anybody else {message.agent_id for message in messages}
         return self.citations.index(agents, Window(max(times), min(times)))
 
-    def shown(self, messages: Iterable[Message], index: CitationIndex, most: int | None = SHORT) -> list[Shown]:
+    def shown(self, messages: Sequence[Message], index: CitationIndex, most: int | None = SHORT) -> list[Shown]:
         """Return messages with what judges and people say of them, cut where they are longer than ``most`` characters."""
         labels = self.thumbs.labels()
-        return [
-            Shown(
-                message,
-                most,
-                index.of(message.id),
-                [label for label in labels.get(message.id, ()) if label.agent_id == message.agent_id],
-            )
-            for message in messages
-        ]
+        own = {
+            item.id: [label for label in labels.get(item.id, ()) if label.agent_id == item.agent_id]
+            for item in messages
+        }
+        return [Shown(item, most, index.of(item.id), own[item.id]) for item in messages]
 
     def message(self, message_id: str) -> Message:
         """Return a message, whole."""
@@ -113,22 +107,13 @@ def create_app(world: World, labeller: str, token: str, open_session: OpenSessio
     _add_messages(app, viewer)
     _add_suites(app, viewer)
     _add_thumbs(app, viewer)
-    styles, script = page_style() + _asset("view.css"), _asset("view.js")
-    for path, text, kind in (("/view.css", styles, "text/css"), ("/view.js", script, "text/javascript")):
-        app.add_api_route(path, _serving(text, kind), methods=["GET"])
+    for name, before in (("view.css", page_style()), ("view.js", "")):
+        app.add_api_route(f"/{name}", serving(name, before), methods=["GET"])
     app.mount("/label", label_app(open_session))
     for error, status in ((ConfigError, 409), (HTTPException, None), (RequestValidationError, 422), (DBAPIError, 503)):
         app.add_exception_handler(error, _failed(viewer, status))
     app.add_middleware(RequestGuard, token=token)
     return app
-
-
-def _asset(name: str) -> str:
-    return files(_PACKAGE).joinpath("static", name).read_text(encoding="utf-8")
-
-
-def _serving(text: str, kind: str) -> Callable[[], Response]:
-    return lambda: Response(text, media_type=kind)
 
 
 def way_in(path: str, token: str) -> str:
@@ -172,10 +157,10 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
         named = q.casefold()
         rows = [
             row
-            for row in found.rows
+            for row in found["rows"]
             if verdict in ("", row.status.value) and named in f"{row.name} {row.agent_id}".casefold()
         ]
-        silent = [name for name in found.silent if verdict in ("", "nothing") and named in name.casefold()]
+        silent = [name for name in found["silent"] if verdict in ("", "nothing") and named in name.casefold()]
         return viewer.page("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
 
     @app.get("/agent")
@@ -185,10 +170,10 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
             if run or (id not in world.agent_ids() and id not in world.display_names()):
                 raise HTTPException(404, "There is no such agent, or no such run of it any more.")
             return viewer.page("silent.html.j2", agent_id=id, name=world.display_names().get(id, id))
-        figure = page.block.timeline
+        figure = page["block"].timeline
         if figure:
             # That there is no slow trend is no news of an agent that dropped at once.
-            told = figure.caption if page.block.mark or page.row.status is AgentStatus.HELD else ""
+            told = figure.caption if page["block"].mark or page["row"].status is AgentStatus.HELD else ""
             figure = replace(figure, title="Scores by window", caption=told, href="")
         return viewer.page("agent.html.j2", page=page, figure=figure)
 
@@ -340,7 +325,7 @@ def _add_thumbs(app: FastAPI, viewer: Viewer) -> None:
             raise HTTPException(409, f"{error} It is left as it is.") from error
         if taken is None:
             raise HTTPException(409, "There is nothing to take back.")
-        return Response(status_code=303, headers={"location": _back(request, taken.message)})
+        return Response(status_code=303, headers={"location": _back(request, taken)})
 
 
 def _answered(viewer: Viewer, message: Message, request: Request, conflict: str = "") -> Response:

@@ -76,10 +76,11 @@ class CitationIndex:
 
     def of(self, message_id: str) -> list[Citation]:
         """Return who cited a message, what broke first, newer windows before older ones."""
-        cited = self.by_message.get(message_id, ())
-        return sorted(
-            cited, key=lambda item: (not item.broke, -item.window_end.timestamp(), item.dimension, item.claim_id)
-        )
+
+        def order(item: Citation) -> tuple[bool, float, str, str]:
+            return not item.broke, -item.window_end.timestamp(), item.dimension, item.claim_id
+
+        return sorted(self.by_message.get(message_id, ()), key=order)
 
 
 class Citations:
@@ -95,15 +96,9 @@ class Citations:
         self._claims: dict[str, set[tuple[str, str]]] = {}
 
     def index(self, agents: Collection[str] | None = None, span: Window | None = None) -> CitationIndex:
-        """Return what the runs say that count: of each window of each agent the last.
-
-        Args:
-            agents: only runs about these need be known; None: about anybody.
-            span: only runs that may cite messages of this time need be known; None: all.
-        """
+        """Return what the runs say that count, as far as they are about some agents and may cite messages of a span; None: all."""
         with self._lock:
-            self._look()
-            self._bring([key for key in self._wanted if key not in self._read and key.bears_on(agents, span)])
+            self._bring([key for key in self._unread() if key.bears_on(agents, span)])
             claims = {agent_id: frozenset(own) for agent_id, own in self._claims.items()}
             # A copy: more is read meanwhile.
             return CitationIndex(dict(self._by_message), claims, len(self._wanted) < MOST_RUNS)
@@ -112,25 +107,24 @@ class Citations:
         """Read everything in small steps, so that nobody who asks meanwhile waits for it."""
         while True:
             with self._lock:
-                self._look()
-                left = [key for key in self._wanted if key not in self._read]
+                left = self._unread()
                 self._bring(left[:_AT_ONCE])
             if len(left) <= _AT_ONCE:
                 return
             time.sleep(_PAUSE)
 
-    def _look(self) -> None:
-        """Learn which runs count, where any came or went."""
+    def _unread(self) -> list[RunKey]:
+        """Return the runs that count and are not read, the newest windows first."""
         state = sa.select(sa.func.count(), sa.func.max(_RUNS.c.completed_at)).where(*_FINISHED)
         with self._store.connect() as connection:
             now = tuple(connection.execute(state).one())
-        if now == self._state:
-            return
-        self._wanted = self._counting_runs()
-        if not self._read <= set(self._wanted):
-            # Some say another thing now, and their citations are among the others.
-            self._read, self._by_message, self._claims = set(), {}, {}
-        self._state = now
+        if now != self._state:
+            self._wanted = self._counting_runs()
+            if not self._read <= set(self._wanted):
+                # Some say another thing now, and their citations are among the others.
+                self._read, self._by_message, self._claims = set(), {}, {}
+            self._state = now
+        return [key for key in self._wanted if key not in self._read]
 
     def _counting_runs(self) -> list[RunKey]:
         """Return the run that counts of each window of each agent, the newest windows first."""

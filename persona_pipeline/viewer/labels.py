@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -11,23 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.labels.files import MOST_NOTE, Label
-from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Judgment, Labelling
-from persona_pipeline.guard.labels.voice import VoiceLabel
-from persona_pipeline.guard.labels.voice_session import Asked, VoiceLabelling
-from persona_pipeline.judging.verdict import Verdict
+from persona_pipeline.guard.labels.files import MOST_NOTE
+from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Labelling
+from persona_pipeline.guard.labels.voice_session import VoiceLabelling
 
 API = "/api/"
 Session = Labelling | VoiceLabelling
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-
-
-class AnswerRequest(BaseModel, extra="forbid", strict=True):
-    """An answer to what is shown."""
-
-    key: str
-    answer: int | Literal["not_applicable", "on", "off"]
-    note: str = Field("", max_length=MOST_NOTE)
 
 
 class SkipRequest(BaseModel, extra="forbid", strict=True):
@@ -36,26 +27,21 @@ class SkipRequest(BaseModel, extra="forbid", strict=True):
     key: str
 
 
+class AnswerRequest(SkipRequest):
+    """An answer to what is shown."""
+
+    answer: int | Literal["not_applicable", "on", "off"]
+    note: str = Field("", max_length=MOST_NOTE)
+
+
 # Opens what is to be labelled of an agent and of a dimension ("": of all).
 OpenSession = Callable[[str, str], Session]
 
 
-def opened_once(open_session: OpenSession) -> OpenSession:
-    """Return the same, opening each session once."""
-    sessions: dict[tuple[str, str], Session] = {}
-    lock = threading.Lock()
-
-    def opened(agent: str, dimension: str) -> Session:
-        with lock:
-            if (agent, dimension) not in sessions:
-                sessions[agent, dimension] = open_session(agent, dimension)
-            return sessions[agent, dimension]
-
-    return opened
-
-
 def _chosen(request: Request, agent: str = "", dimension: str = "") -> Session:
-    return request.app.state.open_session(agent, dimension)
+    # Two who ask at the same time get the same session.
+    with request.app.state.opening:
+        return request.app.state.open_session(agent, dimension)
 
 
 _Chosen = Annotated[Session, Depends(_chosen)]
@@ -64,9 +50,15 @@ _Chosen = Annotated[Session, Depends(_chosen)]
 def label_app(open_session: OpenSession) -> FastAPI:
     """Return the application of the labelling page; each session is opened when somebody asks for it, and once."""
     app = FastAPI(title="persona-pipeline labels", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.open_session = opened_once(open_session)
-    for path, name in (("/", "label.html"), ("/label.css", "label.css"), ("/label.js", "label.js")):
-        app.add_api_route(path, _static(name), methods=["GET"])
+    app.state.opening, app.state.open_session = threading.Lock(), cache(open_session)
+    # All pages share a look.
+    theme = files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8")
+    for path, name, before in (
+        ("/", "label.html", ""),
+        ("/label.css", "label.css", theme),
+        ("/label.js", "label.js", ""),
+    ):
+        app.add_api_route(path, serving(name, before), methods=["GET"])
 
     @app.get(f"{API}state")
     def state(session: _Chosen) -> Response:
@@ -111,101 +103,86 @@ _ON_OR_OFF = (
 )
 
 
-def _voice_state(session: VoiceLabelling, note: str) -> Response:
+def _voice_state(session: VoiceLabelling) -> dict[str, Any]:
     current, last, progress = session.current(), session.last, session.progress()
-    labelled = progress["on"] + progress["off"]
-    data = {
+    shown = [*current.before, current.message] if current else []
+    return {
         "labeller": session.labeller,
         "kind": "person",
         "answers": _ON_OR_OFF,
         "how": f"Only how it sounds counts, not whether it is right. The check {progress['check']}.",
         "target": progress["needed"],
-        "progress": [{"dimension": "labels", "done": labelled, "judged": progress["needed"]}],
-        "item": _asked(session, current, note) if current else None,
-        "last": _voice_last(last) if last else None,
+        "progress": [{"dimension": "labels", "done": progress["on"] + progress["off"], "judged": progress["needed"]}],
+        "item": current
+        and {
+            "key": current.key,
+            "dimension": "voice",
+            "claim": f"Does the last message sound like {session.persona.display_name}?",
+            "persona": session.persona.persona,
+            "transcript": [{"id": item.id, "speaker": item.agent_id, "text": item.text} for item in shown],
+        },
+        "last": last
+        and {
+            "claim": last.item.message.text,
+            "answer": None if last.label is None else "on" if last.label.on else "off",
+            "judges": [],
+        },
     }
-    return _json(data)
 
 
-def _asked(session: VoiceLabelling, asked: Asked, note: str) -> dict[str, Any]:
-    shown = [*asked.before, asked.message]
-    return {
-        "key": asked.message.id,
-        "dimension": "voice",
-        "claim": f"Does the last message sound like {session.persona.display_name}?",
-        "persona": session.persona.persona,
-        "transcript": [{"id": item.id, "speaker": item.agent_id, "text": item.text} for item in shown],
-        "note": note,
-    }
-
-
-def _voice_last(done: Answered[Asked, VoiceLabel]) -> dict[str, Any]:
-    answer = None if done.label is None else "on" if done.label.on else "off"
-    return {"claim": done.item.message.text, "answer": answer, "judges": []}
-
-
-def _state(session: Session, undone: Answered[Any, Any] | None = None) -> Response:
-    # What was noted is not to be written again.
-    note = undone.label.note if undone and undone.label else ""
-    if isinstance(session, VoiceLabelling):
-        return _voice_state(session, note)
+def _claim_state(session: Labelling) -> dict[str, Any]:
     current, last = session.current(), session.last
-    data = {
+    request, label = current and current.request, last and last.label
+    # Only what was answered shows what the judge said of it.
+    judges = last.item.by_judge if last and label else {}
+    return {
         "labeller": session.labeller.name,
         "kind": session.labeller.kind,
         "bands": [vars(band) for band in BANDS],
         "target": TARGET,
         "progress": [vars(item) for item in session.progress()],
-        "item": {**_item(current), "note": note} if current else None,
-        "last": _last(last) if last else None,
-    }
-    return _json(data)
-
-
-def _item(judgment: Judgment) -> dict[str, Any]:
-    """What the judge was shown, and not what it said."""
-    request = judgment.request
-    return {
-        "key": judgment.key,
-        "dimension": judgment.dimension,
-        "claim": request.claim,
-        "persona": request.persona,
-        "transcript": request.trajectory.content(),
-    }
-
-
-def _last(answered: Answered[Judgment, Label]) -> dict[str, Any]:
-    label = answered.label
-    return {
-        "claim": answered.item.request.claim,
-        "answer": None if label is None else _said(label.score),
-        # Only what was answered shows what the judge said of it.
-        "judges": [] if label is None else [_judge(*judge) for judge in answered.item.by_judge.items()],
+        # What the judge was shown, and not what it said.
+        "item": request
+        and {
+            "key": request.key,
+            "dimension": request.dimension,
+            "claim": request.claim,
+            "persona": request.persona,
+            "transcript": request.trajectory.content(),
+        },
+        "last": last
+        and {
+            "claim": last.item.request.claim,
+            "answer": label and _said(label.score),
+            "judges": [
+                {
+                    "model": model or "the judge",
+                    "said": [_said(verdict.score) for verdict in verdicts],
+                    "reasoning": verdicts[0].reasoning,
+                }
+                for (model, _), verdicts in judges.items()
+            ],
+        },
     }
 
 
-def _judge(version: tuple[str | None, str | None], verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    return {
-        "model": version[0] or "the judge",
-        "said": [_said(verdict.score) for verdict in verdicts],
-        "reasoning": verdicts[0].reasoning,
-    }
+def _state(session: Session, undone: Answered[Any, Any] | None = None) -> Response:
+    told = _voice_state(session) if isinstance(session, VoiceLabelling) else _claim_state(session)
+    if told["item"]:
+        # What was noted is not to be written again.
+        told["item"]["note"] = undone.label.note if undone and undone.label else ""
+    return _json(told)
 
 
 def _said(score: int | None) -> str:
     return "n/a" if score is None else str(score)
 
 
-def _static(name: str) -> Callable[[], Response]:
-    text = files("persona_pipeline.viewer").joinpath("static", name).read_text(encoding="utf-8")
-    if name.endswith(".css"):
-        # All pages share a look.
-        text = files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8") + text
-
-    def serve() -> Response:
-        return Response(text, media_type=_TYPES[name.rpartition(".")[2]])
-
-    return serve
+def serving(name: str, before: str = "") -> Callable[[], Response]:
+    """Return what answers with a file of the page, after another text."""
+    text = before + files("persona_pipeline.viewer").joinpath("static", name).read_text(encoding="utf-8")
+    kind = _TYPES[name.rpartition(".")[2]]
+    return lambda: Response(text, media_type=kind)
 
 
 def _refused(status: int, detail: str | None) -> Callable[[Request, Exception], Response]:

@@ -72,11 +72,7 @@ class MessageFilter(BaseModel):
 
     @property
     def span(self) -> Window | None:
-        """The window that is wanted.
-
-        Raises:
-            ConfigError: it is none.
-        """
+        """The window that is wanted; ConfigError: it is none."""
         return window_of(self.window) if self.window else None
 
     @property
@@ -122,14 +118,9 @@ def list_messages(
     *,
     since: datetime | None = None,
 ) -> MessagePage:
-    """Return a page of the messages that are wanted.
+    """Return a page of the messages that are wanted, after ``since``; ConfigError: a window or a place in the list cannot be read.
 
-    Args:
-        index: what judges cited, as far as the messages may be asked for by it.
-        since: only messages after this.
-
-    Raises:
-        ConfigError: a window or a place in the list cannot be read.
+    ``index``: what judges cited, as far as the messages may be asked for by it.
     """
     conditions = _conditions(store, wanted, index, labels)
     if since is not None:
@@ -160,11 +151,7 @@ def cursor(row: Any) -> str:
 
 
 def place_of(text: str) -> tuple[datetime, str]:
-    """Return time and id of the message that a ``cursor`` names.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return time and id of the message that a ``cursor`` names; ConfigError: it is none."""
     moment, _, message_id = text.partition("~")
     return _moment(moment), storable(message_id)
 
@@ -185,11 +172,7 @@ def window_text(window: Window) -> str:
 
 
 def window_of(text: str) -> Window:
-    """Return the window that an address names.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return the window that an address names; ConfigError: it is none."""
     start, _, end = text.partition("/")
     return Window(_moment(end), _moment(start) if start else None)
 

@@ -1,8 +1,9 @@
 """Runs as the page shows them: everybody's newest, an agent's windows, a claim before and after, and suites with their tests."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,14 +12,8 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.history import (
-    SavedRun,
-    overall_points,
-    points_of,
-    report_of,
-    saved_run,
-    score_history,
-)
+from persona_pipeline.evaluation import history
+from persona_pipeline.evaluation.history import SavedRun, report_of
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
@@ -26,11 +21,10 @@ from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
 from persona_pipeline.reporting.statistics import HistoryPoint, trends, trends_now
-from persona_pipeline.reporting.view import AgentRow, ReportView
-from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.suites.grading.results import TestResult
 from persona_pipeline.viewer.messages import messages_by_id
-from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import find_run, overall_rows, summary_rows
 from persona_pipeline.world.world import World
 
@@ -38,33 +32,21 @@ _RUNS, _SUITES = tables.evaluation_runs, tables.suite_runs
 MOST_SUITE_RUNS, MOST_TESTS = 200, 100
 
 
-@dataclass(frozen=True)
-class Everybody:
-    """Everybody's newest evaluation, those to look at first.
+def everybody(world: World) -> dict[str, Any]:
+    """Return the newest evaluation of every agent of the world, and of those that the store still knows.
 
-    Attributes:
-        lines: their overall scores, oldest first.
-        silent: those that were never evaluated.
+    ``rows``: those to look at first; ``lines``: overall scores, oldest first; ``silent``: who was never evaluated.
     """
-
-    view: ReportView
-    rows: Sequence[AgentRow]
-    lines: Mapping[str, Sequence[float | None]]
-    silent: Sequence[str]
-
-
-def everybody(world: World) -> Everybody:
-    """Return the newest evaluation of every agent of the world, and of those that the store still knows."""
     own = world.agent_ids()
     reports = WorldReader(world).reports({*own, *world.display_names()}, whole=0)
     view = ReportView(report_of(reports, GateRules()) if reports else RunReport())
-    history = overall_points(reports, overall_rows(world.store, until=world.horizon, most=MOST_DRAWN))
-    return Everybody(
-        view,
-        sorted(view.rows, key=lambda row: (row.severity, row.name)),
-        {agent_id: [point.overall for point in points] for agent_id, points in history.items()},
-        [agent_id for agent_id in own if agent_id not in reports],
-    )
+    scored = history.overall_points(reports, overall_rows(world.store, until=world.horizon, most=MOST_DRAWN))
+    return {
+        "view": view,
+        "rows": sorted(view.rows, key=lambda row: (row.severity, row.name)),
+        "lines": {agent_id: [point.overall for point in points] for agent_id, points in scored.items()},
+        "silent": [agent_id for agent_id in own if agent_id not in reports],
+    }
 
 
 @dataclass(frozen=True)
@@ -72,39 +54,24 @@ class RunLine:
     """One window's run of an agent, as far as a list shows it."""
 
     id: str
-    agent_id: str
     window: Window
     overall: float | None
 
 
 def newest_runs(store: Store, agent_id: str) -> list[RunLine]:
     """Return the run that counts of each window of an agent, the newest first."""
-    columns = (_RUNS.c.id, _RUNS.c.agent_id, _RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.overall_score)
+    columns = (_RUNS.c.id, _RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.overall_score)
     finished = (_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
     newest_last = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
     with store.connect() as connection:
         rows = connection.execute(sa.select(*columns).where(*finished).order_by(*newest_last))
-        found = {
-            row.window_end: RunLine(
-                str(row.id), row.agent_id, Window(row.window_end, row.window_start), row.overall_score
-            )
-            for row in rows
-        }
-    return list(found.values())[::-1]
+        newest = {row.window_end: row for row in rows}
+    found = [RunLine(str(row.id), Window(end, row.window_start), row.overall_score) for end, row in newest.items()]
+    return found[::-1]
 
 
-@dataclass(frozen=True)
-class AgentPage:
-    """An agent in one of its windows. ``runs``: of all its windows, the newest first."""
-
-    row: AgentRow
-    block: AgentBlock
-    runs: Sequence[RunLine]
-    run: RunLine
-
-
-def agent_page(world: World, agent_id: str, run_id: str = "") -> AgentPage | None:
-    """Return an agent as one of its runs found it; by default its newest. None: there is no such run."""
+def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] | None:
+    """Return an agent as one of its ``runs`` found it; by default its newest. None: there is no such run."""
     lines = newest_runs(world.store, agent_id)
     line = next((item for item in lines if run_id in ("", item.id)), None)
     saved = stored_run(world.store, line.id) if line else None
@@ -114,45 +81,26 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> AgentPage | Non
     report = report_of({agent_id: saved.report or uncompared}, GateRules())
     report.statistics["trends"] = trends_now(world, report)
     row = ReportView(report).rows[0]
-    points = points_of([agent_id], summary_rows(world.store, [agent_id]))
-    drawn = [HistoryPoint.model_validate(point) for point in score_history(points)[agent_id]]
-    return AgentPage(row, AgentBlock(row, "agent", drawn, trends(report).get(agent_id, {})), lines, line)
+    points = history.points_of([agent_id], summary_rows(world.store, [agent_id]))
+    drawn = [HistoryPoint.model_validate(point) for point in history.score_history(points)[agent_id]]
+    block = AgentBlock(row, "agent", drawn, trends(report).get(agent_id, {}))
+    return {"row": row, "block": block, "runs": lines, "run": line}
 
 
 def stored_run(store: Store, run_id: str) -> SavedRun | None:
     """Return a run, whole; None: there is none of this id, or what it said of claims was forgotten."""
     try:
-        return saved_run(find_run(store, str(uuid.UUID(run_id))))
+        return history.saved_run(find_run(store, str(uuid.UUID(run_id))))
     except ValueError:
         return None
 
 
-@dataclass(frozen=True)
-class ClaimSide:
-    """What one run said of a claim. ``lines``: the quotes, each with its message (None: it is gone)."""
-
-    run: RunLine
-    result: PropositionResult | None = None
-    lines: Sequence[tuple[QuotedEvidence, Message | None]] = field(default_factory=tuple)
-
-
-@dataclass(frozen=True)
-class BeforeAfter:
-    """A claim in two windows. ``missing``: when the baseline's window ended that the store has no run of."""
-
-    before: ClaimSide | None
-    after: ClaimSide
-    runs: Sequence[RunLine]
-    missing: datetime | None = None
-
-
 def before_and_after(
     world: World, agent_id: str, dimension: str, claim_id: str, *, before: str = "", after: str = ""
-) -> BeforeAfter | None:
+) -> dict[str, Any] | None:
     """Return what two runs said of a claim: by default that of the baseline's window and the newest. None: there is no run.
 
-    Args:
-        before, after: ids of runs.
+    ``missing``: when the baseline's window ended that the store has no run of.
     """
     lines = newest_runs(world.store, agent_id)
     by_id = {item.id: item for item in lines}
@@ -164,12 +112,12 @@ def before_and_after(
         ends = _baseline_ends(world, agent_id, dimension)
         then = next((item for item in lines if item.window.end in ends and item != now), None)
         missing = max(ends) if then is None and ends and now.window.end not in ends else None
-    return BeforeAfter(
-        _side(world.store, then, dimension, claim_id) if then else None,
-        _side(world.store, now, dimension, claim_id),
-        lines,
-        missing,
-    )
+    return {
+        "before": _side(world.store, then, dimension, claim_id) if then else None,
+        "after": _side(world.store, now, dimension, claim_id),
+        "runs": lines,
+        "missing": missing,
+    }
 
 
 def _baseline_ends(world: World, agent_id: str, dimension: str) -> set[datetime]:
@@ -184,47 +132,28 @@ def _baseline_ends(world: World, agent_id: str, dimension: str) -> set[datetime]
     return {datetime.fromisoformat(item["end"]) for item in recorded if item.get("end")}
 
 
-def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> ClaimSide:
+def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> dict[str, Any]:
+    """Return what one run said of a claim. ``lines``: the quotes, each with its message (None: it is gone)."""
     saved = stored_run(store, line.id)
     judged = saved.evaluation.dimensions.get(dimension) if saved else None
     result = judged.propositions.get(claim_id) if judged else None
-    if result is None:
-        return ClaimSide(line)
-    cited = messages_by_id(store, {item.message_id for item in result.evidence if item.message_id})
-    return ClaimSide(line, result, [(item, cited.get(item.message_id or "")) for item in result.evidence])
+    evidence = result.evidence if result else ()
+    cited = messages_by_id(store, {item.message_id for item in evidence if item.message_id})
+    return {"run": line, "result": result, "lines": [(item, cited.get(item.message_id or "")) for item in evidence]}
 
 
 def suite_runs(store: Store, suite: str = "") -> Sequence[sa.Row]:
     """Return the newest runs of suites ("": of all), without what came of their tests."""
-    columns = (
-        _SUITES.c.id,
-        _SUITES.c.suite,
-        _SUITES.c.target,
-        _SUITES.c.verdict,
-        _SUITES.c.score,
-        _SUITES.c.created_at,
-    )
+    columns = [_SUITES.c[name] for name in ("id", "suite", "target", "verdict", "score", "created_at")]
     query = sa.select(*columns).order_by(_SUITES.c.created_at.desc(), _SUITES.c.id).limit(MOST_SUITE_RUNS)
     with store.connect() as connection:
         return connection.execute(query.where(_SUITES.c.suite == suite) if suite else query).all()
 
 
-@dataclass(frozen=True)
-class SuiteRunPage:
-    """A suite's run. ``counts``: tests by verdict; ``tests``: those of one verdict, or all, of one page."""
+def suite_run_page(store: Store, run_id: str, *, verdict: str = "", page: int = 1) -> dict[str, Any] | None:
+    """Return a page of the tests of a run that came out so; None: there is no such run.
 
-    run: sa.Row
-    counts: Mapping[str, int]
-    tests: Sequence[TestResult]
-    page: int
-    pages: int
-
-
-def suite_run_page(store: Store, run_id: str, *, verdict: str = "", page: int = 1) -> SuiteRunPage | None:
-    """Return a page of the tests of a run; None: there is no such run.
-
-    Args:
-        verdict: only tests that came out so; ``failed``: whatever did not pass or nearly pass.
+    ``verdict``: ``failed`` is whatever did not pass or nearly pass; "" is all. ``counts``: tests of the run by verdict.
     """
     try:
         query = sa.select(_SUITES).where(_SUITES.c.id == uuid.UUID(run_id))
@@ -234,12 +163,15 @@ def suite_run_page(store: Store, run_id: str, *, verdict: str = "", page: int = 
         run = connection.execute(query).one_or_none()
     if run is None:
         return None
-    counts: dict[str, int] = {}
-    for test in run.result["tests"]:
-        counts[test["verdict"]] = counts.get(test["verdict"], 0) + 1
+    tests = run.result["tests"]
     wanted = ("fail", "error") if verdict == "failed" else (verdict,)
-    chosen = [test for test in run.result["tests"] if not verdict or test["verdict"] in wanted]
+    chosen = [test for test in tests if not verdict or test["verdict"] in wanted]
     pages = max(1, -(-len(chosen) // MOST_TESTS))
     page = min(max(1, page), pages)
-    shown = chosen[(page - 1) * MOST_TESTS : page * MOST_TESTS]
-    return SuiteRunPage(run, counts, [TestResult.from_dict(test) for test in shown], page, pages)
+    return {
+        "run": run,
+        "counts": Counter(test["verdict"] for test in tests),
+        "tests": [TestResult.from_dict(test) for test in chosen[(page - 1) * MOST_TESTS : page * MOST_TESTS]],
+        "page": page,
+        "pages": pages,
+    }

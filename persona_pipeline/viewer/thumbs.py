@@ -1,14 +1,13 @@
 """Thumbs up and down: labels of an agent's voice, given where its messages are read, and taken back."""
 
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from persona_pipeline.guard.labels.files import write_label_files
 from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_label
-from persona_pipeline.world.models import Message
+from persona_pipeline.world.models import Message, grouped
 
 # Of whom swipes and regenerations are labels: of texts that were not sent.
 _OF_OTHER_TEXTS = (MarkSource.SWIPE, MarkSource.REGENERATION)
@@ -22,102 +21,72 @@ class ChangedMeanwhileError(ValueError):
         super().__init__(f"Meanwhile this message has {said} of yours, given in another tab or by another command.")
 
 
-@dataclass(frozen=True)
-class Given:
-    """What was done last, with what stood there before and after it (None: nothing)."""
-
-    message: str
-    before: VoiceLabel | None
-    after: VoiceLabel | None
-
-
 @dataclass
 class Thumbs:
     """One person's thumbs, in the files that ``label --voice`` writes: what is in the files counts, whoever wrote it."""
 
     folder: Path
     labeller: str
-    _done: list[Given] = field(default_factory=list)
+    # What stood there before and after each thumb; None: nothing.
+    _done: list[tuple[VoiceLabel | None, VoiceLabel | None]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _read: tuple[object, Mapping[str, list[VoiceLabel]]] = (None, {})
 
     def labels(self) -> Mapping[str, list[VoiceLabel]]:
-        """Return the labels of texts that were sent, by message.
-
-        Raises:
-            ConfigError: the label file is not valid.
-        """
+        """Return the labels of texts that were sent, by message; ConfigError: the label file is not valid."""
         stamps = [(path.stat().st_mtime_ns, path.stat().st_size) for path in VoiceLabel.paths(self.folder)]
         with self._lock:
             if self._read[0] != stamps:
-                found: dict[str, list[VoiceLabel]] = defaultdict(list)
-                for label in load_voice_labels(self.folder):
-                    if label.source not in _OF_OTHER_TEXTS:
-                        found[label.message].append(label)
-                self._read = stamps, dict(found)
+                sent = [label for label in load_voice_labels(self.folder) if label.source not in _OF_OTHER_TEXTS]
+                self._read = stamps, grouped(sent, lambda label: label.message)
             return self._read[1]
 
     def own(self, message_id: str, agent_id: str) -> VoiceLabel | None:
         """Return the newest label that this person gave a message of an agent, whatever the message said then."""
-        mine = [
-            label
-            for label in self.labels().get(message_id, ())
-            if label.labeller == self.labeller and label.agent_id == agent_id
-        ]
+        labels, wanted = self.labels().get(message_id, ()), (self.labeller, agent_id)
+        mine = [label for label in labels if (label.labeller, label.agent_id) == wanted]
         return max(mine, key=lambda label: label.labelled_at, default=None)
 
-    def give(self, message: Message, thumb: str, *, seen: str | None = None) -> Given:
-        """Write a label, or take it away.
+    def give(self, message: Message, thumb: str, *, seen: str | None = None) -> None:
+        """Write a label (``up``, ``down``), or take it away (""). ``seen``: the ``stamp`` of the one that was shown, if it matters.
 
-        Args:
-            thumb: ``up``, ``down``, or "": no label.
-            seen: the ``stamp`` of the label that was shown; None: whatever it was.
-
-        Raises:
-            ChangedMeanwhileError: another label stands there than was shown.
-            ValueError: the message cannot be labelled.
-            ConfigError: the label file is not valid.
+        Raises ChangedMeanwhileError where another stands there; ValueError: the message cannot be labelled, or a ConfigError.
         """
         with self._lock:
             before = self.own(message.id, message.agent_id)
-            is_so = (before is None) if not thumb else (before is not None and before.on == (thumb == "up"))
-            if is_so:
-                return Given(message.id, before, before)
+            if (before is None) if not thumb else (before is not None and before.on == (thumb == "up")):
+                return
             if seen is not None and stamp(before) != seen:
                 raise ChangedMeanwhileError(before)
-            after = None
-            if thumb:
-                after = voice_label(message, thumb == "up", self.labeller, MarkSource.PERSON)
-            self._write([after] if after else [], remove=before)
-            given = Given(message.id, before, after)
-            self._done.append(given)
-            return given
+            after = voice_label(message, thumb == "up", self.labeller, MarkSource.PERSON) if thumb else None
+            self._write(after, remove=before)
+            self._done.append((before, after))
 
-    def undo(self) -> Given | None:
-        """Take back what was done last since the page was started; None: there is nothing to take back.
+    def undo(self) -> str | None:
+        """Take back what was done last since the page was started, and return the message's id; None: there is nothing.
 
-        Raises:
-            ChangedMeanwhileError: the label was changed elsewhere since; it is left, and no longer undone.
+        Raises ChangedMeanwhileError where the label was changed elsewhere since; it is left, and no longer undone.
         """
         with self._lock:
-            if not self._done:
+            before, after = self._done[-1] if self._done else (None, None)
+            known = after or before
+            if known is None:
                 return None
-            last = self._done[-1]
-            known = last.after or last.before
-            now = self.own(last.message, known.agent_id) if known else None
-            if stamp(now) != stamp(last.after):
+            now = self.own(known.message, known.agent_id)
+            if stamp(now) != stamp(after):
                 self._done.pop()
                 raise ChangedMeanwhileError(now)
-            self._write([last.before] if last.before else [], remove=last.after)
-            return self._done.pop()
+            self._write(before, remove=after)
+            self._done.pop()
+            return known.message
 
     @property
-    def last(self) -> Given | None:
-        """What was done last since the page was started."""
-        return self._done[-1] if self._done else None
+    def can_undo(self) -> bool:
+        """Whether anything was done since the page was started."""
+        return bool(self._done)
 
-    def _write(self, labels: Iterable[VoiceLabel], *, remove: VoiceLabel | None) -> None:
-        write_label_files(VoiceLabel, self.folder, labels, remove=[remove.identity] if remove else [])
+    def _write(self, label: VoiceLabel | None, *, remove: VoiceLabel | None) -> None:
+        write_label_files(VoiceLabel, self.folder, [label] if label else [], remove=[remove.identity] if remove else [])
 
 
 def stamp(label: VoiceLabel | None) -> str:
