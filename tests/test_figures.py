@@ -22,9 +22,9 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 CEILINGS = {
     "files": (349, 400),
     "lines": (72_944, 63_000),
-    "lines of the core": (36_600, 28_500),
-    "modules with one importer": (62, 60),
-    "modules that other rooms import": (125, 70),
+    "lines of the core": (35_720, 28_500),
+    "modules with one importer": (63, 60),
+    "modules that other rooms import": (132, 70),
     "class names in several modules": (2, 8),
 }
 

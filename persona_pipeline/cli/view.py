@@ -24,7 +24,9 @@ def view(
         int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")
     ] = PORT,
 ) -> None:
-    """Read agents, messages and suites in the browser, and label what you read; judges nothing.
+    """Read agents, messages and suites in the browser, and label them.
+
+    Judges nothing.
 
     The page is for this machine and whoever has the address that is printed. Thumbs are kept in labels/ at once.
     """

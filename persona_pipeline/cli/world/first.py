@@ -47,7 +47,7 @@ def first(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead.")] = False,
 ) -> None:
-    """First finding from an export, without key or world: who no longer sounds like itself, since when, with the lines.
+    """First finding from an export, without key or world: who changed, since when.
 
     No model is asked and nothing leaves the machine. Writes a world that evaluate goes on with. Exit code 1: a finding; 0: nothing
     found; 3: nobody's voice can be told, or less than 95 % of the lines could be read; 2: no line could be read.
