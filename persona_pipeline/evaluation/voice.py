@@ -75,6 +75,8 @@ class VoiceState:
             made_up = f", {self.examples} of them examples of its character card" if self.examples else ""
             if self.learnable and self.is_new:
                 return f"cannot be learnt: no other agent said enough, and {_no_everyday(self.language)}{anew}"
+            if self.learnable:
+                return f"not learnt yet, `evaluate` and `watch` learn it: {self.own} messages{made_up} are enough{anew}"
             return f"not learnt yet: {self.own} of {FEWEST_OWN} messages{made_up}{anew}"
         known = self.learnt.model.provenance
         if examples := known.examples:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
-from persona_pipeline.guard.baselines.models import BLIND, BaselineComparison, DimensionComparison
+from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
 from persona_pipeline.scoring.results import (
     ANSWERS,
     NOT_IN_OVERALL,
@@ -280,10 +280,8 @@ def _conclude(
     own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_JUDGE]
     told = Conclusion.of(own)
     if told is None and item.score is not None:
-        smallest = compared.sight.detectable if compared and compared.sight else 0.0
-        told = Conclusion(
-            verdict=Result.HELD, reason=f"drops below {smallest:.1f} would be missed" if smallest > BLIND else ""
-        )
+        missed = compared.sight.missed if compared and compared.sight else ""
+        told = Conclusion(verdict=Result.HELD, reason=f"{missed} would be missed" if missed else "")
     judged = [row for row in item.propositions.values() if not row.algorithmic]
     told = told or Conclusion(reason=item.unscored or "")
     return DimensionConclusion(

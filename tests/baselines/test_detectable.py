@@ -98,3 +98,9 @@ def test_it_is_said_in_one_sentence(fall: float, needed: dict[str, float], text:
 
 def test_a_dimension_that_cannot_see_two_points_says_so() -> None:
     assert "low power: drops below 2.6 would be missed" in sees(Sight(detectable=2.6, judgments=4))
+
+
+def test_a_drop_longer_than_the_scale_is_no_number() -> None:
+    blind = Sight(detectable=37.0)
+    assert (blind.shown, Sight(detectable=2.6).shown) == (">9", "2.6")
+    assert "low power: any drop would be missed" in sees(blind) and "37" not in sees(blind)

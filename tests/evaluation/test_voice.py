@@ -89,7 +89,8 @@ def test_an_unlearnt_voice_says_how_much_is_missing(sample_world: World) -> None
     state = voice_state(sample_world, "jim", Window(END, start), learn=True)
     assert (state.text, state.learnable) == ("not learnt yet: 21 of 30 messages", False)
     assert voice_state(sample_world, "jim", Window(END), learn=True).text == "not learnt yet: 0 of 30 messages"
-    assert voice_state(sample_world, "jim", WEEK).learnable
+    enough = voice_state(sample_world, "jim", WEEK)
+    assert enough.learnable and "of 30 messages" not in enough.text and "are enough" in enough.text
 
 
 def test_another_persona_is_another_voice_from_its_next_message_on(learnt_root: Path, learnt_world: World) -> None:

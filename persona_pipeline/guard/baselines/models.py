@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 
 class Baseline(BaseModel, extra="forbid"):
@@ -75,6 +75,18 @@ class Sight(BaseModel, extra="forbid", frozen=True):
     judgments: int | None = None
     windows_needed: int | None = None
     text: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The smallest drop that is found, no number where that is longer than the scale."""
+        return f"{self.detectable:.1f}" if self.detectable <= HIGHEST else f">{HIGHEST:.0f}"
+
+    @property
+    def missed(self) -> str:
+        """What would be missed, in words; "" where a drop of 2 points would be found."""
+        if self.detectable <= BLIND:
+            return ""
+        return "any drop" if self.detectable > HIGHEST else f"drops below {self.detectable:.1f}"
 
 
 class ClaimTest(BaseModel, extra="forbid", frozen=True):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.models import BLIND, Sight
+from persona_pipeline.guard.baselines.models import Sight
 from persona_pipeline.guard.baselines.noise import SOURCES, Drops
 from persona_pipeline.guard.baselines.variance import Numbers
 
@@ -72,8 +72,8 @@ def sees(sight: Sight) -> str:
     """Return in one sentence which drops a window shows and what a smaller one needs."""
     smallest, target = sight.detectable, sight.target
     text = f"smallest detectable drop {smallest:.1f}"
-    if smallest > BLIND:
-        text = f"low power: drops below {smallest:.1f} would be missed"
+    if sight.missed:
+        text = f"low power: {sight.missed} would be missed"
     if smallest <= target:
         return text
     ways = [

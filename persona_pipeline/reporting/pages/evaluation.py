@@ -153,7 +153,7 @@ def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
 def _blind_line(view: ReportView) -> Iterator[Item]:
     """Yield which drops would be missed of agents that are in character; nothing where each would be seen."""
     blind = [
-        (sight.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {sight.detectable:.1f}")
+        (sight.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {sight.shown}")
         for row, sights in view.sights
         if row.status is AgentStatus.HELD
         for name, sight in sights.items()
@@ -275,7 +275,7 @@ def _sight(sight: Sight | None, each: bool) -> Cell:
         return Cell("" if each else "–", note="not tested" if each else "", own=True)
     blind = sight.detectable > BLIND
     note = sight.text.partition("; ")[2] if each else ""
-    return Cell(f"{sight.detectable:.1f}", "warn" if blind else "", note, own=True, style="blind" if blind else "")
+    return Cell(sight.shown, "warn" if blind else "", note, own=True, style="blind" if blind else "")
 
 
 def what_it_needs(sights: Mapping[str, Sight]) -> str:
