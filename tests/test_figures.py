@@ -22,7 +22,7 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 CEILINGS = {
     "files": (349, 400),
     "lines": (72_944, 63_000),
-    "lines of the core": (35_720, 28_500),
+    "lines of the core": (35_740, 28_500),
     "modules with one importer": (63, 60),
     "modules that other rooms import": (132, 70),
     "class names in several modules": (2, 8),

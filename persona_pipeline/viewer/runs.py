@@ -137,7 +137,8 @@ def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> dict[st
     saved = stored_run(store, line.id)
     judged = saved.evaluation.dimensions.get(dimension) if saved else None
     result = judged.propositions.get(claim_id) if judged else None
-    evidence = result.evidence if result else ()
+    # Samples of a judgment quote the same.
+    evidence = {(item.message_id, item.quote): item for item in (result.evidence if result else ())}.values()
     cited = messages_by_id(store, {item.message_id for item in evidence if item.message_id})
     return {"run": line, "result": result, "lines": [(item, cited.get(item.message_id or "")) for item in evidence]}
 

@@ -1,6 +1,7 @@
 """Agents, claims before and after, and suites: what the page says of them is what the store says."""
 
 import re
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -86,6 +87,25 @@ def test_a_claim_before_and_after(client: TestClient, world: World) -> None:
     turned = client.get(f"/compare?{claim}&before={newest.id}&after={earlier.id}").text
     assert '<span class="value">0.0</span>' in turned.split('id="side-2"')[0]
     assert "not judged there" in client.get("/compare?agent=michael&dimension=adherence&claim=none").text
+
+
+def test_what_several_samples_quote_stands_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(*asked: object) -> object:
+        saved = stored(*asked)
+        own = saved.evaluation.dimensions["adherence"].propositions
+        claim = own["recognizable-from-words"]
+        own["recognizable-from-words"] = claim.model_copy(update={"evidence": [*claim.evidence, *claim.evidence]})
+        return saved
+
+    def lines() -> int:
+        found = runs.before_and_after(world, "michael", "adherence", "recognizable-from-words")
+        assert found is not None
+        return len(found["after"]["lines"])
+
+    stored: Any = runs.stored_run
+    once = lines()
+    monkeypatch.setattr(runs, "stored_run", twice)
+    assert lines() == once > 0
 
 
 def test_a_baseline_whose_window_is_not_in_the_store_says_how_it_comes_there(world: World) -> None:
