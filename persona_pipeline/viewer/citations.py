@@ -1,5 +1,6 @@
 """Which messages judges cited, for and against which claims: read off the runs of the store once, and then only what is new."""
 
+import re
 import threading
 import time
 import uuid
@@ -12,9 +13,11 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks
+from persona_pipeline.guard.labels.files import ANONYMOUS
 from persona_pipeline.reporting.view import LOW_SCORE
-from persona_pipeline.scoring.results import HIGHEST
-from persona_pipeline.world.models import Window
+from persona_pipeline.scoring.results import HIGHEST, PropositionResult
+from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.propositions.models import claim_variables
 from persona_pipeline.world.runs import counting_rows, counting_state
 
 # Runs whose citations are known, the newest windows first: a hundred thousand messages have a few hundred.
@@ -164,3 +167,18 @@ def _cited(claim: Mapping[str, Any]) -> Iterator[tuple[str, float | None, str]]:
         raw = part.get("raw")
         if part.get("part") and raw is not None:
             yield str(part["part"]), HIGHEST - raw if claim.get("inverted") else float(raw), ""
+
+
+def as_asked_of(result: PropositionResult, message: Message, name: str) -> PropositionResult:
+    """Return what was judged as it concerns one message: the claim about its channel and agent, and what was said of that channel.
+
+    A claim of several channels stands as the first was asked of it, where speakers have labels in place of names.
+    """
+    claim, reasoning = re.sub(rf"\b{ANONYMOUS}\b", lambda _: name, result.claim), result.reasoning
+    if own := [part for part in result.parts if part["part"] == message.channel]:
+        asked, here = (
+            claim_variables({"channel_name": str(part["part"])})["channel_name"] for part in (result.parts[0], own[0])
+        )
+        claim = claim.replace(asked, here)
+        reasoning = " / ".join(dict.fromkeys(str(part["reasoning"]) for part in own if part["reasoning"]))
+    return result.model_copy(update={"claim": claim, "reasoning": reasoning})
