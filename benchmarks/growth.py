@@ -9,7 +9,7 @@ In brackets: where k lies with 98 % (profile likelihood).
 
     flat      the largest takes hardly more than the start: less than 5 % of it, or than three times the error
     ok        k is at most 1.1
-    little    k is at most 1.1, but what grows is so little that the interval is wider than 1
+    little    what grows is so little that the interval of k is wider than 1
     not sure  k is above, but the lower end is not; measured once more before this is said
     GROWS     the lower end of k is above 1.1
 
@@ -73,9 +73,9 @@ class Fit(NamedTuple):
             return "flat"
         if self.low > LIMIT:
             return "GROWS"
-        if self.exponent > LIMIT:
-            return "not sure"
-        return "ok" if self.high - self.low <= 1 else "little"
+        if self.high - self.low > 1:
+            return "little"
+        return "ok" if self.exponent <= LIMIT else "not sure"
 
 
 def fitted(sizes: Sequence[int], values: Sequence[Sequence[float]], error: float) -> Fit:
