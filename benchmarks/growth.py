@@ -36,6 +36,8 @@ LIMIT = 1.1
 # Of the standard normal: 98 % of it lie within, 1 % below and above.
 WITHIN = 2.326
 LEAST_ERROR = {"CPU seconds": 0.02, "MB": 0.005}
+# What imports take for a moment is there for what comes then.
+SPARE = {"CPU seconds": 0.0, "MB": 0.1}
 MEASURED = {"CPU seconds": "CPU s", "MB": "MB"}
 # A run that finds something, cannot tell or lacks recordings has done its work too.
 ENDS = (0, 1, 3, 4)
@@ -78,22 +80,37 @@ class Fit(NamedTuple):
         return "ok" if self.exponent <= LIMIT else "not sure"
 
 
-def fitted(sizes: Sequence[int], values: Sequence[Sequence[float]], error: float) -> Fit:
-    """Fit t = a + b n^k to what sizes took, the first of which is the start; ``error``: relative, of one measurement."""
+def fitted(sizes: Sequence[int], values: Sequence[Sequence[float]], error: float, spare: float = 0.0) -> Fit:
+    """Fit t = a + b n^k to what sizes took, the first of which is the start.
+
+    ``error``: relative, of one measurement. ``spare``: the share (0-1) of the start that may be free again when the work begins,
+    as memory is: then a is less than the start took, and sizes that do not show above it say nothing.
+    """
     means = [statistics.fmean(found) for found in values]
     errors = [error * mean / math.sqrt(len(found)) for mean, found in zip(means, values, strict=True)]
-    grown = means[-1] - means[0]
-    if grown < max(0.05 * means[0], 3 * math.hypot(errors[-1], errors[0])):
+    hidden = [mean - means[0] < 3 * math.hypot(errors[0], own) for mean, own in zip(means, errors, strict=True)]
+    if hidden[-1] or means[-1] < 1.05 * means[0]:
         return Fit(None, None, None)
+    told = [number for number in range(len(sizes)) if not number or not spare or not hidden[number]]
     tried = [step / 100 for step in range(1, 401)]
-    misfits = [_misfit([(size / sizes[-1]) ** k for size in sizes], means, errors) for k in tried]
+    misfits = [
+        min(
+            _misfit(
+                [(sizes[number] / sizes[-1]) ** k for number in told],
+                [means[number] - (0 if number else step / 5 * spare * means[0]) for number in told],
+                [errors[number] for number in told],
+            )
+            for step in (range(6) if spare else (0,))
+        )
+        for k in tried
+    ]
     least = min(misfits)
     inside = [k for k, misfit in zip(tried, misfits, strict=True) if misfit <= least + WITHIN**2]
     return Fit(tried[misfits.index(least)], inside[0], inside[-1])
 
 
 def _misfit(powers: Sequence[float], means: Sequence[float], errors: Sequence[float]) -> float:
-    """Return chi squared of the best a + b x, where a is at least nothing."""
+    """Return chi squared of the best a + b x."""
     weights = [1 / error**2 for error in errors]
     total = sum(weights)
     x = sum(w * p for w, p in zip(weights, powers, strict=True)) / total
@@ -138,7 +155,7 @@ def _fits(axis: Axis, found: Found) -> tuple[dict[str, float], dict[tuple[str, s
         kind: pooled([values for (_, k), rows in found.items() if k == kind for values in rows]) for kind in MEASURED
     }
     errors = {kind: max(error, LEAST_ERROR[kind]) for kind, error in errors.items()}
-    return errors, {key: fitted(axis.sizes, values, errors[key[1]]) for key, values in found.items()}
+    return errors, {key: fitted(axis.sizes, values, errors[key[1]], SPARE[key[1]]) for key, values in found.items()}
 
 
 def pooled(groups: Sequence[Sequence[float]]) -> float:

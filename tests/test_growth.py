@@ -36,6 +36,19 @@ def test_what_grows_faster_than_its_size_is_found_above_the_start(curve, state: 
     assert found.state == state, found
 
 
+@pytest.mark.parametrize(
+    ("megabytes", "state"),
+    [
+        # Linear above 79, where the start took 84 for a moment; and a quadratic.
+        ([83.7, 84.7, 101.3, 168.1], "ok"),
+        ([83.7, 84.0, 88.7, 163.7], "GROWS"),
+        ([83.7, 83.9, 84.0, 85.0], "flat"),
+    ],
+)
+def test_memory_may_use_what_the_start_gave_back(megabytes: list[float], state: str) -> None:
+    assert fitted(SIZES, [[value] for value in megabytes], 0.005, 0.1).state == state
+
+
 def test_where_the_error_is_large_nothing_is_said_to_grow() -> None:
     values = [[2.0], [2.1], [2.4], [4.5]]
     assert fitted(SIZES, values, 0.005).state == "GROWS"
