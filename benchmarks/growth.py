@@ -269,7 +269,7 @@ AXES: Mapping[str, Axis] = {
         (40, 4_000, 16_000, 64_000), "messages of 40 agents", messages_world,
         {
             "one line more": append, "evaluate one": one, "evaluate one, all it said": whole_history,
-            "watch --once": said_by("watch", "--once"), "sensors look": looks,
+            "watch one": said_by("watch", "--once", "--agents", NAME), "sensors look": looks,
         },
         {"bring in": lambda place: place.step("sync")},
     ),
