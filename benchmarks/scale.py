@@ -248,14 +248,15 @@ def said(names: list[str], count: int, *, days: int = DAYS, seed: int = 1) -> It
 def record_everything(root: Path, database_url: str) -> int:
     """Write a recorded judgment for everything an evaluation of everybody asks, and return how many there are."""
     from persona_pipeline.base.options import EvaluationRequest
+    from persona_pipeline.evaluation.run import planned
     from persona_pipeline.judging.recordings.writing import recording_of, write_recordings
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
-    from tests.support.evaluating import planned_requests
 
     world = World.open(root, database_url)
     recordings = []
-    for asked in planned_requests(world, EvaluationRequest()):
+    # Everybody's questions together are 0.6 GB of a thousand agents.
+    for asked in (asked for plan in planned(world, EvaluationRequest()) for asked in plan.requests):
         verdict = Verdict(asked.proposition_id, 7, reasoning="Recorded.", model="mock", prompt_version="mock")
         recordings.append(recording_of(asked, verdict, recorded_at=END))
     write_recordings(root / "recordings", [recording for recording in recordings if recording is not None])

@@ -82,7 +82,7 @@ def estimate_run(
     """
     asking, request = asking or JudgeOptions(), world.settled(request)
     options = ModelOptions.from_settings(world.settings, judge)
-    plans = planned(world, request)
+    plans = [*planned(world, request)]
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
     asked = [item for plan in judged for item in plan.requests]

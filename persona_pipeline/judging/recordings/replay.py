@@ -50,12 +50,7 @@ class RecordedBackend:
     live = False
 
     def __init__(
-        self,
-        folder: Path,
-        also: Sequence[Path] = (),
-        settings: Settings | None = None,
-        *,
-        without: Collection[str] = (),
+        self, folder: Path, also: Sequence[Path] = (), settings: Settings | None = None, without: Collection[str] = ()
     ) -> None:
         self.folder = folder
         settings = settings or from_environment(Settings)
@@ -182,8 +177,8 @@ def load_with_failures(
     """Return the answers recorded in a folder, and apart from them what failed when it was last asked, both by key.
 
     A key may be in both: then it was asked again, as with ``--fresh``, and failed. With a ``secret`` every line must be signed
-    with it. Subfolders of the names in ``without`` are not read. ``ConfigError``: lines that are no recording or not signed, and keys recorded twice with different answers, each
-    with its place.
+    with it. Subfolders named in ``without`` are not read. ``ConfigError``: lines that are no recording or not signed, and keys
+    recorded twice with different answers, each with its place.
     """
     answers: dict[str, Recording] = {}
     failures: dict[str, Recording] = {}
