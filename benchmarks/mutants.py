@@ -227,7 +227,10 @@ class Survey:
                 code = mutant.code
                 swapped = live.get((code.co_filename, code.co_qualname, code.co_firstlineno), [])
                 key = (code.co_filename, code.co_firstlineno)
-                tests = [number for number, hits in reached if key in hits]
+                tests, spent = [], 0.0
+                for seconds, number, hits in reached:
+                    if key in hits and (spent := spent + seconds) <= self.options.seconds:
+                        tests.append(number)
                 verdict, by = self._judge(code, swapped, tests) if swapped and tests else ("never run", "")
                 counts[verdict] += 1
                 row = {"name": mutant.name, "verdict": verdict, "by": by, "tests": len(tests)}
@@ -240,8 +243,8 @@ class Survey:
         shutil.rmtree(self.folder, ignore_errors=True)
         return True
 
-    def _reached(self) -> list[tuple[int, set[tuple[str, int]]]]:
-        """Return the tests that hold, quickest first, each with the functions it calls by file and first line."""
+    def _reached(self) -> list[tuple[float, int, set[tuple[str, int]]]]:
+        """Return the tests that hold, quickest first: their seconds, and the functions they call by file and first line."""
         said = self.folder / "reached.jsonl"
 
         def run() -> None:
@@ -270,7 +273,7 @@ class Survey:
         self._forked(run, 3600, 3600, quiet=False)
         rows = sorted(map(json.loads, said.read_text().splitlines()))
         print(f"{len(rows)} tests, {sum(row[0] for row in rows):.0f} s", flush=True)
-        return [(number, {(file, line) for file, line in hits}) for _, number, hits in rows]
+        return [(seconds, number, {(file, line) for file, line in hits}) for seconds, number, hits in rows]
 
     def _holds(self, item: pytest.Item) -> bool:
         # Whatever comes next, fixtures of the session are kept.
@@ -290,7 +293,7 @@ class Survey:
                 if not self._holds(self.items[number]):
                     os._exit(1)
 
-        status = self._forked(run, self.options.seconds, 10 * self.options.seconds)
+        status = self._forked(run, 4 * self.options.seconds + 10, 20 * self.options.seconds + 60)
         verdict = {0: "survived", 256: "killed"}.get(status, "timeout")
         return verdict, said.read_text() if verdict != "survived" and said.exists() else ""
 
@@ -335,7 +338,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=8, help="mutants a function at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--slowest", type=float, default=5.0, help="tests that take longer are left out, in seconds")
-    parser.add_argument("--seconds", type=int, default=60, help="processor time of a mutant; one that needs more is noticed")
+    parser.add_argument("--seconds", type=int, default=20, help="of tests a mutant, at most; one that takes 4 times that is noticed")
     parser.add_argument("--match", help="only mutants in whose name this stands")
     parser.add_argument("--out", type=Path, help="what was found, a line a mutant")
     options = parser.parse_args()
