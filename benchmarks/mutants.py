@@ -218,11 +218,15 @@ class Survey:
                 live.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(found)
         known = self.options.out.read_text().splitlines() if self.options.out and self.options.out.exists() else []
         judged = {json.loads(line)["name"] for line in known}
+        asked = None
+        if self.options.again:
+            rows = map(json.loads, self.options.again.read_text().splitlines())
+            asked = {row["name"] for row in rows if row["verdict"] in ("survived", "never run")}
         counts: Counter[str] = Counter()
         started = time.monotonic()
         for file in self.files:
             for mutant in mutants(file, self.options.each, self.options.seed):
-                if mutant.name in judged or (self.options.match and self.options.match not in mutant.name):
+                if mutant.name in judged or (asked is not None and mutant.name not in asked):
                     continue
                 code = mutant.code
                 swapped = live.get((code.co_filename, code.co_qualname, code.co_firstlineno), [])
@@ -339,7 +343,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--slowest", type=float, default=5.0, help="tests that take longer are left out, in seconds")
     parser.add_argument("--seconds", type=int, default=20, help="of tests a mutant, at most; one that takes 4 times that is noticed")
-    parser.add_argument("--match", help="only mutants in whose name this stands")
+    parser.add_argument("--again", type=Path, help="what was found (see --out): only what no test noticed then")
     parser.add_argument("--out", type=Path, help="what was found, a line a mutant")
     options = parser.parse_args()
     arguments = [*options.tests, "-s", "-p", "no:cacheprovider", "-n", "0"]
