@@ -10,6 +10,7 @@ of their own do not see the mutant there. ``--out`` keeps what was found, a line
 
 import argparse
 import ast
+import contextlib
 import copy
 import gc
 import importlib
@@ -32,6 +33,7 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+
 PROJECT = Path(__file__).resolve().parents[1]
 COMPARED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -109,7 +111,7 @@ def replacements(parent: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST
             yield ast.Constant(not node.value)
         case ast.Constant(value=int() | float()):
             yield ast.Constant(node.value + 1)
-        case ast.Return(value=ast.expr()) if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+        case ast.Return(value=ast.expr()) if not (isinstance(node.value, ast.Constant) and not node.value.value):
             yield ast.Return(None)
         case ast.Name() | ast.Attribute():
             name = node.id if isinstance(node, ast.Name) else node.attr
@@ -152,7 +154,9 @@ def mutants(path: Path, each: int, seed: int) -> Iterator[Mutant]:
             seen[line] += 1
         for _, _, line, (parent, field, index, node, new) in sorted(ranked, key=lambda row: row[:2])[:each]:
             put(parent, field, index, ast.copy_location(new, node))
-            code = code_of(compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True), qualified, function)
+            code = code_of(
+                compile(ast.fix_missing_locations(tree), str(path), "exec", dont_inherit=True), qualified, function
+            )
             texts = ast.unparse(node), ast.unparse(new)
             put(parent, field, index, node)
             if code is not None:
@@ -189,7 +193,9 @@ class Survey:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.files = [
-            file for path in map(Path.resolve, options.what) for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
+            file
+            for path in map(Path.resolve, options.what)
+            for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
         ]
         self.folder = Path(tempfile.mkdtemp(prefix="mutants"))
         self.items: list[pytest.Item] = []
@@ -272,7 +278,10 @@ class Survey:
                     if held and spent <= self.options.slowest:
                         print(json.dumps([spent, number, sorted(hits)]), file=out, flush=True)
                     else:
-                        print(f"left out: {item.nodeid} ({spent:.1f} s, {'held' if held else 'failed'})", file=sys.__stderr__)
+                        print(
+                            f"left out: {item.nodeid} ({spent:.1f} s, {'held' if held else 'failed'})",
+                            file=sys.__stderr__,
+                        )
 
         self._forked(run, 3600, 3600, quiet=False)
         rows = sorted(map(json.loads, said.read_text().splitlines()))
@@ -325,10 +334,8 @@ class Survey:
                 found = os.waitpid(child, 0)
                 break
             time.sleep(0.005)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         for folder in self.folder.iterdir():
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -342,7 +349,9 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=8, help="mutants a function at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--slowest", type=float, default=5.0, help="tests that take longer are left out, in seconds")
-    parser.add_argument("--seconds", type=int, default=20, help="of tests a mutant, at most; one that takes 4 times that is noticed")
+    parser.add_argument(
+        "--seconds", type=int, default=20, help="of tests a mutant at most; who takes 4 times that is noticed"
+    )
     parser.add_argument("--again", type=Path, help="what was found (see --out): only what no test noticed then")
     parser.add_argument("--out", type=Path, help="what was found, a line a mutant")
     options = parser.parse_args()

@@ -161,7 +161,9 @@ def test_what_is_won_is_what_bets_on_each_week_win() -> None:
             off[row, week] = (fmean(own[:week]) - own[week]) / math.sqrt(variances[row] * (1 + 1 / week))
     held = np.zeros((3, *scores.shape))
     for week in range(8, scores.shape[1]):
-        kept = [sum(off[row, 8 : week - 1] * off[row, 9:week]) / max(sum(off[row, :week] ** 2), 1e-9) for row in range(12)]
+        kept = [
+            sum(off[row, 8 : week - 1] * off[row, 9:week]) / max(sum(off[row, :week] ** 2), 1e-9) for row in range(12)
+        ]
         alike = min(max(float(np.median(kept)), 0.0), 0.9)
         for row in range(12):
             fall = (off[row, week] - alike * off[row, week - 1]) / math.sqrt(1 - alike**2)
