@@ -147,9 +147,7 @@ def test_labels_of_three_people_stand_against_the_others_mean() -> None:
     assert kappa.value == alone.value and kappa.n == 4
     assert alone.value is not None and alone.low is not None and alone.high is not None
     wider = np.sqrt(12 / 4)
-    ends = [
-        np.tanh(np.arctanh(alone.value) + wider * (np.arctanh(end) - np.arctanh(alone.value)))
-        for end in (alone.low, alone.high)
-    ]
+    z, low, high = np.arctanh([alone.value, alone.low, alone.high])
+    ends = np.tanh([z + wider * (low - z), z + wider * (high - z)])
     assert (kappa.low, kappa.high) == pytest.approx(ends)
     assert between_people(labels[:3])[1].value is None, "three judgments are too few"

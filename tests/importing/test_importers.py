@@ -10,7 +10,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing import ReadOptions, Source, run
-from persona_pipeline.importing.base import TurnIds, as_text, text_of, value_at
+from persona_pipeline.importing.base import TurnIds, as_text, text_of, turn_of, value_at
 from persona_pipeline.importing.run import IMPORTERS, Imported, ImportOptions, import_messages, importer_of, read_export
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message
@@ -526,7 +526,7 @@ def units_of(name: str, record: dict[str, Any]) -> list[Any]:
 
 def test_a_trace_of_langfuse_is_read_whole() -> None:
     steps = [
-        {"id": "o1", "type": "GENERATION", "startTime": "2026-03-01T10:00:01Z", "endTime": "2026-03-01T10:00:05Z", "level": None},
+        {"id": "o1", "type": "GENERATION", "startTime": "2026-03-01T10:00:01Z", "endTime": "2026-03-01T10:00:05Z", "userId": None},
         {"id": "o2", "type": "SPAN", "startTime": "2026-03-01T10:00:02Z", "endTime": "2026-03-01T10:00:03Z",
          "parentObservationId": "o1", "userId": "lee"},
     ]  # fmt: skip
@@ -698,3 +698,18 @@ def test_a_terminal_is_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", TextIOWrapper(Terminal(), encoding="utf-8"))
     with ExitStack() as stack, pytest.raises(ConfigError, match="standard input is a terminal"):
         run._stdin(stack)
+
+
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        ("a", False),
+        (["a"], False),
+        ([{"text": "a"}, {"type": "image_url"}], True),
+        ([{"type": "image_url"}, "a"], True),
+    ],
+)
+def test_parts_that_are_no_text_are_kept_beside_it(content: Any, kept: bool) -> None:
+    turn = turn_of({"role": "user", "content": content, "tool_calls": [], "mood": "glad"})
+    assert (turn.text, turn.skipped) == ("a", "")
+    assert turn.extras == ({"mood": "glad", "content": content} if kept else {"mood": "glad"})
