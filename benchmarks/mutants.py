@@ -270,11 +270,11 @@ class Survey:
                     hits.clear()
                     threading.settrace(trace)
                     sys.settrace(trace)
-                    started = time.monotonic()
+                    started = time.process_time()
                     held = self._holds(item)
                     sys.settrace(None)
                     threading.settrace(None)  # pyright: ignore[reportArgumentType]
-                    spent = time.monotonic() - started
+                    spent = time.process_time() - started
                     if held and spent <= self.options.slowest:
                         print(json.dumps([spent, number, sorted(hits)]), file=out, flush=True)
                     else:

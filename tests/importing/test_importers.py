@@ -11,6 +11,7 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing import ReadOptions, Source, run
 from persona_pipeline.importing.base import TurnIds, as_text, text_of, turn_of, value_at
+from persona_pipeline.importing.records import first_records, records
 from persona_pipeline.importing.run import IMPORTERS, Imported, ImportOptions, import_messages, importer_of, read_export
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message
@@ -713,3 +714,47 @@ def test_parts_that_are_no_text_are_kept_beside_it(content: Any, kept: bool) -> 
     turn = turn_of({"role": "user", "content": content, "tool_calls": [], "mood": "glad"})
     assert (turn.text, turn.skipped) == ("a", "")
     assert turn.extras == ({"mood": "glad", "content": content} if kept else {"mood": "glad"})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"runs": [{"a": 1}, 7]}', [(1, {"a": 1}), (1, "record 2 is not an object; export it again")]),
+        ('{"other": [{"a": 1}]}', [(1, {"other": [{"a": 1}]})]),
+        ('{"a": 1}\n\n{"a": 2}\n7\n{', [(1, {"a": 1}), (3, {"a": 2}), (4, "is not an object"), (5, "is not JSON")]),
+        ('[\n{"a": 1},\n7\n]', [(2, {"a": 1}), (3, "is not an object; export it again")]),
+        ('[{"a": 1}]', [(1, {"a": 1})]),
+        ('[1]\n{"a": 1}', [(1, "is not an object"), (2, {"a": 1})]),
+        ('[{"a": 1},\n{"a"', [(1, {"a": 1}), (2, "what follows is not read, export it again")]),
+        (
+            'a,b\n1,\n\n"[1, 2]","x\ny"\n1,2,3\n',
+            [(2, {"a": "1"}), (4, {"a": [1, 2], "b": "x\ny"}), (6, "has more cells")],
+        ),
+        ("a\n\x00\n1", [(2, "")]),
+        ("", []),
+    ],
+)
+def test_records_are_told_with_their_lines(tmp_path: Path, text: str, found: list[tuple[int, Any]]) -> None:
+    path = tmp_path / "x"
+    path.write_text(text, encoding="utf-8")
+    told = list(records(Source(path, "x"), ("runs",)))
+    assert [line for line, _ in told][: len(found)] == [line for line, _ in found]
+    for (_, record), (_, expected) in zip(told, found, strict=False):
+        assert record == expected if isinstance(expected, dict) else expected in str(record)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"runs":[{"a":1},{"a":2', [{"a": 1}]),
+        ('{ "runs" : [{"a":1}]', [{"a": 1}]),
+        ('{"a": [{"b": 1}]}', [{"a": [{"b": 1}]}]),
+        ('[{"a": 1}, 7, {"a": 2}]', [{"a": 1}, {"a": 2}]),
+        ('{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
+        ("a,b\n1,2\n3,", [{"a": "1", "b": "2"}]),
+    ],
+)
+def test_the_beginning_of_a_file_is_read_as_far_as_it_can_be(tmp_path: Path, text: str, found: list[Any]) -> None:
+    path = tmp_path / "x"
+    path.write_text(text, encoding="utf-8")
+    assert first_records(Source(path, "x"), ("runs",)) == found
