@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from persona_pipeline.guard.baselines import falls
 from persona_pipeline.guard.baselines.falls import (
     CONFIRMATIONS,
-    TestedDrops,
     _judge,
     most_confirmations,
     settled,
@@ -290,6 +290,6 @@ def test_beyond_a_delta_is_beyond_rounding(fallen: float, beyond: bool) -> None:
     row = replace(drops(), fallen=np.array([fallen]))
     levels = np.array([0.01])
     p_values = Corrected(levels, levels, levels)
-    found = TestedDrops(row, row, p_values, levels, levels, 1.0, 1.0)
+    found = falls.TestedDrops(row, row, p_values, levels, levels, 1.0, 1.0)
     assert (found.beyond_dimensions.tolist(), found.beyond_claims.tolist()) == ([beyond], [beyond])
     assert found.sees == pytest.approx(detectable(row, levels, 1.0))
