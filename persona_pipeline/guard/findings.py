@@ -1,6 +1,7 @@
 """What is said of an agent that is not as it should be: one finding a reason, in a sentence, with what to do about it."""
 
 import shlex
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -62,50 +63,40 @@ def _drop(interval: tuple[float, float] | None, allowed: float) -> str:
 
 def unbelieved_findings(
     evaluation: AgentEvaluation, comparison: BaselineComparison, *, required: bool
-) -> list[Finding]:
-    """Return what would be falls if the judge could be believed, which cannot be told.
+) -> Iterator[Finding]:
+    """Yield what would be falls if the judge could be believed, which cannot be told.
 
     ``required``: a dimension whose judge is not shown to be better than chance is a failure.
     """
-    agent_id, found = evaluation.agent_id, []
+    agent_id = evaluation.agent_id
     for name, item in comparison.dimensions.items():
         chance = item.people is not None and item.people.belief == "chance"
-        found += [
-            Finding(
-                kind="doubted",
-                message=f"{text}; it cannot be told, for "
-                + (_chance(item.people) if chance and item.people else "its judge cannot be believed"),
-                command=f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}"
-                if chance
-                else "persona-pipeline doctor",
-                agent_id=agent_id,
-                dimension=name,
-            )
-            for text in item.doubted
-        ]
+        why, command = "its judge cannot be believed", "persona-pipeline doctor"
+        if chance and item.people:
+            why, command = _chance(item.people), f"persona-pipeline label {shlex.quote(agent_id)} --dimensions {name}"
+        for text in item.doubted:
+            message = f"{text}; it cannot be told, for {why}"
+            yield Finding(kind="doubted", message=message, command=command, agent_id=agent_id, dimension=name)
         scored = name in evaluation.dimensions and evaluation.dimensions[name].score is not None
         # Where people labelled every judgment of the window, nobody needs to believe the judge.
         known = item.people is not None and (item.people.belief == "believed" or item.people.complete)
         if required and scored and (not known or chance):
-            found.append(_uncalibrated(agent_id, name, item.people))
-    return found
+            yield _uncalibrated(agent_id, name, item.people)
 
 
-def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
-    """Return what is wrong with the judge itself, or with comparing it to the baseline's."""
-    agent_id, found = evaluation.agent_id, []
+def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
+    """Yield what is wrong with the judge itself, or with comparing it to the baseline's."""
+    agent_id = evaluation.agent_id
     if comparison.unable:
-        found.append(
-            Finding(
-                kind="judge_health",
-                message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
-                remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
-                command="persona-pipeline doctor",
-                agent_id=agent_id,
-            )
+        yield Finding(
+            kind="judge_health",
+            message=f"{agent_id}: {', '.join(comparison.unable)} cannot judge, doctor found; its scores cannot be believed",
+            remedy="set PERSONA_JUDGE_MODEL to a model that can, and ask persona-pipeline doctor again",
+            command="persona-pipeline doctor",
+            agent_id=agent_id,
         )
-    found += [
-        Finding(
+    for text in comparison.unread:
+        yield Finding(
             kind="judge_health",
             message=f"{agent_id}: {text}; its scores cannot be believed",
             remedy="set PERSONA_JUDGE_MODEL to a stronger model, or see whether the claims hold of everybody, "
@@ -113,53 +104,42 @@ def judge_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) 
             command="persona-pipeline doctor --reading",
             agent_id=agent_id,
         )
-        for text in comparison.unread
-    ]
     items = [(item, item.judge_shift) for item in comparison.dimensions.values() if item.judge_shift]
-    blocked = [(item, shift) for item, shift in items if item.status == "other_judge"]
-    changed = [(item, shift) for item, shift in items if shift.points is not None]
-    return [*found, *_other_judge(agent_id, blocked), *_judge_changed(agent_id, changed)]
+    if blocked := [(item, shift) for item, shift in items if item.status == "other_judge"]:
+        yield _other_judge(agent_id, blocked)
+    if changed := [(item, shift) for item, shift in items if shift.points is not None]:
+        yield _judge_changed(agent_id, changed)
 
 
-def _other_judge(agent_id: str, blocked: list[tuple[DimensionComparison, JudgeShift]]) -> list[Finding]:
-    if not blocked:
-        return []
+def _other_judge(agent_id: str, blocked: list[tuple[DimensionComparison, JudgeShift]]) -> Finding:
     shift = blocked[0][1]
     why = "they were never compared"
     if shift.anchors:
         why = "the two judge unlike, and too few judgments of these dimensions were made by both to tell by how much"
     more = " --anchors 200" if shift.anchors else ""
-    return [
-        Finding(
-            kind="other_judge",
-            message=f"{agent_id}: the baseline of {_named(blocked)} was judged by {shift.before} and this run by {shift.now}; "
-            + why,
-            remedy=f"compare the two judges with `persona-pipeline canary{more}`, or take the baseline anew",
-            command=f"persona-pipeline canary{more}",
-            agent_id=agent_id,
-        )
-    ]
+    return Finding(
+        kind="other_judge",
+        message=f"{agent_id}: the baseline of {_named(blocked)} was judged by {shift.before} and this run by {shift.now}; {why}",
+        remedy=f"compare the two judges with `persona-pipeline canary{more}`, or take the baseline anew",
+        command=f"persona-pipeline canary{more}",
+        agent_id=agent_id,
+    )
 
 
-def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, JudgeShift]]) -> list[Finding]:
-    if not changed:
-        return []
+def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, JudgeShift]]) -> Finding:
     shift = changed[0][1]
     points = ", ".join(f"{_label(item.dimension)} {shift.points or 0.0:+.1f}" for item, shift in changed)
-    return [
-        Finding(
-            kind="judge_changed",
-            message=f"{agent_id}: the judge changed, not the agent: {shift.now} gives other scores than {shift.before} "
-            f"({points}); its baseline is moved by that",
-            remedy="take the baselines anew once you have seen that the agents are as they should be",
-            agent_id=agent_id,
-        )
-    ]
+    return Finding(
+        kind="judge_changed",
+        message=f"{agent_id}: the judge changed, not the agent: {shift.now} gives other scores than {shift.before} "
+        f"({points}); its baseline is moved by that",
+        remedy="take the baselines anew once you have seen that the agents are as they should be",
+        agent_id=agent_id,
+    )
 
 
-def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
-    """Return where people and judge are far apart, and where people's score lies beyond what they labelled."""
-    found = []
+def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
+    """Yield where people and judge are far apart, and where people's score lies beyond what they labelled."""
     for name, item in comparison.dimensions.items():
         people = item.people
         if people is None or item.current is None:
@@ -170,18 +150,14 @@ def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison)
                 f"people would give {_peoples(people)}, which lies beyond what they labelled: "
                 f"{people.as_far} of {people.labels} labels are as far out; {WINDOW_LABELS} of this window would tell"
             )
-        found += [
-            Finding(
+        for text in filter(None, said):
+            yield Finding(
                 kind="people",
                 message=f"{evaluation.agent_id}: {_label(name)}: {text}",
                 command=f"persona-pipeline label {shlex.quote(evaluation.agent_id)} --dimensions {name} --newest",
                 agent_id=evaluation.agent_id,
                 dimension=name,
             )
-            for text in said
-            if text
-        ]
-    return found
 
 
 def _apart(people: People, judge: float) -> str:
@@ -191,14 +167,9 @@ def _apart(people: People, judge: float) -> str:
         is_apart = abs(people.score - judge) >= FAR_APART and not low <= judge <= high
         return f"the judge gives {judge:.1f}, and people would give {_peoples(people)}" if is_apart else ""
     value, low, high, count = people.bias.value, people.bias.low, people.bias.high, people.bias.n
-    if (
-        value is None
-        or low is None
-        or high is None
-        or count < WINDOW_LABELS
-        or abs(value) < FAR_APART
-        or low <= 0 <= high
-    ):
+    if value is None or low is None or high is None or count < WINDOW_LABELS:
+        return ""
+    if abs(value) < FAR_APART or low <= 0 <= high:
         return ""
     points = f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
     return f"the judge differs from people by {points} on {count} judgments that they labelled"
@@ -257,21 +228,18 @@ def likeness_findings(evaluation: AgentEvaluation) -> list[Finding]:
     return [_alike(evaluation.agent_id, channel, item) for channel, item in found.values()]
 
 
-def said_again_findings(evaluation: AgentEvaluation) -> list[Finding]:
-    """Return a finding where the agent says more again than is usual for it, with lines beside the earlier ones they repeat."""
+def said_again_findings(evaluation: AgentEvaluation) -> Iterator[Finding]:
+    """Yield a finding where the agent says more again than is usual for it, with lines beside the earlier ones they repeat."""
     fluency = evaluation.dimensions.get("fluency")
     found: dict[str, Any] = fluency.statistics.get("said_again", {}) if fluency else {}
-    if not found.get("often"):
-        return []
-    return [
-        Finding(
+    if found.get("often"):
+        yield Finding(
             kind="said_again",
             message=f"{evaluation.agent_id}: says more again than usual{said_again_text(found)}",
             remedy="see what it remembers of a conversation, or turn repetition suppression on",
             agent_id=evaluation.agent_id,
             dimension="fluency",
         )
-    ]
 
 
 def _alike(agent_id: str, channel: str, item: dict[str, Any]) -> Finding:
@@ -323,12 +291,10 @@ def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:
     return quote_health([quote.verified for quote in row.evidence] for row in rows if row.score is not None)
 
 
-def judge_health(evaluation: AgentEvaluation) -> list[Finding]:
+def judge_health(evaluation: AgentEvaluation) -> Iterator[Finding]:
     health = quotes_of(evaluation)
-    if not health.is_doubtful:
-        return []
-    return [
-        Finding(
+    if health.is_doubtful:
+        yield Finding(
             kind="judge_health",
             message=f"{evaluation.agent_id}: {health.failing} of {health.quotes} quotes of the judge are not found in "
             "the messages; its scores cannot be believed",
@@ -336,33 +302,30 @@ def judge_health(evaluation: AgentEvaluation) -> list[Finding]:
             command="persona-pipeline doctor",
             agent_id=evaluation.agent_id,
         )
-    ]
 
 
-def injections(evaluation: AgentEvaluation) -> list[Finding]:
+def injections(evaluation: AgentEvaluation) -> Iterator[Finding]:
     flagged = [
         f"{name}/{row.id}"
         for name, item in evaluation.dimensions.items()
         for row in item.propositions.values()
         if row.injection_suspected
     ]
-    if not flagged:
-        return []
-    more = f" and {len(flagged) - MOST_FLAGGED} more" if len(flagged) > MOST_FLAGGED else ""
-    text = (
-        f"{evaluation.agent_id}: the judged text seems to address the judge ({', '.join(flagged[:MOST_FLAGGED])}{more})"
-    )
-    remedy = "read those messages before you believe their scores"
-    return [Finding(kind="injection", message=text, remedy=remedy, agent_id=evaluation.agent_id)]
+    if flagged:
+        more = f" and {len(flagged) - MOST_FLAGGED} more" if len(flagged) > MOST_FLAGGED else ""
+        named = ", ".join(flagged[:MOST_FLAGGED])
+        text = f"{evaluation.agent_id}: the judged text seems to address the judge ({named}{more})"
+        remedy = "read those messages before you believe their scores"
+        yield Finding(kind="injection", message=text, remedy=remedy, agent_id=evaluation.agent_id)
 
 
-def budget_findings(agent_id: str, dimension: str, item: DimensionEvaluation) -> list[Finding]:
-    stopped = item.failed.get(Unscored.BUDGET.value, 0)
-    if not stopped:
-        return []
-    message = f"{agent_id}: {stopped} judgments of {_label(dimension)} were not made: the limit of dollars was reached"
-    remedy = "raise --max-usd (PERSONA_JUDGE_MAX_USD); what was judged is kept and costs nothing again"
-    return [Finding(kind="budget", message=message, remedy=remedy, agent_id=agent_id, dimension=dimension)]
+def budget_findings(agent_id: str, dimension: str, item: DimensionEvaluation) -> Iterator[Finding]:
+    if stopped := item.failed.get(Unscored.BUDGET.value, 0):
+        message = (
+            f"{agent_id}: {stopped} judgments of {_label(dimension)} were not made: the limit of dollars was reached"
+        )
+        remedy = "raise --max-usd (PERSONA_JUDGE_MAX_USD); what was judged is kept and costs nothing again"
+        yield Finding(kind="budget", message=message, remedy=remedy, agent_id=agent_id, dimension=dimension)
 
 
 def evaluate_command(evaluation: AgentEvaluation, samples: int = 1) -> str:

@@ -28,7 +28,6 @@ from persona_pipeline.guard.findings import (
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
-    EXIT_REGRESSION,
     KINDS,
     AgentEvaluation,
     AgentReport,
@@ -87,16 +86,13 @@ def is_believable(report: AgentReport) -> bool:
 def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> AgentReport:
     """Return the agent's report with everything that is wrong, worst first."""
     drops = [*_regressions(evaluation, comparison, rules), *undecided_findings(evaluation, comparison)]
-    findings = [
-        *(_accepted(item, rules) for item in drops),
-        *_coverage(evaluation, comparison, rules),
-        *_threshold(evaluation, rules),
-    ]
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
         findings=[
-            *findings,
+            *(_accepted(item, rules) for item in drops),
+            *_coverage(evaluation, comparison, rules),
+            *_threshold(evaluation, rules),
             *unbelieved_findings(evaluation, comparison, required=rules.require_calibration),
             *judge_findings(evaluation, comparison),
             *people_findings(evaluation, comparison),
@@ -167,93 +163,67 @@ def missing_agent_findings(agent_ids: Collection[str]) -> list[Finding]:
     ]
 
 
-def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
+def _regressions(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> Iterator[Finding]:
     agent = evaluation.agent_id
-    fallen = [item for item in comparison.dimensions.values() if item.status == "regressed"]
-    found = [
-        Finding(
-            kind="regression",
-            message=fall_sentence(agent, item, rules.regression_delta),
-            agent_id=agent,
-            dimension=item.dimension,
-        )
-        for item in fallen
-    ]
-    return found + [
-        Finding(
+    for item in comparison.dimensions.values():
+        if item.status == "regressed":
+            message = fall_sentence(agent, item, rules.regression_delta)
+            yield Finding(kind="regression", message=message, agent_id=agent, dimension=item.dimension)
+    for drop in comparison.drops:
+        yield Finding(
             kind="proposition_drop",
             message=drop_sentence(agent, drop, rules.proposition_delta),
             agent_id=agent,
             dimension=drop.dimension,
             proposition_id=drop.proposition_id,
         )
-        for drop in comparison.drops
-    ]
 
 
-def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> list[Finding]:
+def _threshold(evaluation: AgentEvaluation, rules: GateRules) -> Iterator[Finding]:
     if rules.threshold is None:
-        return []
+        return
     agent, missing = evaluation.agent_id, [name for name, item in evaluation.dimensions.items() if item.failed]
     if evaluation.overall is None and missing:
-        code = EXIT_COVERAGE
         names = ", ".join(dimension_label(name).lower() for name in missing)
         text = f"{agent}: no overall score to compare with {rules.threshold:g}: {names} could not be judged in full"
+        yield Finding(kind="threshold", exit_code=EXIT_COVERAGE, message=text, agent_id=agent)
     elif evaluation.overall is not None and evaluation.overall < rules.threshold - 1e-9:
-        code, text = EXIT_REGRESSION, f"{agent}: overall {evaluation.overall:.2f} is below {rules.threshold:g}"
-    else:
-        return []
-    return [Finding(kind="threshold", exit_code=code, message=text, agent_id=agent)]
+        text = f"{agent}: overall {evaluation.overall:.2f} is below {rules.threshold:g}"
+        yield Finding(kind="threshold", message=text, agent_id=agent)
 
 
 def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> list[Finding]:
-    findings = []
+    agent, findings = evaluation.agent_id, list[Finding]()
     for name, item in evaluation.dimensions.items():
         label = dimension_label(name).lower()
-        findings += budget_findings(evaluation.agent_id, name, item)
+        findings += budget_findings(agent, name, item)
         compared = comparison.dimensions.get(name)
-        remedy = command = ""
+        kind, remedy, command = "coverage", "", ""
         if compared and compared.baseline is not None and not item.propositions:
-            message = f"{evaluation.agent_id}: {label} has a baseline and no claims any more"
-            remedy = f"restore them, or take {name} out of baselines/{evaluation.agent_id}.json"
+            message = f"{agent}: {label} has a baseline and no claims any more"
+            remedy = f"restore them, or take {name} out of baselines/{agent}.json"
         elif compared and compared.baseline is not None and item.score is None and not item.failed:
-            message = f"{evaluation.agent_id}: {label} has a baseline and no score now: {_why_none(evaluation, item)}"
+            message = f"{agent}: {label} has a baseline and no score now: {_why_none(evaluation, item)}"
             remedy = "widen the window (--window 30d), or move its end (--as-of)"
-            command = f"persona-pipeline evaluate --agents {shlex.quote(evaluation.agent_id)} --window 30d"
+            command = f"persona-pipeline evaluate --agents {shlex.quote(agent)} --window 30d"
         elif item.failed and (item.score is None or not _is_covered([item], rules)):
             rows = [row for row in item.propositions.values() if row.failed]
             more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
             message = (
-                f"{evaluation.agent_id}: {label} has {item.n_scored} of {item.n_expected} judgments ({_counted(item.failed)}: "
+                f"{agent}: {label} has {item.n_scored} of {item.n_expected} judgments ({_counted(item.failed)}: "
                 f"{', '.join(row.id for row in rows[:MOST_FLAGGED])}{more}); {rows[0].detail}"
             )
             command = record_command(evaluation)
             remedy = f"{'record' if Unscored.UNRECORDED.value in item.failed else 'ask again'} with `{command}`"
+        elif compared and compared.status == "no_baseline":
+            command = f"persona-pipeline baseline --agents {shlex.quote(agent)}"
+            kind, message, remedy = "no_baseline", f"{agent}: {label} has no baseline", f"take one with `{command}`"
         else:
-            if compared and compared.status == "no_baseline":
-                findings.append(
-                    Finding(
-                        kind="no_baseline",
-                        message=f"{evaluation.agent_id}: {label} has no baseline",
-                        remedy=f"take one with `persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}`",
-                        command=f"persona-pipeline baseline --agents {shlex.quote(evaluation.agent_id)}",
-                        agent_id=evaluation.agent_id,
-                        dimension=name,
-                    )
-                )
             continue
-        findings.append(
-            Finding(
-                kind="coverage",
-                message=message,
-                remedy=remedy,
-                command=command,
-                agent_id=evaluation.agent_id,
-                dimension=name,
-            )
-        )
+        found = Finding(kind=kind, message=message, remedy=remedy, command=command, agent_id=agent, dimension=name)
+        findings.append(found)
     if not any(finding.kind == "coverage" for finding in findings):
-        findings += _covered_in_all([evaluation], rules, evaluation.agent_id)
+        findings += _covered_in_all([evaluation], rules, agent)
     return findings
 
 
