@@ -143,9 +143,8 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
     return Calibration(
         dimensions=[
             calibrate_dimension(judge, name, found[name], people=people.get(name, ()))
-            for judge, found in (
-                (judge, grouped(items, lambda item: item.dimension)) for judge, items in sorted(rated.items())
-            )
+            for judge, items in sorted(rated.items())
+            for found in [grouped(items, lambda item: item.dimension)]
             for name in chosen
             if name in found
         ],
@@ -164,11 +163,8 @@ def _rated(world: World, population: Sequence[Judgment], used: Usable) -> dict[t
 
 
 def _people(used: Usable) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
-    for label in used.labels:
-        if label.is_persons:
-            found.setdefault(label.dimension, set()).add(label.labeller)
-    return {dimension: sorted(names) for dimension, names in found.items()}
+    found = grouped((label for label in used.labels if label.is_persons), lambda label: label.dimension)
+    return {dimension: sorted({label.labeller for label in own}) for dimension, own in found.items()}
 
 
 @dataclass(frozen=True)
@@ -250,10 +246,7 @@ def run_canary(canary: Canary, judge: Judge) -> CanaryResult:
 
 def _canary(judge: JudgeName, rated: Sequence[Rated], population: Sequence[Judgment], anchors: int) -> Canary:
     requests = {item.key: item.request for item in population}
-    by_dimension: dict[str, list[Rated]] = {}
-    for item in rated:
-        if item.judge is not None:
-            by_dimension.setdefault(item.dimension, []).append(item)
+    by_dimension = grouped((item for item in rated if item.judge is not None), lambda item: item.dimension)
     for name, own in by_dimension.items():
         own.sort(key=lambda item: item.key)
         random.Random(name).shuffle(own)
@@ -265,32 +258,24 @@ def _canary(judge: JudgeName, rated: Sequence[Rated], population: Sequence[Judgm
 
 def _by_claim(rated: Sequence[Rated]) -> list[Rated]:
     """Return judgments four of a claim at a time, so that they can be compared within claims."""
-    claims: dict[str, list[Rated]] = {}
-    for item in rated:
-        claims.setdefault(item.proposition_id, []).append(item)
+    claims = grouped(rated, lambda item: item.proposition_id)
     rounds = range(0, max(map(len, claims.values()), default=0), OF_A_CLAIM)
     return [item for first in rounds for own in claims.values() for item in own[first : first + OF_A_CLAIM]]
 
 
 def _evenly(groups: Mapping[str, Sequence[Rated]], most: int) -> list[Rated]:
-    longest = max(map(len, groups.values()), default=0)
-    ordered = [own[place] for place in range(longest) for own in groups.values() if place < len(own)]
-    return ordered[:most]
+    return [item for turn in zip_longest(*groups.values()) for item in turn if item][:most]
 
 
 def _judges_of(baselines: Iterable[Baseline | None]) -> set[JudgeName]:
-    found = set()
-    for baseline in baselines:
-        for known in (baseline.provenance if baseline else {}).get("dimensions", {}).values():
-            if known.get("judge_model") and known.get("prompt_version"):
-                found.add(JudgeName(model=known["judge_model"], prompt_version=known["prompt_version"]))
-    return found
+    known = (item for one in baselines if one for item in one.provenance.get("dimensions", {}).values())
+    named = ((item.get("judge_model"), item.get("prompt_version")) for item in known)
+    return {JudgeName(model=model, prompt_version=prompt) for model, prompt in named if model and prompt}
 
 
 def _name(verdicts: Sequence[Verdict]) -> JudgeName:
-    named = Counter((verdict.model or "", verdict.prompt_version or "") for verdict in verdicts)
-    model, prompt = named.most_common(1)[0][0]
-    return JudgeName(model=model, prompt_version=prompt)
+    named = Counter(JudgeName(model=item.model or "", prompt_version=item.prompt_version or "") for item in verdicts)
+    return named.most_common(1)[0][0]
 
 
 # Messages of a transcript.
@@ -359,8 +344,7 @@ def run_reading(plan: ReadingPlan, judge: Judge, *, now: datetime | None = None)
         raise ConfigError(
             f"{len(made)} of {len(verdicts)} judgments were made, too few to tell whether the judge reads; {failed.detail}"
         )
-    by = Counter(JudgeName(model=item.model or "", prompt_version=item.prompt_version or "") for item in made)
-    judged_by, answers, transcripts = by.most_common(1)[0][0], iter(zip(plan.requests, verdicts, strict=True)), []
+    answers, transcripts = iter(zip(plan.requests, verdicts, strict=True)), []
     for agent_id, own, count in plan.transcripts:
         scores, inverted = dict[str, int](), dict[str, int]()
         for request, verdict in islice(answers, count):
@@ -368,7 +352,7 @@ def run_reading(plan: ReadingPlan, judge: Judge, *, now: datetime | None = None)
                 turned = request.proposition_id in plan.inverted[agent_id]
                 (inverted if turned else scores)[request.key] = verdict.score
         transcripts.append(JudgedTranscript(agent_id=agent_id, own=own, scores=scores, inverted=inverted))
-    return ReadingTest(judge=judged_by, transcripts=transcripts, ran_at=rfc3339(now or datetime.now(UTC)))
+    return ReadingTest(judge=_name(made), transcripts=transcripts, ran_at=rfc3339(now or datetime.now(UTC)))
 
 
 def _transcripts(world: World, agent_id: str) -> list[list[Message]]:

@@ -22,7 +22,6 @@ from persona_pipeline.guard.report import (
     Provenance,
     RunReport,
     expenses_of,
-    total_usage,
 )
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
@@ -197,7 +196,7 @@ def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: 
         judged_by = {key: value for key, value in known.provenance.items() if key in _JUDGED_BY}
         provenance = cast(Provenance, {**provenance, **judged_by})
     return evaluation.with_dimensions(ordered).model_copy(
-        update={"provenance": provenance, "usage": total_usage(ordered.values())}
+        update={"provenance": provenance, "usage": add_usage(item.usage for item in ordered.values())}
     )
 
 
@@ -262,12 +261,11 @@ def compared(
 
 
 def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
-    agent_id, item = evaluation.agent_id, _compared(evaluation, baseline, guard.rules)
-    watched = guard.watched
+    agent_id = evaluation.agent_id
     found = settled(
-        {agent_id: item},
-        fleet=watched.baselines,
-        watched=watched.count,
+        {agent_id: _compared(evaluation, baseline, guard.rules)},
+        fleet=guard.watched.baselines,
+        watched=guard.watched.count,
         others=guard.others,
         moved=guard.moved,
         delta=guard.rules.regression_delta,
@@ -279,11 +277,9 @@ def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard
 
 def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
     """Return what an evaluation's scores came from, as a golden file keeps it."""
+    names = ("judge_model", "prompt_version", "persona_hash", "messages_hash")
     return {
-        "judge_model": evaluation.provenance.get("judge_model"),
-        "prompt_version": evaluation.provenance.get("prompt_version"),
-        "persona_hash": evaluation.provenance.get("persona_hash"),
-        "messages_hash": evaluation.provenance.get("messages_hash"),
+        **{name: evaluation.provenance.get(name) for name in names},
         "window_start": evaluation.window_start.isoformat() if evaluation.window_start else None,
         "window_end": evaluation.window_end.isoformat(),
         "messages": evaluation.sample_size,
@@ -291,12 +287,7 @@ def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
 
 
 def _compared(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> Compared:
-    return Compared(
-        deltas(evaluation, baseline, rules),
-        evaluation.dimensions,
-        baseline,
-        judged_on(evaluation),
-    )
+    return Compared(deltas(evaluation, baseline, rules), evaluation.dimensions, baseline, judged_on(evaluation))
 
 
 def deltas(evaluation: AgentEvaluation, baseline: Baseline | None, rules: GateRules) -> BaselineComparison:

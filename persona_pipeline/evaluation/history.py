@@ -324,29 +324,26 @@ def rows_of(run: SavedRun) -> RunRows:
 
 
 def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
-    evaluation, provenance = run.evaluation, run.evaluation.provenance
+    evaluation = run.evaluation
+    same = ("agent_id", "window_start", "window_end", "sample_size", "synthetic")
+    made = ("persona_hash", "messages_hash", "judge", "judge_model", "prompt_version")
     scored = any(item.score is not None for item in evaluation.dimensions.values())
     complete = run.comparison is not None
     return {
         "id": run_id,
-        "agent_id": evaluation.agent_id,
+        **{name: getattr(evaluation, name) for name in same},
+        **{name: evaluation.provenance.get(name) for name in made},
         "status": ("completed" if scored else "failed") if complete else "running",
         "dimensions": list(evaluation.dimensions),
-        "window_start": evaluation.window_start,
-        "window_end": evaluation.window_end,
-        "sample_size": evaluation.sample_size,
         "overall_score": evaluation.overall,
         "token_usage": evaluation.usage.model_dump(),
         # Not the database's clock: SQLite's counts whole seconds, and the newest of two runs must be told.
         "completed_at": datetime.now(UTC) if complete else None,
-        "persona_hash": provenance.get("persona_hash"),
-        "messages_hash": provenance.get("messages_hash"),
-        "judge": provenance.get("judge"),
-        "judge_model": provenance.get("judge_model"),
-        "prompt_version": provenance.get("prompt_version"),
-        "synthetic": evaluation.synthetic,
         "result": evaluation.model_dump(mode="json"),
-        "outline": outline_of(evaluation),
+        # Without claims and statistics.
+        "outline": evaluation.model_dump(
+            mode="json", exclude={"dimensions": {"__all__": {"propositions", "statistics"}}}
+        ),
         "message_scores": message_scores_of(evaluation),
         "summary": summary_of(evaluation),
         "whole": run.whole,
@@ -354,11 +351,6 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         "comparison": run.comparison.model_dump(mode="json") if run.comparison else None,
         "findings": [finding.model_dump(mode="json") for finding in run.findings] if run.comparison else None,
     }
-
-
-def outline_of(evaluation: AgentEvaluation) -> dict[str, Any]:
-    """Return an evaluation as plain JSON, without claims and statistics."""
-    return evaluation.model_dump(mode="json", exclude={"dimensions": {"__all__": {"propositions", "statistics"}}})
 
 
 def message_scores_of(evaluation: AgentEvaluation) -> dict[str, float] | None:
@@ -407,10 +399,8 @@ def evaluation_events(report: AgentReport, messages: Mapping[str, Message]) -> I
         "persona.window.end": rfc3339(evaluation.window_end),
         "persona.judge": str(evaluation.provenance.get("judge", "")) or None,
     }
-    compared, fell = (
-        report.comparison.dimensions,
-        {(item.dimension, item.proposition_id) for item in report.comparison.drops},
-    )
+    compared = report.comparison.dimensions
+    fell = {(item.dimension, item.proposition_id) for item in report.comparison.drops}
     reason = None if evaluation.overall is not None else "no_score"
     yield EvaluationEvent("overall", evaluation.overall, error=reason, attributes=given)
     for name, dimension in evaluation.dimensions.items():

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
@@ -10,11 +11,11 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, total_usage, uuid_from
+from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, uuid_from
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers, summarise_usage
-from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
+from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
@@ -85,11 +86,9 @@ class AgentPlan:
 
     def finish(self, verdicts: Sequence[Verdict]) -> dict[str, DimensionEvaluation]:
         """Return the dimensions' evaluations from the verdicts of ``requests``."""
-        finished: dict[str, DimensionEvaluation] = {}
-        position = 0
+        finished, every = dict[str, DimensionEvaluation](), iter(verdicts)
         for dimension, plan in self.plans.items():
-            own = verdicts[position : position + len(plan.requests)]
-            position += len(plan.requests)
+            own = list(islice(every, len(plan.requests)))
             # However often each was judged.
             asked = [request.key for request in plan.requests if request.sample == 0]
             item = plan.finish(own)
@@ -275,7 +274,7 @@ def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
             "messages_hash": plan.messages_hash,
             "samples": plan.case.samples,
         },
-        usage=total_usage(dimensions.values()),
+        usage=add_usage(item.usage for item in dimensions.values()),
     )
 
 

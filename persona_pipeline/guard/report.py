@@ -104,11 +104,6 @@ def uuid_from(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
 
 
-def total_usage(dimensions: Iterable[DimensionEvaluation]) -> UsageSummary:
-    """Return what several dimensions cost together."""
-    return add_usage(item.usage for item in dimensions)
-
-
 # What says of all that an agent's judge gave that it cannot be believed.
 OF_THE_JUDGE = frozenset({"judge_health"})
 
@@ -284,12 +279,8 @@ def _conclude(
         told = Conclusion(verdict=Result.HELD, reason=f"{missed} would be missed" if missed else "")
     judged = [row for row in item.propositions.values() if not row.algorithmic]
     told = told or Conclusion(reason=item.unscored or "")
-    return DimensionConclusion(
-        verdict=told.verdict,
-        reason=told.reason,
-        command=told.command,
-        claims={row.id: _conclude_claim(row, compared, own) for row in judged},
-    )
+    claims = {row.id: _conclude_claim(row, compared, own) for row in judged}
+    return DimensionConclusion(**dict(told), claims=claims)
 
 
 def _conclude_claim(

@@ -163,13 +163,8 @@ def calibrated(baseline: Baseline, comparison: BaselineComparison, labels: str) 
     known = dict(baseline.provenance.get("dimensions", {}))
     for name, item in comparison.dimensions.items():
         if item.people and name in known:
-            told = {
-                "hash": labels,
-                "labels": item.people.labels,
-                "belief": item.people.belief,
-                "rank": item.people.rank,
-            }
-            known[name] = {**known[name], "calibration": told}
+            told = {key: getattr(item.people, key) for key in ("labels", "belief", "rank")}
+            known[name] = {**known[name], "calibration": {"hash": labels, **told}}
     return baseline.model_copy(update={"provenance": {**baseline.provenance, "dimensions": known}})
 
 

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import spearmanr, t
 from sklearn.metrics import cohen_kappa_score
 
-from persona_pipeline.guard.calibration.measures import between_people, bias, labels_to_halve, spearman, weighted_kappa
+from persona_pipeline.guard.calibration.calibrate import agreement
+from persona_pipeline.guard.calibration.measures import between_people, bias, spearman, weighted_kappa
 
 
 def two_raters(seed: int, count: int, noise: float) -> tuple[list[float], list[float]]:
@@ -73,13 +74,9 @@ def test_people_among_themselves_are_the_ceiling() -> None:
     assert kappa.high - kappa.low == pytest.approx(alone.high - alone.low, rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("labels", "population", "more"),
-    [(50, None, 150), (50, 10_000, 148), (50, 100, 30), (100, 100, 0)],
-    ids=["of any", "of many", "of few", "all labelled"],
-)
-def test_labels_that_halve_the_interval(labels: int, population: int | None, more: int) -> None:
-    assert labels_to_halve(labels, population) == more
+def test_four_times_the_labels_halve_the_interval() -> None:
+    # A pair that only one scored does not count.
+    assert agreement([(score, score) for score in [1.0, 4.0, 7.0] * 10] + [(2.0, None)]).to_halve == 90
 
 
 def test_a_bias_has_students_interval() -> None:

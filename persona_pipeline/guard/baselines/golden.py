@@ -186,16 +186,12 @@ def _parse(data: Any, path: str) -> Baseline:
         problems.append(Problem("propositionScores must map propositions to scores", path))
         scores = {}
     for key, value in scores.items():
-        nested = value if isinstance(value, dict) else {key: value}
-        if isinstance(value, dict) and key not in ("", *ALL_DIMENSIONS):
-            problems.append(
-                Problem(f"unknown dimension {key!r} in propositionScores{did_you_mean(key, ALL_DIMENSIONS)}", path)
-            )
         # The flat form does not say which dimension a proposition belongs to.
-        propositions[key if isinstance(value, dict) else ""] = {
-            **propositions.get("" if not isinstance(value, dict) else key, {}),
-            **nested,
-        }
+        dimension, nested = (key, value) if isinstance(value, dict) else ("", {key: value})
+        if dimension not in ("", *ALL_DIMENSIONS):
+            hint = did_you_mean(key, ALL_DIMENSIONS)
+            problems.append(Problem(f"unknown dimension {key!r} in propositionScores{hint}", path))
+        propositions.setdefault(dimension, {}).update(nested)
         problems += [
             Problem(f"the score of proposition {item!r} must be a number from 0 to 9, not {score!r}", path)
             for item, score in nested.items()

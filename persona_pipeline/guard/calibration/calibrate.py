@@ -16,7 +16,6 @@ from persona_pipeline.guard.calibration.measures import (
     HIGHEST,
     between_people,
     bias,
-    labels_to_halve,
     spearman,
     weighted_kappa,
 )
@@ -309,7 +308,8 @@ def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
         only_judge=sum(a is not None and b is None for a, b in every),
         only_other=sum(a is None and b is not None for a, b in every),
         neither=sum(a is None and b is None for a, b in every),
-        to_halve=labels_to_halve(len(both)),
+        # Half the interval takes four times the labels.
+        to_halve=3 * len(both),
     )
 
 

@@ -215,15 +215,11 @@ def load_kept(path: Path, kind: type[Kept], remedy: str) -> Kept:
     try:
         return kind.model_validate_json(read_regular(path))
     except ValidationError as error:
-        raise ConfigError(
-            [
-                Problem(
-                    f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}; restore it, or {remedy}",
-                    str(path),
-                )
-                for item in error.errors(include_url=False, include_input=False)
-            ]
-        ) from None
+        wrong = [
+            f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}; restore it, or {remedy}"
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        raise ConfigError([Problem(text, str(path)) for text in wrong]) from None
 
 
 def save_judge_changes(path: Path, changes: Sequence[JudgeChange]) -> Path:

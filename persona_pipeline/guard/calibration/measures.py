@@ -112,19 +112,6 @@ def between_people(labels: Sequence[Sequence[float]]) -> tuple[Measure, Measure]
     return spearman(one, others, n=len(several)), kappa.model_copy(update={"n": len(several)})
 
 
-def labels_to_halve(n: int, population: int | None = None) -> int:
-    """Return how many labels more halve an interval that rests on ``n``: three times as many, or fewer of a finite population.
-
-    Cochran, Sampling Techniques, 1977, 2.8.
-    """
-    if population is None:
-        return 3 * n
-    if n >= population:
-        return 0
-    needed = 1 / ((1 / n - 1 / population) / 4 + 1 / population)
-    return min(population, math.ceil(needed - 1e-9)) - n
-
-
 def _concordance(a: Numbers, b: Numbers, *, each_left_out: bool = False) -> Numbers:
     """Return the concordance of all pairs, or as many as there are with each pair left out in turn."""
     # NaN where all scores are one.

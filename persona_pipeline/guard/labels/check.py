@@ -6,7 +6,7 @@ conversation, and is carried over to all that the agent said by how sure the che
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -341,17 +341,15 @@ def _scored(check: VoiceCheck, messages: Iterable[Message]) -> list[tuple[float,
     return [(check.unseen(message.text), message) for message in messages if message.text.strip()]
 
 
-def check_findings(found: CheckedVoice) -> Sequence[Finding]:
-    """Return a warning where surely more than a tenth of a window's messages do not sound like the agent."""
+def check_findings(found: CheckedVoice) -> Iterator[Finding]:
+    """Yield a warning where surely more than a tenth of a window's messages do not sound like the agent."""
     if isinstance(found.check, NoCheck) or not found.messages or found.share[0] <= FAR_OFF:
-        return ()
+        return
     quotes = ", ".join(f"{shortened(message.text, _LONGEST_QUOTE)!r} ({message.id})" for message in found.worst)
-    return (
-        Finding(
-            kind="voice_check",
-            message=f"{found.agent_id}: {found.said}, by {found.check.labels} labels of its voice: {quotes}",
-            remedy="read them; where the check is wrong, label some of them",
-            command=f"persona-pipeline label {shlex.quote(found.agent_id)} --voice",
-            agent_id=found.agent_id,
-        ),
+    yield Finding(
+        kind="voice_check",
+        message=f"{found.agent_id}: {found.said}, by {found.check.labels} labels of its voice: {quotes}",
+        remedy="read them; where the check is wrong, label some of them",
+        command=f"persona-pipeline label {shlex.quote(found.agent_id)} --voice",
+        agent_id=found.agent_id,
     )

@@ -72,11 +72,8 @@ def read_labels(
             continue
         first, _ = labels.setdefault(label.identity, (number, label))
         if first != number:
-            problems.append(
-                Problem(
-                    f"{label.labeller} has labelled this {label.subject} in line {first}; {_REMEDY}", str(path), number
-                )
-            )
+            text = f"{label.labeller} has labelled this {label.subject} in line {first}; {_REMEDY}"
+            problems.append(Problem(text, str(path), number))
     if problems:
         raise ConfigError(problems)
     return [label for _, label in labels.values()]

@@ -286,13 +286,8 @@ def _contradictions(found: Collection[tuple[Path, int, AnyLabel]]) -> list[Probl
     for path, number, label in found:
         known, place = first.setdefault(label.identity, (label, f"{path}:{number}"))
         if known != label:
-            problems.append(
-                Problem(
-                    f"{label.labeller} has labelled this {label.subject} otherwise at {place}; delete one of the two",
-                    str(path),
-                    number,
-                )
-            )
+            text = f"{label.labeller} has labelled this {label.subject} otherwise at {place}; delete one of the two"
+            problems.append(Problem(text, str(path), number))
     return problems + _two_kinds(found)
 
 
@@ -304,14 +299,9 @@ def _two_kinds(found: Iterable[tuple[Path, int | None, AnyLabel]]) -> list[Probl
             continue
         kind, place = kinds.setdefault(label.labeller, (label.labeller_kind, f"{path}:{number}"))
         if kind != label.labeller_kind:
-            where = f" at {place}" if number else ""
-            problems.append(
-                Problem(
-                    f"{label.labeller} is a {label.labeller_kind} here and a {kind}{where}; name a model by a name of its own",
-                    str(path),
-                    number,
-                )
-            )
+            other = f"a {kind}{f' at {place}' if number else ''}; name a model by a name of its own"
+            text = f"{label.labeller} is a {label.labeller_kind} here and {other}"
+            problems.append(Problem(text, str(path), number))
     return problems
 
 
@@ -365,11 +355,9 @@ def stale_labels(labels: Iterable[Label], asked: AskedOf, *, is_judged: Callable
         shown = claims.include_personas and DIMENSIONS[label.dimension].shows_persona
         if label.persona != (content_hash(persona.persona) if shown else None):
             return "the persona has changed"
-        return (
-            None
-            if is_judged(label.key)
-            else "no judge's verdict on it is known: its messages changed, or its recording is gone"
-        )
+        if not is_judged(label.key):
+            return "no judge's verdict on it is known: its messages changed, or its recording is gone"
+        return None
 
     return [StaleLabel(label, reason) for label in labels if (reason := why(label))]
 

@@ -26,6 +26,7 @@ from persona_pipeline.judging.verdict import (
     is_unsupported,
     unsupported,
 )
+from persona_pipeline.world.models import grouped
 
 
 class RecordedBackend:
@@ -159,11 +160,8 @@ class RecordedBackend:
 
     @cached_property
     def _recorded_claims(self) -> dict[tuple[str, str, str], list[Recording]]:
-        claims: dict[tuple[str, str, str], list[Recording]] = {}
-        for item in self.recordings.values():
-            if item.kind == PROPOSITION:
-                claims.setdefault((item.agent_id, item.dimension, item.proposition_id), []).append(item)
-        return claims
+        claims = (item for item in self.recordings.values() if item.kind == PROPOSITION)
+        return grouped(claims, lambda item: (item.agent_id, item.dimension, item.proposition_id))
 
 
 def load_recordings(folder: Path, secret: bytes | None) -> dict[str, Recording]:
@@ -192,13 +190,8 @@ def load_with_failures(
             earlier = answers.setdefault(recording.key, recording)
             place = places.setdefault(recording.key, f"{path}:{number}")
             if earlier.judged != recording.judged:
-                problems.append(
-                    Problem(
-                        f"this judgment is recorded with another answer at {place}; delete one of the two",
-                        str(path),
-                        number,
-                    )
-                )
+                text = f"this judgment is recorded with another answer at {place}; delete one of the two"
+                problems.append(Problem(text, str(path), number))
     if problems:
         raise ConfigError(problems)
     return answers, failures
