@@ -249,12 +249,9 @@ class _Trial:
             return self.evaluate(replace(self.world, decided_by=place, file=None), self.request)
         except ConfigError as error:
             # Its files are known by where they stand in the world.
-            raise ConfigError(
-                [
-                    replace(item, path=item.path.replace(f"{place}{os.sep}", "")) if item.path else item
-                    for item in error.problems
-                ]
-            ) from error
+            own = f"{place}{os.sep}"
+            known = [replace(item, path=item.path and item.path.replace(own, "")) for item in error.problems]
+            raise ConfigError(known) from error
 
 
 def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str], Result]:
@@ -265,10 +262,11 @@ def _of_others(report: RunReport, new: Collection[str]) -> dict[tuple[str, str],
 def _findings(found: Difference, base: str, accepted: bool) -> Iterator[Finding]:
     files = _named(found.files)
     if found.better:
+        held = "green" if accepted or found.green else "not red"
         yield Finding(
             kind="base",
             exit_code=EXIT_OK if accepted else EXIT_COVERAGE,
-            message=f"{_what(found, accepted)} only because of {files}: by {base}, {_told(found.better)}",
+            message=f"{held} only because of {files}: by {base}, {_told(found.better)}",
             remedy="" if accepted else f"read what changes in {files}; whoever means it merges it",
         )
     if found.worse:
@@ -284,10 +282,6 @@ def _new_baselines(paths: Sequence[str], base: str) -> Iterator[Finding]:
         names = _named([PurePosixPath(path).stem for path in paths])
         message = f"compared with baselines of this change, for {base} has none of them: {names}"
         yield Finding(kind="new_baseline", exit_code=EXIT_OK, message=message)
-
-
-def _what(found: Difference, accepted: bool) -> str:
-    return "green" if accepted or found.green else "not red"
 
 
 def _told(verdicts: Verdicts) -> str:

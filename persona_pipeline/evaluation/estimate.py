@@ -53,11 +53,9 @@ class RunEstimate:
         if self.generated:
             lines.append(f"up to {self.generated} calls more to generate conversations and judge them")
         if self.confirming:
-            most = (
-                ""
-                if self.worst_usd is None
-                else f", at most {dollars(self.worst_usd - (self.judging.worst_usd or 0.0))}"
-            )
+            most = ""
+            if self.worst_usd is not None:
+                most = f", at most {dollars(self.worst_usd - (self.judging.worst_usd or 0.0))}"
             lines.append(
                 f"if everything dropped, confirming it would add up to {self.confirming} judgments{most}; mostly it adds none"
             )
@@ -98,9 +96,8 @@ def estimate_run(
     judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count)
     confirming = _confirming(judged, request)
     talks = _generating(generated, options)
-    calls = (
-        len(generated) * sum(map(len, SAMPLE_PROMPTS)) + sum(len(_claims(plan)) for plan in generated) * request.samples
-    )
+    judgments = sum(len(_claims(plan)) for plan in generated) * request.samples
+    calls = len(generated) * sum(map(len, SAMPLE_PROMPTS)) + judgments
     usd, worst = None, None
     if judging.usd is not None and judging.worst_usd is not None and talks is not None:
         each, dearest = _one_judgment(asked, options) if confirming else (Range(), 0.0)
@@ -152,9 +149,8 @@ def missing_text(
     said = ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(reasons).items()))
     options = ModelOptions.from_settings(world.settings, judge)
     # Not counted: the API may be what failed.
-    taken = estimate(
-        asked, options=options, grouping=(asking or JudgeOptions()).grouping, store=world.store, count=False
-    )
+    grouping = (asking or JudgeOptions()).grouping
+    taken = estimate(asked, options=options, grouping=grouping, store=world.store, count=False)
     cost = "" if taken.usd is None else f", about ${max(0.01, taken.usd.expected):.2f}"
     return f"{len(asked)} of {len(writer.asked)} judgments failed ({said}); `{command}` asks them again{cost}"
 
@@ -183,13 +179,10 @@ def _generating(plans: Sequence[AgentPlan], options: ModelOptions) -> Range | No
     for plan in plans:
         persona = estimated_tokens(plan.persona.persona)
         parts = []
-        for place in range(3):
-            said = price(
-                Usage(input_tokens=persona + _AROUND[place], output_tokens=_MESSAGE[place]), model, prices=prices
-            )
-            judged = price(
-                Usage(input_tokens=persona + _TRANSCRIPT[place], output_tokens=_VERDICT[place]), model, prices=prices
-            )
+        for sizes in zip(_AROUND, _MESSAGE, _TRANSCRIPT, _VERDICT, strict=True):
+            pairs = (sizes[:2], sizes[2:])
+            usages = [Usage(input_tokens=persona + around, output_tokens=written) for around, written in pairs]
+            said, judged = (price(usage, model, prices=prices) for usage in usages)
             if said is None or judged is None:
                 return None
             parts.append(turns * said + len(_claims(plan)) * plan.case.samples * judged)

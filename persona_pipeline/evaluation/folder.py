@@ -25,7 +25,7 @@ from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.world.messages.store import MessageLog, folder_messages
-from persona_pipeline.world.models import Persona, Window
+from persona_pipeline.world.models import Persona, Window, grouped
 from persona_pipeline.world.names import read_names
 from persona_pipeline.world.personas import agent_ids, load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, find_proposition_set
@@ -51,9 +51,7 @@ class FolderReader:
 
     def asked(self, judged: Iterable[tuple[str, str]]) -> dict[str, AskedNow | ConfigError]:
         """Return what judged agents are asked with now, or what is wrong with their files; who is gone is left out."""
-        labelled: dict[str, dict[str, None]] = {}
-        for agent_id, dimension in judged:
-            labelled.setdefault(agent_id, {})[dimension] = None
+        labelled = grouped(dict.fromkeys(judged), lambda item: item[0])
         try:
             there = agent_ids(self.root) if labelled else []
         except ConfigError as error:
@@ -62,7 +60,7 @@ class FolderReader:
         for agent_id in labelled.keys() & there:
             try:
                 folder = self.root / PROPOSITIONS
-                claims = {name: find_proposition_set(folder, name, agent_id) for name in labelled[agent_id]}
+                claims = {name: find_proposition_set(folder, name, agent_id) for _, name in labelled[agent_id]}
                 found[agent_id] = AskedNow(load_persona(self.root, agent_id), claims)
             except ConfigError as error:
                 found[agent_id] = error

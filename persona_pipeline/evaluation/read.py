@@ -61,11 +61,7 @@ from persona_pipeline.world.messages.store import (
 )
 from persona_pipeline.world.models import Message, Persona, Window, parse_window
 from persona_pipeline.world.names import named_agents
-from persona_pipeline.world.propositions.loading import (
-    PROPOSITIONS,
-    read_claims,
-    stored_sets,
-)
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, read_claims, stored_sets
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, select_dimensions
 from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_names
 from persona_pipeline.world.world import World

@@ -309,9 +309,7 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
         provenance={
             "version": __version__,
             "judge": judge.name,
-            "judge_models": sorted(
-                {model for item in evaluations for model in item.provenance.get("judge_models", ())}
-            ),
+            "judge_models": sorted({m for item in evaluations for m in item.provenance.get("judge_models", ())}),
             "prompt_versions": sorted({p for item in evaluations for p in item.provenance.get("prompt_versions", ())}),
             "window": request.window,
             "window_end": max(item.window_end for item in evaluations).isoformat() if evaluations else None,
@@ -389,12 +387,8 @@ def new_baselines(decided: Decided, request: EvaluationRequest) -> list[Baseline
         if evaluation.synthetic or not is_believable(result.report):
             # What was generated is no evidence of how the agent really talks, and a judge that cannot judge gives none at all.
             continue
-        before = [
-            report.evaluation
-            for report in (item.report for item in earlier)
-            if report.evaluation.agent_id == agent_id and not report.comparison.regressed
-        ]
-        windows = [*before, evaluation]
+        own = [item.report for item in earlier if item.report.evaluation.agent_id == agent_id]
+        windows = [*(item.evaluation for item in own if not item.comparison.regressed), evaluation]
         baseline = captured(
             agent_id,
             [item.dimensions for item in windows],
@@ -410,11 +404,8 @@ def new_baselines(decided: Decided, request: EvaluationRequest) -> list[Baseline
 def _fewer_windows(decided: Decided, taken: Sequence[Baseline], asked: int) -> Iterator[str]:
     """Yield whose baselines are of fewer windows than were asked for, and why."""
     for baseline in taken:
-        earlier = [
-            item.report.comparison.regressed
-            for item in decided.earlier
-            if item.plan.scope.agent_id == baseline.agent_id
-        ]
+        own = [item for item in decided.earlier if item.plan.scope.agent_id == baseline.agent_id]
+        earlier = [item.report.comparison.regressed for item in own]
         used = max(item.get("windows", 1) for item in baseline.provenance["dimensions"].values())
         counts = {
             "in which nobody spoke": asked - 1 - len(earlier),

@@ -129,9 +129,8 @@ def followed_text(state: VoiceState, start: datetime | None = None) -> list[str]
         against.append(f"{', '.join(named)} after about {span}")
     found = [f"{name}: followed since {since}; a change is noticed towards {'; '.join(against)}; {_how_sure(known)}"]
     if not named:
-        found.append(
-            f"{name}: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
-        )
+        unseen = "a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
+        found.append(f"{name}: {unseen}")
     if not known.everyday:
         found.append(f"{name}: a change into a stock assistant is not seen: {_no_everyday(known.language)}")
     elif not stock:
@@ -212,11 +211,8 @@ def known_changes(
 
 def _touched(commit: Commit, agent_id: str) -> str:
     """Return which files of a commit may change how an agent speaks: its persona, and what is no part of a world."""
-    own = [
-        f"personas/{agent_id}.yaml",
-        f"personas/{agent_id}.yml",
-        *(f"{CARDS}/{agent_id}.{name}" for name in CardFormat),
-    ]
+    own = [f"personas/{agent_id}.{ending}" for ending in ("yaml", "yml")]
+    own += [f"{CARDS}/{agent_id}.{name}" for name in CardFormat]
     found = [path for path in commit.paths if path in own or path.partition("/")[0] not in FOLDERS]
     more = f" and {len(found) - MOST_QUOTES} more" if len(found) > MOST_QUOTES else ""
     return ", ".join(sorted(found, key=lambda path: path not in own)[:MOST_QUOTES]) + more

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -54,16 +55,13 @@ class BatchedRequest:
 
     @classmethod
     def of(cls, key: str, question: Question) -> "BatchedRequest":
+        same = ("kind", "label", "agent_id", "dimension", "prompt_version")
         is_proposition = question.schema == SCHEMA
         members = question.subject.get("requests", [question.subject]) if is_proposition else []
         return cls(
             key=key,
             subject_key=question.key,
-            kind=question.kind,
-            label=question.label,
-            agent_id=question.agent_id,
-            dimension=question.dimension,
-            prompt_version=question.prompt_version,
+            **{name: getattr(question, name) for name in same},
             proposition_ids=tuple(member["proposition_id"] for member in members),
             schema=None if is_proposition else question.schema,
         )
@@ -242,8 +240,7 @@ def _bodies(questions: Sequence[Question], options: ModelOptions) -> dict[str, t
 
 
 def _chunks(keys: Sequence[str], bodies: dict[str, tuple[Question, dict[str, Any]]]) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    size = 0
+    chunk, size = list[str](), 0
     for key in keys:
         length = len(json.dumps(bodies[key][1]))
         if chunk and (len(chunk) >= MAX_REQUESTS or size + length > MAX_BYTES):
@@ -304,25 +301,14 @@ def _reconcile(store: Store, client: "Anthropic") -> None:
         return
     now = datetime.now(UTC)
     oldest = min(_began(record, now) for record in open_records)
-    unknown = []
-    for batch in client.messages.batches.list(limit=100):
-        if batch.created_at < oldest:
-            break
-        if batch.id not in known:
-            unknown.append(batch)
+    # The newest come first.
+    recent = takewhile(lambda batch: batch.created_at >= oldest, client.messages.batches.list(limit=100))
+    unknown = [batch for batch in recent if batch.id not in known]
     for record in open_records:
         # The list shows no custom ids: time and size pick the candidate, its results prove it when they are collected.
-        match = next(
-            (
-                batch
-                for batch in reversed(unknown)
-                if batch.created_at >= _began(record, now)
-                and _size(batch) == len(record.requests)
-                and batch.id not in record.not_ours
-            ),
-            None,
-        )
-        if match is not None:
+        likely = (item for item in reversed(unknown) if item.created_at >= _began(record, now))
+        alike = (item for item in likely if _size(item) == len(record.requests) and item.id not in record.not_ours)
+        if match := next(alike, None):
             unknown.remove(match)
             _update(store, record.id, SUBMITTED, batch_id=match.id)
         elif abs(now - record.created_at) > GRACE:
@@ -370,16 +356,8 @@ def _collect(store: Store, client: "Anthropic", record: BatchRecord, options: Mo
         return None
     for key in requests.keys() - answered - unscored.keys():
         unscored[key] = (Unscored.API_ERROR, f"batch {batch_id} has no result for it")
-    summary = BatchSummary(
-        batch_id,
-        len(answered),
-        unscored,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.usd,
-        usage.cache_creation_tokens,
-        usage.cache_read_tokens,
-    )
+    paid = {name: value for name, value in vars(usage).items() if name != "calls"}
+    summary = BatchSummary(batch_id, len(answered), unscored, **paid)
     ended = batch.ended_at or datetime.now(UTC)
     _update(store, record.id, COLLECTED, summary=asdict(summary), ended_at=ended)
     return summary

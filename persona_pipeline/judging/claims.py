@@ -10,7 +10,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash, encodable
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
-from persona_pipeline.world.models import Entry, Trajectory, seed_from
+from persona_pipeline.world.models import Trajectory, seed_from
 
 RULES = """\
 You judge whether claims about an agent hold in a transcript of what was said.
@@ -121,9 +121,7 @@ def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 
         | ({"list_ideas": True} if request.lists_ideas else {})
         for request in requests
     ]
-    context = ()
-    if first.persona is not None:
-        context = (f"Persona of the agent, as JSON:\n{plain_json({'persona': first.persona})}",)
+    persona = f"Persona of the agent, as JSON:\n{plain_json({'persona': first.persona})}"
     subject = first.subject
     if len(requests) > 1:
         subject = {"kind": "propositions", "requests": [dict(request.subject) for request in requests]}
@@ -132,7 +130,7 @@ def proposition_question(requests: Sequence[JudgeRequest], *, max_tokens: int = 
         subject=subject,
         label=f"{first.dimension}/{','.join(ids)}" + (f" of {first.agent_id}" if first.agent_id else ""),
         system=RULES,
-        context=context,
+        context=() if first.persona is None else (persona,),
         evidence=_transcript(first.trajectory),
         ask=f"Judge against the transcript:\n{plain_json({'propositions': asked})}{_AGAIN if again else ''}",
         schema=SCHEMA,
@@ -224,19 +222,14 @@ def reads_as_injection(text: str) -> bool:
 @lru_cache(maxsize=4096)
 def _read(text: str) -> bool:
     text = encodable(text)
-    if hides(text):
-        return True
-    return any(matches(form) for form in dict.fromkeys(forms(text)))
+    return hides(text) or any(matches(form) for form in dict.fromkeys(forms(text)))
 
 
 @lru_cache(maxsize=256)
 def suspicious_entries(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the outside ids of the entries that read as an injection, names included, in order."""
-    return tuple(entry.message_id for entry in trajectory.entries if any(map(reads_as_injection, _texts_of(entry))))
-
-
-def _texts_of(entry: Entry) -> Iterable[str]:
-    return filter(None, (entry.text, entry.speaker, entry.channel, entry.recipient))
+    said = ((item.message_id, (item.text, item.speaker, item.channel, item.recipient)) for item in trajectory.entries)
+    return tuple(message_id for message_id, texts in said if any(map(reads_as_injection, filter(None, texts))))
 
 
 def no_entries(request: JudgeRequest) -> Verdict:

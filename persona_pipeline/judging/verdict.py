@@ -38,11 +38,8 @@ class Unscored(StrEnum):
 
 
 _LABELS = {
-    "no_evidence": "no evidence",
-    "not_applicable": "not applicable",
     "refusal": "judge refused",
     "truncated": "answer cut off",
-    "invalid_output": "invalid output",
     "timeout": "timed out",
     "api_error": "API error",
     "budget": "budget spent",
@@ -369,11 +366,10 @@ def unsupported(verdict: Verdict, detail: str) -> Verdict:
 
 @dataclass(frozen=True)
 class QuoteHealth:
-    """How the quotes of a run stand up: how many there are, how many fail, and how many verdicts have none."""
+    """How the quotes of a run stand up: how many there are, and how many fail."""
 
     quotes: int = 0
     failing: int = 0
-    verdicts_without: int = 0
 
     @property
     def failing_share(self) -> float:
@@ -388,9 +384,5 @@ class QuoteHealth:
 
 def quote_health(verified: Iterable[Iterable[bool]]) -> QuoteHealth:
     """Return the health of a run from its verdicts on what the judge answered: for each, which of its quotes are verified."""
-    lists = [list(quotes) for quotes in verified]
-    return QuoteHealth(
-        quotes=sum(map(len, lists)),
-        failing=sum(not good for quotes in lists for good in quotes),
-        verdicts_without=sum(not quotes for quotes in lists),
-    )
+    every = [good for quotes in verified for good in quotes]
+    return QuoteHealth(quotes=len(every), failing=every.count(False))

@@ -55,16 +55,16 @@ def test_a_verdict_without_quotes_or_with_one_that_stands_is_not_asked_again(
 
 
 @pytest.mark.parametrize(
-    ("verified", "share", "doubtful", "without"),
+    ("verified", "share", "doubtful"),
     [
-        ([], 0.0, False, 0),
-        ([[], []], 0.0, False, 2),
-        ([[True] * 4, [False]], 0.2, False, 0),
-        ([[True, True], [False], []], 1 / 3, True, 1),
+        ([], 0.0, False),
+        ([[], []], 0.0, False),
+        ([[True] * 4, [False]], 0.2, False),
+        ([[True, True], [False], []], 1 / 3, True),
     ],
 )
 def test_the_health_of_a_judge_is_the_share_of_its_quotes_that_fail(
-    verified: list[list[bool]], share: float, doubtful: bool, without: int
+    verified: list[list[bool]], share: float, doubtful: bool
 ) -> None:
     health = quote_health(verified)
-    assert (health.failing_share, health.is_doubtful, health.verdicts_without) == (share, doubtful, without)
+    assert (health.failing_share, health.is_doubtful) == (share, doubtful)

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -83,10 +83,10 @@ class FleetTable:
         self._same.append(evaluated is not None and same_messages(baseline, evaluated, provenance))
         self._week.append(weeks_since(baseline, dimension, provenance))
         weights = claim_weights(evaluated) if evaluated else {}
-        golden = _golden(baseline, dimension, weights) if evaluated else _watched_golden(baseline, dimension)
-        self._levels["whole_before"].append(golden.whole)
+        whole, claims = _golden(baseline, dimension, weights) if evaluated else _watched_golden(baseline, dimension)
+        self._levels["whole_before"].append(whole)
         self._levels["whole_now"].append(dimension_level([evaluated] if evaluated else []))
-        for key, weight, level in golden.claims:
+        for key, weight, level in claims:
             self.claims.append((agent_id, dimension, key))
             self._dimension_of.append(row)
             self._weights.append((weights.get(key, 0.0), weight))
@@ -112,22 +112,16 @@ def same_messages(baseline: Baseline, evaluated: DimensionEvaluation, provenance
 
 def weeks_since(baseline: Baseline, dimension: str, provenance: Mapping[str, Any] | None) -> int:
     """Return in which week after a dimension's baseline a window ends: 1 up to seven days after it, or where it is not known."""
-    ends = (
-        baseline.provenance.get("dimensions", {}).get(dimension, {}).get("window_end"),
-        (provenance or {}).get("window_end"),
-    )
+    known = baseline.provenance.get("dimensions", {}).get(dimension, {})
+    ends = [item.get("window_end") for item in (known, provenance or {})]
     if None in ends:
         return 1
     before, now = (datetime.fromisoformat(str(end)) for end in ends)
     return max(1, -(-(now - before) // WEEK))
 
 
-@dataclass(frozen=True)
-class _Golden:
-    """A dimension of a baseline: its level, and of each claim the weight and the level."""
-
-    whole: Level
-    claims: list[tuple[str, float, Level]]
+# A dimension of a baseline: its level, and of each claim the weight and the level.
+_Golden = tuple[Level, list[tuple[str, float, Level]]]
 
 
 def _golden(baseline: Baseline, dimension: str, asked: Collection[str]) -> _Golden:
@@ -139,7 +133,7 @@ def _golden(baseline: Baseline, dimension: str, asked: Collection[str]) -> _Gold
     once = ClaimSpread(samples=max(1, samples or 1))
     weights = golden_weights(baseline, dimension, list(before))
     claims = [(key, weight, golden_level(before[key], known.claims.get(key, once))) for key, weight in weights.items()]
-    return _Golden(golden_level(baseline.dimensions[dimension], known), claims)
+    return golden_level(baseline.dimensions[dimension], known), claims
 
 
 # By the identity of baselines that are kept here too: the same forty stand beside every agent of a run.

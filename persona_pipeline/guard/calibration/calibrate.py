@@ -12,13 +12,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
-from persona_pipeline.guard.calibration.measures import (
-    HIGHEST,
-    between_people,
-    bias,
-    spearman,
-    weighted_kappa,
-)
+from persona_pipeline.guard.calibration.measures import HIGHEST, between_people, bias, spearman, weighted_kappa
 from persona_pipeline.guard.calibration.peoples import peoples_mean
 from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict

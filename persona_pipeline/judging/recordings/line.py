@@ -178,10 +178,7 @@ def parse_line(line: str, secret: bytes | None = None) -> Recording:
         if not isinstance(ideas, list) or not all(isinstance(idea, str) for idea in ideas):
             raise ValueError("'ideas' is not a list of strings")
         data["ideas"] = tuple(ideas)
-    return _sealed(Recording(**data))
-
-
-def _sealed(recording: Recording) -> Recording:
+    recording = Recording(**data)
     if not (recording.trajectory or recording.subject):
         raise ValueError("recorded by an older version, without the hash of what was judged")
     if recording.key != recording.proper_key:
