@@ -9,7 +9,7 @@ from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.judge_change import JudgeChange, JudgeName
 from persona_pipeline.guard.calibration.known import PeoplesLabels, in_peoples_points
-from persona_pipeline.guard.calibration.measures import HIGHEST
+from persona_pipeline.guard.calibration.measures import within_scale
 from persona_pipeline.guard.calibration.reading import ReadingTest
 from persona_pipeline.guard.findings import drop_sentence, fall_sentence, quotes_of
 from persona_pipeline.guard.gate import GateRules
@@ -207,9 +207,10 @@ def _moved(evaluation: AgentEvaluation, baseline: Baseline, points: Mapping[str,
         if not by:
             continue
         share = by * judged_share(evaluation.dimensions[name])
-        scores[name] = _within(scores[name] + share)
+        scores[name] = within_scale(scores[name] + share)
         claims[name] = {
-            key: score if key.startswith("_") else _within(score + by) for key, score in claims.get(name, {}).items()
+            key: score if key.startswith("_") else within_scale(score + by)
+            for key, score in claims.get(name, {}).items()
         }
         known[name] = _with_medians(known[name], share, by)
     return baseline.model_copy(
@@ -224,12 +225,12 @@ def _moved(evaluation: AgentEvaluation, baseline: Baseline, points: Mapping[str,
 def _with_medians(known: Mapping[str, Any], share: float, by: float) -> dict[str, Any]:
     """Return a dimension's spread with the medians moved that stand in for means."""
     claims = {
-        key: {**own, "median": _within(own["median"] + by)} if own.get("median") is not None else own
+        key: {**own, "median": within_scale(own["median"] + by)} if own.get("median") is not None else own
         for key, own in known.get("claims", {}).items()
     }
     found = {**known, **({"claims": claims} if claims else {})}
     if found.get("median") is not None:
-        found["median"] = _within(found["median"] + share)
+        found["median"] = within_scale(found["median"] + share)
     return found
 
 
@@ -240,7 +241,3 @@ def _doubt(agent_id: str, item: DimensionComparison, rules: GateRules) -> None:
     if item.doubted:
         item.status = "undecided"
     item.drops = []
-
-
-def _within(score: float) -> float:
-    return min(max(score, 0.0), HIGHEST)

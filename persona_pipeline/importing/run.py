@@ -238,10 +238,9 @@ class _SourceRows:
             if isinstance(found, Skipped):
                 self.counted.skipped[found.reason] += 1
                 continue
-            if isinstance(found.found, Message) and found.found.extras:
+            if isinstance(found.found, Message):
                 self.counted.extras.update(found.found.extras.keys())
                 self.counted.cut += bool(cut_keys(found.found.extras))
-            if isinstance(found.found, Message):
                 self._keep_marked(found.found)
             yield found
         if self.swiped:
@@ -257,9 +256,8 @@ class _SourceRows:
         if "swipes" in message.extras:
             others = {key: value for key, value in message.extras.items() if key not in KEYS - {"swipes"}}
             self.swiped = replace(message, extras=others)
-        self.counted.marked.append(
-            replace(message, extras={key: value for key, value in message.extras.items() if key != "swipes"})
-        )
+        kept = {key: value for key, value in message.extras.items() if key != "swipes"}
+        self.counted.marked.append(replace(message, extras=kept))
 
 
 def _stdin(stack: ExitStack) -> Source:

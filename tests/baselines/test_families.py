@@ -63,7 +63,7 @@ def test_what_is_not_tested_counts_for_nothing() -> None:
 def one_dimension_each(p_values: list[float], watched: int, others: list[float] | None = None) -> np.ndarray:
     agents = np.arange(len(p_values))
     return corrected(
-        np.array(p_values), agents, np.zeros(0), np.zeros(0, np.intp), agents=len(p_values), watched=watched,
+        np.array(p_values), agents, np.zeros(0), np.zeros(0, np.intp), watched=watched,
         others=None if others is None else np.array(others),
     ).dimensions  # fmt: skip
 
@@ -85,9 +85,7 @@ def test_beyond_twenty_the_more_fell_the_less_is_asked_of_each() -> None:
 
 
 def test_claims_get_the_smaller_part_of_the_level() -> None:
-    found = corrected(
-        np.array([0.01]), np.zeros(1, np.intp), np.array([0.01]), np.zeros(1, np.intp), agents=1, watched=1
-    )
+    found = corrected(np.array([0.01]), np.zeros(1, np.intp), np.array([0.01]), np.zeros(1, np.intp), watched=1)
     assert found.dimensions[0] == pytest.approx(0.01 / DIMENSIONS_SHARE)
     assert found.claims[0] == pytest.approx(0.01 / CLAIMS_SHARE)
     assert found.agents[0] == pytest.approx(0.01 / DIMENSIONS_SHARE)
@@ -138,11 +136,11 @@ def test_a_level_is_shared_by_tests_and_agents() -> None:
 def test_a_year_share_divides_the_level_of_both_families() -> None:
     one = np.zeros(1, np.intp)
     found = corrected(
-        np.array([0.01]), one, np.array([0.001]), one, agents=1, watched=20, shares=np.array([0.5]),
+        np.array([0.01]), one, np.array([0.001]), one, watched=20, shares=np.array([0.5]),
         claim_shares=np.array([0.1]), others=np.array([1e-9] * 19),
     )  # fmt: skip
     assert found.dimensions[0] == pytest.approx(20 * 0.01 / (DIMENSIONS_SHARE * 0.5))
     assert found.claims[0] == pytest.approx(20 * 0.001 / (CLAIMS_SHARE * 0.1))
     assert found.agents[0] == pytest.approx(0.01 / (DIMENSIONS_SHARE * 0.5))
-    beyond = corrected(np.array([0.01]), one, np.zeros(0), one[:0], agents=1, watched=21, others=np.array([1e-9] * 6))
+    beyond = corrected(np.array([0.01]), one, np.zeros(0), one[:0], watched=21, others=np.array([1e-9] * 6))
     assert beyond.dimensions[0] == pytest.approx(21 / 7 * 0.01 / DIMENSIONS_SHARE)

@@ -255,7 +255,6 @@ def tested(
         fleet.agent_of,
         claims.p_value,
         agents,
-        agents=watched,
         watched=watched,
         others=others,
         shares=shares,

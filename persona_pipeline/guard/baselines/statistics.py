@@ -69,7 +69,6 @@ def corrected(
     claims: Numbers,
     claim_agents: Indices,
     *,
-    agents: int,
     watched: int,
     others: Numbers | None = None,
     shares: Numbers | None = None,
@@ -78,17 +77,17 @@ def corrected(
     """Correct the p-values of every dimension and claim of some agents.
 
     ``shares``, ``claim_shares``: of the level, of each p-value, see ``year_share``; None: all of it. ``dimension_agents``,
-    ``claim_agents``: the agent (0 to ``agents`` - 1) of each p-value. ``watched``: how many agents are watched, those not in this
-    run included; at least ``agents``. ``others``: p-values of watched agents that are not in this run, where known; they matter
-    beyond ``MOST_TOGETHER``.
+    ``claim_agents``: the agent (0 to ``watched`` - 1) of each p-value. ``watched``: how many agents are watched, those not in
+    this run included. ``others``: p-values of watched agents that are not in this run, where known; they matter beyond
+    ``MOST_TOGETHER``.
     """
     own = holm_within(dimensions, dimension_agents) / (DIMENSIONS_SHARE * (1.0 if shares is None else shares))
     single = holm_within(claims, claim_agents) / (CLAIMS_SHARE * (1.0 if claim_shares is None else claim_shares))
-    smallest = np.ones(agents)
+    smallest = np.ones(watched)
     for values, places in ((own, dimension_agents), (single, claim_agents)):
         known = np.isfinite(values)
         np.minimum.at(smallest, places[known], np.minimum(1.0, values[known]))
-    factor = float(max(watched, agents, 1))
+    factor = float(max(watched, 1))
     if factor > MOST_TOGETHER:
         known = smallest if others is None else np.concatenate([smallest, others])
         factor /= max(1, _found(known, factor))

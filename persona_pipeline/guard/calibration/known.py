@@ -22,7 +22,7 @@ from persona_pipeline.guard.calibration.calibrate import (
     usable,
     within_claims,
 )
-from persona_pipeline.guard.calibration.measures import HIGHEST, bias
+from persona_pipeline.guard.calibration.measures import HIGHEST, bias, within_scale
 from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, census
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
@@ -157,10 +157,8 @@ def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) ->
     # Hard mode lowers what the judge gave below 9; what people give is lowered as much.
     hard = judged / before if before > 0 else 1.0
     share = judged_share(item)
-    score, low, high = (
-        min(max(item.score + share * (value * hard - judged), 0.0), HIGHEST)
-        for value in (told.value, told.low, told.high)
-    )
+    found = (item.score + share * (value * hard - judged) for value in (told.value, told.low, told.high))
+    score, low, high = map(within_scale, found)
     as_far = learnt.scores.as_far(told.value) if learnt.scores and not complete else None
     found = {"score": score, "interval": (low, high), "complete": complete, "as_far": as_far}
     return {**found, "missing": 0} if complete else found

@@ -134,6 +134,11 @@ def _widened(measure: Measure, pairs: int, independent: int) -> Measure:
     )
 
 
+def within_scale(score: float) -> float:
+    """Return a score, or the end of the scale 0-9 that it lies beyond."""
+    return min(max(score, 0.0), HIGHEST)
+
+
 def student_quantile(degrees: float) -> float:
     """Return the half width, in standard errors, of Student's 95 % interval."""
     from scipy.special import stdtrit

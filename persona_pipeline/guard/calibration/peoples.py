@@ -8,7 +8,7 @@ import numpy as np
 
 from persona_pipeline.guard.baselines.models import USUAL_ERROR, Measure
 from persona_pipeline.guard.baselines.variance import Indices, Mask, Numbers
-from persona_pipeline.guard.calibration.measures import HIGHEST, TAIL, student_quantile
+from persona_pipeline.guard.calibration.measures import HIGHEST, TAIL, student_quantile, within_scale
 
 # Labels of a stratum that its spread can be told from.
 _FEWEST_IN_STRATUM = 5
@@ -250,7 +250,10 @@ class PeoplesScores:
         below, above = math.hypot(half, left * (value - low)), math.hypot(half, left * (high - value))
         value = told + left * value
         return Measure(
-            value=_within(value), low=_within(value - below), high=_within(value + above), n=len(self.people)
+            value=within_scale(value),
+            low=within_scale(value - below),
+            high=within_scale(value + above),
+            n=len(self.people),
         )
 
     def _inverted(self, agent: Hashable, given: float, few: float) -> tuple[float, float, float]:
@@ -279,9 +282,9 @@ class PeoplesScores:
         value, low, high = (float(_TRIED[place]) for place in (middle, first, last))
         # Wholly beyond the scale: its end, with what is open on one side.
         low, high = min(low, HIGHEST - (high - low) / 2), max(high, (high - low) / 2)
-        low, high = _within(low), _within(high)
+        low, high = within_scale(low), within_scale(high)
         # A judge that may not follow people at all tells what is possible, and nothing of what is likely.
-        return _within(value) if self.slope.is_above_zero else (low + high) / 2, low, high
+        return within_scale(value) if self.slope.is_above_zero else (low + high) / 2, low, high
 
 
 def census(labels: Sequence[float], raters: Sequence[int], weights: Sequence[float], error: PersonsError) -> Measure:
@@ -289,7 +292,7 @@ def census(labels: Sequence[float], raters: Sequence[int], weights: Sequence[flo
     share = np.asarray(weights, dtype=np.float64) / sum(weights)
     value = float(share @ np.asarray(labels, dtype=np.float64))
     half = student_quantile(2 * error.variance**2 / error.spread**2) * _blur(share, np.asarray(raters), error)
-    return Measure(value=value, low=_within(value - half), high=_within(value + half), n=len(labels))
+    return Measure(value=value, low=within_scale(value - half), high=within_scale(value + half), n=len(labels))
 
 
 def _blur(share: Numbers, raters: Numbers, error: PersonsError) -> float:
@@ -311,7 +314,3 @@ def _fits(
     left = totals - coefficients @ sums.T
     squares = ((y - coefficients @ design.T) ** 2).sum(axis=1) - (factors * left**2).sum(axis=1)
     return coefficients, covariances, squares, np.log1p(ratios * counts).sum(axis=1) + np.linalg.slogdet(information)[1]
-
-
-def _within(value: float) -> float:
-    return min(max(value, 0.0), HIGHEST)

@@ -13,20 +13,9 @@ from persona_pipeline.world.messages.files import MAX_TEXT, storable
 
 ASSISTANT, USER = "assistant", "user"
 _TEXTS = ("text", "input_text", "output_text")
-_BLOCKS = frozenset(
-    {
-        *_TEXTS,
-        "tool_use",
-        "tool_result",
-        "tool_call",
-        "tool_call_response",
-        "image",
-        "image_url",
-        "input_image",
-        "document",
-    }
-    | {"thinking", "redacted_thinking", "reasoning", "server_tool_use", "web_search_tool_result", "file", "input_audio"}
-)
+_TOOLS = ("tool_use", "tool_result", "tool_call", "tool_call_response", "server_tool_use", "web_search_tool_result")
+_FILES = ("image", "image_url", "input_image", "document", "file", "input_audio")
+_BLOCKS = frozenset((*_TEXTS, *_TOOLS, *_FILES, "thinking", "redacted_thinking", "reasoning"))
 _ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "chatbot": ASSISTANT}
 _INDEXED = re.compile(
     r"(gen_ai\.prompt|gen_ai\.completion|llm\.prompts|llm\.completions)\.(\d{1,6})\.(role|content|user|name)"
@@ -71,9 +60,8 @@ def is_said(name: str) -> bool:
 
 def said_by_event(name: str, body: Any, found: Mapping[str, Any]) -> Heard:
     """Return what an event of the older convention says, as an input or an output."""
-    given = (
-        {**found, **body} if isinstance(body, dict) else {**found, "content": body} if body is not None else dict(found)
-    )
+    beside = body if isinstance(body, dict) else {} if body is None else {"content": body}
+    given = {**found, **beside}
     if name == "gen_ai.choice":
         message = decoded(given.get("message", given))
         if not isinstance(message, dict):

@@ -78,9 +78,8 @@ class TrialRequest:
         """Return the faults asked for, in their fixed order."""
         for name in self.faults or ():
             if name not in FAULTS:
-                raise ConfigError(
-                    f"unknown fault {name!r}{did_you_mean(name, FAULTS) or '; known: ' + ', '.join(FAULTS)}"
-                )
+                hint = did_you_mean(name, FAULTS) or f"; known: {', '.join(FAULTS)}"
+                raise ConfigError(f"unknown fault {name!r}{hint}")
         return [name for name in FAULTS if self.faults is None or name in self.faults]
 
 
@@ -183,8 +182,8 @@ def _own_claims(world: World, plan: AgentPlan) -> dict[str, frozenset[str]]:
         stored = plan.sets[dimension].propositions
         if DIMENSIONS[dimension].by_action and stored is not None and stored.include_personas:
             found[dimension] = frozenset(plan.claims_of(dimension))
-            continue
-        found[dimension] = own_claims(world.root / PROPOSITIONS, dimension, plan.scope.agent_id)
+        else:
+            found[dimension] = own_claims(world.root / PROPOSITIONS, dimension, plan.scope.agent_id)
     return found
 
 
@@ -227,9 +226,8 @@ def _repetition(texts: Sequence[str], history: Sequence[str]) -> SignalReading:
     firing = [excessive_repetition(texts[s : s + WINDOW], limit, history=history) is not None for s in starts]
     share = sum(firing) / len(firing)
     known = "" if len(history) >= FEWEST_USUAL else f" (what is usual takes {FEWEST_USUAL} earlier messages)"
-    return SignalReading(
-        value=share, caught=share > _MOST_FIRING, said=f"fires in {share:.0%} of stretches of {WINDOW}{known}"
-    )
+    said = f"fires in {share:.0%} of stretches of {WINDOW}{known}"
+    return SignalReading(value=share, caught=share > _MOST_FIRING, said=said)
 
 
 def _ngrams(texts: Sequence[str], history: Sequence[str]) -> SignalReading:
@@ -254,10 +252,8 @@ def _likeness(case: AgentCase) -> SignalReading:
     cloned = find_clones([(item.agent_id, item.text) for item in said], before, of=[case.agent_id])
     styled = chain.from_iterable(item["findings"] for item in voice_statistics(channels, earlier).values())
     found = [item.other for item in cloned] + [item["other"] for item in styled if item["agent_id"] == case.agent_id]
-    others = sorted(set(found))
-    return SignalReading(
-        value=len(found), caught=bool(found), said=f"like {', '.join(others)}" if others else "nobody's"
-    )
+    said = f"like {', '.join(sorted(set(found)))}" if found else "nobody's"
+    return SignalReading(value=len(found), caught=bool(found), said=said)
 
 
 def _voice(case: AgentCase, before: Sequence[Message]) -> SignalReading:

@@ -26,6 +26,7 @@ from persona_pipeline.judging.verdict import JudgeRequest, Unscored
 from persona_pipeline.lab.results import AgentDifference, ClaimDifference, ScoreChange, ScoreDifference
 from persona_pipeline.lab.states import SideAgent
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult
+from persona_pipeline.world.models import grouped
 
 RULE = "{families}; p-values and intervals hold whenever one looks, all intervals together in {together:.0%} of comparisons"
 Scored = DimensionEvaluation | PropositionResult
@@ -115,9 +116,7 @@ class AgentTally:
             one, other = before[name], after.get(name)
             self.dimensions[name].add(one, other)
             for key in (key for dimension, key in self.shared if dimension == name):
-                self.claims[name, key].add(
-                    one.propositions.get(key), other.propositions.get(key) if other is not None else None
-                )
+                self.claims[name, key].add(one.propositions.get(key), other and other.propositions.get(key))
 
     def close(self) -> None:
         """Take it that the conversation is over of which scenes were added."""
@@ -173,10 +172,8 @@ class AgentTally:
 
 
 def _keys(requests: Sequence[JudgeRequest]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for request in requests:
-        found[request.proposition_id].append(request.key)
-    return dict(found)
+    found = grouped(requests, lambda request: request.proposition_id)
+    return {name: [request.key for request in own] for name, own in found.items()}
 
 
 def _is_unrecorded(found: Mapping[str, DimensionEvaluation]) -> bool:
@@ -211,7 +208,6 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: b
         np.array([place for place, _ in dimensions], dtype=np.intp),
         np.array([item.p_value for item in found_single]),
         np.array([place for place, _ in claims], dtype=np.intp),
-        agents=len(tallies),
         watched=len(tallies),
     )
     by_agent = [{name: _alike(tally.dimensions[name]) for name in tally.compared} for tally in tallies]
