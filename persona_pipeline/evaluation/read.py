@@ -92,11 +92,13 @@ class WorldReader:
 
     def snapshot(self, request: EvaluationRequest) -> Snapshot:
         """Return everything an evaluation needs, the agents' files and all messages brought into the store."""
-        return self.rules(self.questions(request), request)
+        with self.world.store.together():
+            return self.rules(self.questions(request), request)
 
     def stored(self, scope: AgentScope, request: EvaluationRequest) -> Snapshot:
         """Like ``snapshot`` of one agent on a window of its own, as the store has it: no file of it is read but its baseline."""
-        return self.rules(self.scopes(Snapshot(agents=[scope])), request)
+        with self.world.store.together():
+            return self.rules(self.scopes(Snapshot(agents=[scope])), request)
 
     def questions(self, request: EvaluationRequest) -> Snapshot:
         """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of."""

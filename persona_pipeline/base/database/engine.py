@@ -121,29 +121,91 @@ _POSTGRES_CONNECTION = {
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
 
 
+class _Held(threading.local):
+    """The connection that all in this thread share, how many read from it just now, and whether somebody writes."""
+
+    connection: Connection | None = None
+    readers = 0
+    writes = False
+
+
 class Store:
     """A database with the project's tables. One instance a process and URL; connections are pooled.
 
-    Use ``begin()`` for one transaction (commit at the end, roll back on an error) and ``connect()`` to read.
+    Use ``begin()`` for one transaction (commit at the end, roll back on an error), ``connect()`` to read, and ``together()`` around
+    many of both.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(writes=True)
+        self._here = _Held()
 
     @property
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let all that this thread does meanwhile share one connection.
+
+        What is read is of one moment, up to whatever is written in between; writing inside ``begin()`` joins that transaction.
+        """
+        here = self._here
+        if here.connection is not None:
+            yield
+            return
+        with self.engine.connect() as connection:
+            here.connection = connection
+            self._read_on(connection)
+            try:
+                yield
+            finally:
+                here.connection = None
+
+    @contextmanager
     def begin(self) -> Iterator[Connection]:
-        with self._writer.begin() as connection:
-            yield connection
+        here, held = self._here, self._here.connection
+        if held is None or (here.readers and not here.writes):
+            # Whoever still reads goes on reading what was there.
+            with self._writer.begin() as connection:
+                yield connection
+        elif here.writes:
+            yield held
+        else:
+            held.rollback()
+            held.execution_options(writes=True, **self._isolation("READ COMMITTED"))
+            here.writes = True
+            try:
+                with held.begin():
+                    yield held
+            finally:
+                here.writes = False
+                self._read_on(held)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        with self.engine.connect() as connection:
-            yield connection
+        here, held = self._here, self._here.connection
+        if held is None:
+            with self.engine.connect() as connection:
+                yield connection
+            return
+        here.readers += 1
+        try:
+            yield held
+        except DBAPIError:
+            if not here.writes:
+                held.rollback()
+            raise
+        finally:
+            here.readers -= 1
+
+    def _read_on(self, connection: Connection) -> None:
+        connection.execution_options(writes=False, **self._isolation("REPEATABLE READ"))
+
+    def _isolation(self, level: str) -> dict[str, str]:
+        # On SQLite a transaction sees one moment anyway.
+        return {} if self.is_sqlite else {"isolation_level": level}
 
     def ping(self) -> None:
         """Ask the database for nothing; raises what it raises where it does not answer."""
