@@ -421,17 +421,20 @@ def _try(store: Store, names: list[str], holder: str, seen: _Seen) -> dict[str, 
     """Take all leases, or none and return who holds those that are taken."""
     now = datetime.now(UTC)
     with store.begin() as connection:
-        if not store.is_sqlite:
-            # One at a time decides; the lock goes with the transaction.
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("persona leases"))))
-        rows = connection.execute(sa.select(leases).where(leases.c.name.in_(names))).all()
-        free = [row.name for row in rows if _is_dead(row.holder) or _is_left(row, now, seen)]
-        taken = {row.name: row.holder for row in rows if row.name not in free}
-        if not taken:
-            connection.execute(sa.delete(leases).where(leases.c.name.in_(free)))
-            rows_to_insert = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
-            connection.execute(sa.insert(leases), rows_to_insert)
-        return taken
+        # In their order, so that no two wait for one another; the database lets one have each.
+        rows = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
+        free = _insert(connection, leases).on_conflict_do_nothing().returning(leases.c.name)
+        if len(connection.execute(free, rows).all()) == len(names):
+            return {}
+        connection.execute(sa.delete(leases).where(leases.c.holder == holder))
+        others = connection.execute(sa.select(leases).where(leases.c.name.in_(names)).order_by(leases.c.name)).all()
+    left = [row for row in others if _is_dead(row.holder) or _is_left(row, now, seen)]
+    if len(left) < len(others):
+        return {row.name: row.holder for row in others if row not in left}
+    with store.begin() as connection:
+        for row in left:
+            connection.execute(sa.delete(leases).where(*(column == row._mapping[column] for column in leases.c)))
+    return _try(store, names, holder, seen)
 
 
 def _is_left(row: sa.Row[Any], now: datetime, seen: _Seen) -> bool:
