@@ -252,6 +252,7 @@ def forget(
     days: Annotated[
         int | None, typer.Option(min=1, help="Windows that ended longer ago; default PERSONA_KEEP_REASONS_DAYS.")
     ] = None,
+    messages: Annotated[int | None, typer.Option(min=1, help="Instead: delete messages older than so many days.")] = None,
     person: Annotated[
         list[str] | None,
         typer.Option(help="Instead: list where this id or name stands. May be repeated, for one person."),
@@ -260,12 +261,17 @@ def forget(
         bool, typer.Option("--yes", help="Take the person out of the store; files and git are only named.")
     ] = False,
 ) -> None:
-    """Take reasons and quotes out of old runs, or find and remove a person.
+    """Take reasons and quotes out of old runs, delete old messages, or find and remove a person.
 
     Of old runs scores, findings, histories and trends stay.
     """
     if person:
         _forget_person(person, yes)
+        return
+    if messages is not None:
+        from persona_pipeline.world.messages.counting import age_out
+
+        typer.echo(f"{age_out(open_world().store, messages)} messages are deleted, and stay out", err=True)
         return
     from persona_pipeline.world.runs import forget_reasons
 
