@@ -86,7 +86,7 @@ def count_messages(store: Store) -> int:
             waiting = sa.select(_CHANGES.c.agent_id).distinct().order_by(_CHANGES.c.agent_id).limit(_AT_ONCE)
             agent_ids = connection.execute(waiting).scalars().all()
         if not agent_ids:
-            return counted
+            break
         with store.begin() as connection:
             _lock(connection)
             taken = sa.delete(_CHANGES).where(_CHANGES.c.agent_id.in_(agent_ids))
@@ -96,6 +96,9 @@ def count_messages(store: Store) -> int:
             # A statement after the one that took the notes sees every message they are about.
             _count(connection, days)
             counted += sum(map(len, days.values()))
+        if len(agent_ids) < _AT_ONCE:
+            break
+    return counted
 
 
 def aged_out_before(connection: Connection) -> datetime | None:
