@@ -69,7 +69,9 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
         sections: dict[str, Any] = {
             "history": {
                 **_outlined_history(world.store, report, window.end),
-                **score_history(points_of(agent_ids, summary_rows(world.store, agent_ids, until=window.end, since=since))),
+                **score_history(
+                    points_of(agent_ids, summary_rows(world.store, agent_ids, until=window.end, since=since))
+                ),
             },
             "voice_map": _voice_statistics(world, agent_ids, window),
             "voice_alarms": _voice_alarm_statistics(world, report),

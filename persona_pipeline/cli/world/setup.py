@@ -252,7 +252,9 @@ def forget(
     days: Annotated[
         int | None, typer.Option(min=1, help="Windows that ended longer ago; default PERSONA_KEEP_REASONS_DAYS.")
     ] = None,
-    messages: Annotated[int | None, typer.Option(min=1, help="Instead: delete messages older than so many days.")] = None,
+    messages: Annotated[
+        int | None, typer.Option(min=1, help="Instead: delete messages older than so many days.")
+    ] = None,
     person: Annotated[
         list[str] | None,
         typer.Option(help="Instead: list where this id or name stands. May be repeated, for one person."),
