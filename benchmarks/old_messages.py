@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - what stands in the statements is written here.
 """A store of many messages: brought up from the first release's schema, and those that are old deleted.
 
     python -m benchmarks.old_messages migrate [--messages 1000000] [--postgres]

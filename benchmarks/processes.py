@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -93,55 +94,56 @@ def main() -> int:
     parser.add_argument("--kill", action="store_true")
     options = parser.parse_args()
     agents, wrong = [f"agent{number}" for number in range(options.pairs)], []
-    with tempfile.TemporaryDirectory() as name, postgres_server(Path(name) / "postgres") as server:
-        with fresh_database(server) as url:
-            root, written, killed, began = Path(name) / "world", set[str](), 0, time.monotonic()
-            write_world(root, agents)
-            connections = Connections(url)
-            for number in range(options.rounds):
-                under_way = []
-                for agent in agents:
-                    for one in "ab":
-                        prefix = f"{agent}{one}{number}"
-                        path = write_messages(Path(name) / f"{prefix}.jsonl", agent, prefix)
-                        evaluate = ("evaluate", "--agents", agent, "--mock-judge", "--window", "7d")
-                        what = ("ingest", str(path)) if one == "b" and number % 2 else evaluate
-                        under_way.append((prefix, what, start(root, url, *what)))
-                if options.kill:
-                    time.sleep(1.5 + number / 2)
-                    for place, (prefix, what, process) in enumerate(under_way):
-                        if place % 2:
-                            process.send_signal(signal.SIGKILL)
-                            process.wait()
-                            killed += process.returncode == -signal.SIGKILL
-                            under_way[place] = (prefix, what, start(root, url, *what))
-                for prefix, what, process in under_way:
-                    _, said = process.communicate(timeout=480)
-                    if process.returncode not in (0, 1, 3) or "Traceback" in said:
-                        wrong.append(f"{' '.join(what)}: exit {process.returncode} {said[-300:]}")
-                    elif what[0] == "ingest":
-                        written.add(prefix)
-            seconds, deadlocks = time.monotonic() - began, connections.close()
-            store = open_store(url)
-            with store.connect() as connection:
-                said, runs = tables.run_messages, tables.evaluation_runs
-                stored = connection.execute(sa.select(sa.func.count()).select_from(said)).scalar_one()
-                count = sa.func.count()
-                windows = connection.execute(
-                    sa.select(runs.c.agent_id, count).group_by(runs.c.agent_id, runs.c.window_end)
-                ).all()
-                held = connection.execute(sa.select(tables.leases.c.name)).scalars().all()
-            store.close()
-            expected = len(written) * MESSAGES + 20 * len(agents)
-            wrong += [f"{stored} messages, {expected} were written"] if stored != expected else []
-            wrong += [f"{agent} has {many} runs of one window" for agent, many in windows if many > 1]
-            wrong += [f"{held} are held by nobody"] if held else []
-            wrong += [f"{deadlocks} deadlocks"] if deadlocks else []
-            print(
-                f"{2 * len(agents)} processes x {options.rounds} rounds, {killed} killed: {seconds:.0f} s, {deadlocks} deadlocks, "
-                f"at most {connections.most} connections, {stored:,} messages, runs of {len(windows)} windows, wrong: {wrong or 0}"
-            )
-            connections.engine.dispose()
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory())
+        url = stack.enter_context(fresh_database(stack.enter_context(postgres_server(Path(name) / "postgres"))))
+        root, written, killed, began = Path(name) / "world", set[str](), 0, time.monotonic()
+        write_world(root, agents)
+        connections = Connections(url)
+        for number in range(options.rounds):
+            under_way = []
+            for agent in agents:
+                for one in "ab":
+                    prefix = f"{agent}{one}{number}"
+                    path = write_messages(Path(name) / f"{prefix}.jsonl", agent, prefix)
+                    evaluate = ("evaluate", "--agents", agent, "--mock-judge", "--window", "7d")
+                    what = ("ingest", str(path)) if one == "b" and number % 2 else evaluate
+                    under_way.append((prefix, what, start(root, url, *what)))
+            if options.kill:
+                time.sleep(1.5 + number / 2)
+                for place, (prefix, what, process) in enumerate(under_way):
+                    if place % 2:
+                        process.send_signal(signal.SIGKILL)
+                        process.wait()
+                        killed += process.returncode == -signal.SIGKILL
+                        under_way[place] = (prefix, what, start(root, url, *what))
+            for prefix, what, process in under_way:
+                _, said = process.communicate(timeout=480)
+                if process.returncode not in (0, 1, 3) or "Traceback" in said:
+                    wrong.append(f"{' '.join(what)}: exit {process.returncode} {said[-300:]}")
+                elif what[0] == "ingest":
+                    written.add(prefix)
+        seconds, deadlocks = time.monotonic() - began, connections.close()
+        store = open_store(url)
+        with store.connect() as connection:
+            said, runs = tables.run_messages, tables.evaluation_runs
+            stored = connection.execute(sa.select(sa.func.count()).select_from(said)).scalar_one()
+            count = sa.func.count()
+            windows = connection.execute(
+                sa.select(runs.c.agent_id, count).group_by(runs.c.agent_id, runs.c.window_end)
+            ).all()
+            held = connection.execute(sa.select(tables.leases.c.name)).scalars().all()
+        store.close()
+        expected = len(written) * MESSAGES + 20 * len(agents)
+        wrong += [f"{stored} messages, {expected} were written"] if stored != expected else []
+        wrong += [f"{agent} has {many} runs of one window" for agent, many in windows if many > 1]
+        wrong += [f"{held} are held by nobody"] if held else []
+        wrong += [f"{deadlocks} deadlocks"] if deadlocks else []
+        print(
+            f"{2 * len(agents)} processes x {options.rounds} rounds, {killed} killed: {seconds:.0f} s, {deadlocks} deadlocks, "
+            f"at most {connections.most} connections, {stored:,} messages, runs of {len(windows)} windows, wrong: {wrong or 0}"
+        )
+        connections.engine.dispose()
     return int(bool(wrong))
 
 

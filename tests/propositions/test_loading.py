@@ -11,8 +11,8 @@ from persona_pipeline.world.propositions.loading import (
     StoredSet,
     load_proposition_file,
     load_proposition_set,
-    write_sets,
     stored_proposition_sets,
+    write_sets,
 )
 from persona_pipeline.world.propositions.models import (
     ACTION_LEVEL_WINDOW_DEFAULTS,

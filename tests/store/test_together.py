@@ -5,6 +5,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, exclusive, upsert
@@ -66,7 +67,7 @@ def test_who_still_reads_is_not_cut_off_by_who_writes(store: Store) -> None:
 
 def test_an_error_of_the_database_leaves_the_connection_usable(store: Store) -> None:
     with store.together():
-        with pytest.raises(sa.exc.DBAPIError), store.connect() as connection:
+        with pytest.raises(DBAPIError), store.connect() as connection:
             connection.execute(sa.text("SELECT nothing FROM nowhere"))
         note(store, "after")
         assert noted(store) == {"after"}
