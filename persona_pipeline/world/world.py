@@ -56,6 +56,10 @@ from persona_pipeline.world.settings import WorldFile, load_world_file, merged
 FUTURE_GRACE = timedelta(minutes=5)
 
 
+_Sets = Mapping[tuple[str, str], StoredSet]
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
 def utc_now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
@@ -217,10 +221,7 @@ class World:
         return found, broken
 
     def _write(
-        self,
-        found: Mapping[str, Persona],
-        sets: Mapping[tuple[str, str], StoredSet] = MappingProxyType({}),
-        names: Mapping[str, AgentNames] = MappingProxyType({}),
+        self, found: Mapping[str, Persona], sets: _Sets = _NONE, names: Mapping[str, AgentNames] = _NONE
     ) -> None:
         """Write personas, sets of claims and everybody's names in one transaction, as far as they are not the same already."""
         rows = [

@@ -5,7 +5,6 @@ import threading
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, exclusive, upsert
@@ -63,14 +62,6 @@ def test_who_still_reads_is_not_cut_off_by_who_writes(store: Store) -> None:
         note(store, "d")
         assert seen | {row[0] for row in rows} == {"a", "b", "c"}
     assert noted(store) == {"a", "b", "c", "d"}
-
-
-def test_an_error_of_the_database_leaves_the_connection_usable(store: Store) -> None:
-    with store.together():
-        with pytest.raises(DBAPIError), store.connect() as connection:
-            connection.execute(sa.text("SELECT nothing FROM nowhere"))
-        note(store, "after")
-        assert noted(store) == {"after"}
 
 
 def test_a_lease_that_is_taken_together_is_seen_by_others(store: Store) -> None:

@@ -138,8 +138,10 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._writer = engine.execution_options(writes=True)
         self._here = _Held()
+        # On SQLite a transaction sees one moment anyway.
+        self._reading: dict[str, Any] = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        self._writing = dict.fromkeys(self._reading, "READ COMMITTED") | {"writes": True}
 
     @property
     def is_sqlite(self) -> bool:
@@ -151,61 +153,47 @@ class Store:
 
         What is read is of one moment, up to whatever is written in between; writing inside ``begin()`` joins that transaction.
         """
-        here = self._here
-        if here.connection is not None:
+        if self._here.connection is not None:
             yield
             return
         with self.engine.connect() as connection:
-            here.connection = connection
-            self._read_on(connection)
+            self._here.connection = connection.execution_options(**self._reading)
             try:
                 yield
             finally:
-                here.connection = None
+                self._here.connection = None
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         here, held = self._here, self._here.connection
-        if held is None or (here.readers and not here.writes):
-            # Whoever still reads goes on reading what was there.
-            with self._writer.begin() as connection:
-                yield connection
-        elif here.writes:
+        if held is not None and here.writes:
             yield held
+        elif held is None or here.readers:
+            # Whoever still reads goes on reading what was there.
+            with self.engine.execution_options(**self._writing).begin() as connection:
+                yield connection
         else:
             held.rollback()
-            held.execution_options(writes=True, **self._isolation("READ COMMITTED"))
             here.writes = True
             try:
-                with held.begin():
+                with held.execution_options(**self._writing).begin():
                     yield held
             finally:
                 here.writes = False
-                self._read_on(held)
+                held.execution_options(writes=False, **self._reading)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        here, held = self._here, self._here.connection
-        if held is None:
+        here = self._here
+        if here.connection is None:
             with self.engine.connect() as connection:
                 yield connection
             return
         here.readers += 1
         try:
-            yield held
-        except DBAPIError:
-            if not here.writes:
-                held.rollback()
-            raise
+            yield here.connection
         finally:
             here.readers -= 1
-
-    def _read_on(self, connection: Connection) -> None:
-        connection.execution_options(writes=False, **self._isolation("REPEATABLE READ"))
-
-    def _isolation(self, level: str) -> dict[str, str]:
-        # On SQLite a transaction sees one moment anyway.
-        return {} if self.is_sqlite else {"isolation_level": level}
 
     def ping(self) -> None:
         """Ask the database for nothing; raises what it raises where it does not answer."""

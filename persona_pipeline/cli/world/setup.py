@@ -263,7 +263,7 @@ def forget(
         bool, typer.Option("--yes", help="Take the person out of the store; files and git are only named.")
     ] = False,
 ) -> None:
-    """Take reasons and quotes out of old runs, delete old messages, or find and remove a person.
+    """Take reasons and quotes out of old runs, or find and remove a person.
 
     Of old runs scores, findings, histories and trends stay.
     """

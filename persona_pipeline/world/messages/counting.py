@@ -127,9 +127,6 @@ def age_out(store: Store, days: int, *, now: datetime | None = None) -> int:
         if store.is_sqlite:
             # Who waits there asks again every tenth of a second, and would find it taken each time.
             sleep(_TURN)
-    with store.begin() as connection:
-        held = sa.exists().where(_MESSAGES.c.id == tables.message_copies.c.id)
-        connection.execute(sa.delete(tables.message_copies).where(~held))
     count_messages(store)
     return deleted
 

@@ -223,11 +223,12 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
             # What went from one file may stand in another one too, which is then read again.
             while unread := unread_files(store, files):
                 before = written
-                for lot in _lots(files, unread.files):
-                    with store.begin() if len(lot) > 1 else nullcontext():
-                        for name in lot:
-                            reading = Reading(name, 0, files.keys() - {name}, unread.gone)
-                            written += _mirror(store, files[name], reading, aliases)
+                size = sum(files[name].stat().st_size for name in unread.files if files[name].exists())
+                # What is little is one transaction; of more each batch is.
+                with store.begin() if size <= _BATCH_CHARACTERS else nullcontext():
+                    for name in unread.files:
+                        reading = Reading(name, 0, files.keys() - {name}, unread.gone)
+                        written += _mirror(store, files[name], reading, aliases)
                 for name in unread.gone:
                     written += WriteResult(removed=remove_unread(store, Reading(name, -1)))
                     with store.begin() as connection:
@@ -244,20 +245,6 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
             result.problems += found.problems
             result.unnamed += found.unnamed
     return result
-
-
-def _lots(files: Mapping[str, Path], names: Iterable[str]) -> Iterator[list[str]]:
-    """Yield files by what one transaction writes: small ones together, a large one by itself, which takes several."""
-    lot, size = list[str](), 0
-    for name in names:
-        own = files[name].stat().st_size if files[name].exists() else 0
-        if lot and size + own > _BATCH_CHARACTERS:
-            yield lot
-            lot, size = [], 0
-        lot.append(name)
-        size += own
-    if lot:
-        yield lot
 
 
 def ingest_rows(
