@@ -172,8 +172,9 @@ class World:
         """
         found, broken = self._read_personas(agent_ids)
         claims, wrong = read_claims(self.root / PROPOSITIONS, found, dimensions, named=named)
-        self._write(found, {(a, name): item for a, own in claims.items() for name, item in own.items()}, self.names())
-        problems = [*self.mirror_messages().problems, *self.future_messages()]
+        names = self.names()
+        self._write(found, {(a, name): item for a, own in claims.items() for name, item in own.items()}, names)
+        problems = [*self._mirror(names).problems, *self.future_messages()]
         return Brought(found, claims, broken | wrong, problems)
 
     def sync_claims(self, agent_id: str, dimension: str) -> StoredSet:
@@ -261,15 +262,14 @@ class World:
                 upsert(connection, kept, new_configs, key=["agent_id"])
                 write_sets(connection, new_sets)
 
-    def sync_names(self) -> None:
-        """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
-        self.agent_ids()
-        self._write({}, names=self.names())
-
     def sync_messages(self) -> SyncResult:
         """Bring everybody's names and all messages into the store; messages of the future are named among the problems."""
-        self.sync_names()
-        result = self.mirror_messages()
+        # Read once: in a world of thousands that is most of what is read.
+        names = self.names()
+        self.agent_ids()
+        # Whoever is evaluated, the others are shown by their names.
+        self._write({}, names=names)
+        result = self._mirror(names)
         result.problems += self.future_messages()
         return result
 
@@ -278,7 +278,10 @@ class World:
 
         A file that cannot be read is a problem, and stops no other.
         """
-        aliases = Aliases.of(self.names())
+        return self._mirror(self.names())
+
+    def _mirror(self, names: Mapping[str, AgentNames]) -> SyncResult:
+        aliases = Aliases.of(names)
         rename_stored(self.store, aliases)
         return mirror_files(self.store, self._named_files(), aliases)
 
