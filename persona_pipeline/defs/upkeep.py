@@ -30,7 +30,7 @@ from persona_pipeline.guard.trust import Trust
 from persona_pipeline.reporting.notify import Notice, addresses, notify
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.reporting.view import NOBODY, measured
-from persona_pipeline.world.messages.counting import check_counts
+from persona_pipeline.world.messages.counting import age_out, check_counts
 from persona_pipeline.world.runs import forget_reasons, newest_run_row
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.world import World
@@ -247,16 +247,24 @@ def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
         shortened = forget_reasons(opened.store, days) if days is not None else 0
         context.add_output_metadata({"shortened": shortened})
 
+    @place.op()
+    def age_out_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Delete messages older than PERSONA_KEEP_MESSAGES_DAYS from the store; what was evaluated on them stays."""
+        opened = world.open()
+        days = opened.settings.keep_messages_days
+        context.add_output_metadata({"deleted": age_out(opened.store, days) if days is not None else 0})
+
     def steps() -> None:
-        for step in (delete_old_runs, forget_old_texts, forget_old_reasons):
+        for step in (delete_old_runs, forget_old_texts, forget_old_reasons, age_out_messages):
             step()
 
     return place.job(
         "forget_old_runs",
         steps,
         "Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
-        "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS and "
-        "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS.",
+        "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS, "
+        "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS, and messages older than "
+        "PERSONA_KEEP_MESSAGES_DAYS.",
     )
 
 
