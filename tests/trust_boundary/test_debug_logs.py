@@ -73,7 +73,7 @@ class Scene:
     """A world, a server that speaks a provider's protocol, and the environment of the commands."""
 
     def __init__(self, root: Path, server: MessagesServer, database: str | None) -> None:
-        self.root, self.server = root, server
+        self.root, self.server, self.log = root, server, root.parent / "log"
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self.environment = kept | {name: secret for name, secret in PLANTED.items() if "_" in name} | {
             "PERSONA_ROOT": str(root),
@@ -92,20 +92,21 @@ class Scene:
             named = make_url(database).set(password=PLANTED["DATABASE"])
             self.environment["PERSONA_DATABASE_URL"] = named.render_as_string(hide_password=False)
 
-    def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *arguments],
-            env=self.environment | more,
-            cwd=self.root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def start(self, *arguments: str, **more: str) -> subprocess.Popen[bytes]:
+        """Start a command; what it writes, to either stream, goes into ``log``: a pipe that nobody reads fills up."""
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", COMMAND, *arguments],
+                env=self.environment | more,
+                cwd=self.root,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def run(self, *arguments: str, **more: str) -> str:
-        """Return what a command writes, to either stream."""
-        said, _ = self.start(*arguments, **more).communicate(timeout=LONG)
-        return said
+        """Return what a command writes."""
+        self.start(*arguments, **more).wait(LONG)
+        return self.log.read_text("utf-8")
 
 
 @contextmanager
@@ -194,7 +195,8 @@ def test_the_services_tokens(command: tuple[str, ...], path: str, token: str, tm
             post(f"{url}{path}?token={PLANTED['WRONG'][:7]}", b"{", {"authorization": f"Bearer {PLANTED[token]}"})
         finally:
             process.terminate()
-            said, _ = process.communicate(timeout=LONG)
+            process.wait(LONG)
+            said = here.log.read_text("utf-8")
     assert said and leaked(said) == []
 
 
