@@ -35,7 +35,7 @@ def persona(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
                 patched.setenv(name, value)
             if arguments[0] == "try":
                 patched.setenv("PERSONA_DATABASE_URL", NO_STORE)
-            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
             return command(*arguments)
 
     return run

@@ -1,6 +1,7 @@
 """A store that is damaged, tables for spreadsheets, and text of others wherever it is printed."""
 
 import random
+import shutil
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ from persona_pipeline.reporting.html import page_html
 from persona_pipeline.reporting.page import Page, Quote
 from persona_pipeline.world.revisions import find_revision, revisions_of
 from tests.labels.judgments import judgment
+from tests.support.worlds import copy_sample
 
 UNSHOWN = "\x9b31m\u202eevil\u2066\x1e\x07\u200f"
 
