@@ -1,13 +1,12 @@
 """The board tells the truth: backfills through Dagster's own daemon, as GraphQL and, where there is a browser, its pages say."""
 
-import contextlib
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import dagster as dg
 import pytest
@@ -17,9 +16,6 @@ from persona_pipeline.defs.platform.run_tags import VERDICT
 from tests.defs.board import Board, open_board
 from tests.support.browser import chromium
 from tests.support.worlds import copy_sample
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 EVERYBODY = ["dwight", "jim", "michael", "pam"]
 FOLDER = "PERSONA_TEST_SCREENSHOTS"
@@ -44,8 +40,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     baseline["dimensions"] = dict.fromkeys(baseline["dimensions"], 0.2)
     baseline["propositionScores"] = {}
     said: dict[str, Told] = {}
-    with open_board(root) as board, contextlib.ExitStack() as stack:
-        browser = stack.enter_context(chromium()) if shutil.which("chromium") else None
+    with open_board(root) as board:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DAGSTER_HOME", str(root))
             with dg.DagsterInstance.get() as instance:
@@ -55,12 +50,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
             said[name] = Told(launched, board.assets(), {})
 
         tell("collapsed", board.backfill(EVERYBODY))
-        pages(board, browser, said, "collapsed")
+        pages(board, said, "collapsed")
         golden.write_text(json.dumps(baseline), encoding="utf-8")
         tell("healthy", board.backfill(EVERYBODY))
-        pages(board, browser, said, "healthy")
+        pages(board, said, "healthy")
         tell("repeated", board.backfill(EVERYBODY))
-        pages(board, browser, said, "repeated")
+        pages(board, said, "repeated")
         golden.write_text(collapsed, encoding="utf-8")
         tell("michael alone", board.evaluate("michael"))
         tell("pam alone", board.evaluate("pam"))
@@ -69,9 +64,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     yield said
 
 
-def pages(board: Board, browser: "Browser | None", said: dict[str, Told], name: str) -> None:
+def pages(board: Board, said: dict[str, Told], name: str) -> None:
     """Read Runs, Catalog, Checks and Backfills as they are now, where there is a browser."""
-    if browser is None:
+    if shutil.which("chromium") is None:
         return
     newest = board.backfills[-1]
     asset = "/assets/baseline_comparisons"
@@ -86,18 +81,18 @@ def pages(board: Board, browser: "Browser | None", said: dict[str, Told], name: 
         ),
         "backfill": (f"/runs/b/{newest}", r"in_character\s[\s\S]*completed"),
     }
-    page = browser.new_page(viewport={"width": 1600, "height": 1000})
-    page.route(re.compile(r"^https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
-    for number, (where, (address, complete)) in enumerate(shown.items()):
-        page.goto(f"{board.site}{address}")
-        page.wait_for_function(
-            "complete => new RegExp(complete).test(document.body.innerText)", arg=complete, timeout=60_000
-        )
-        said[name].pages[where] = page.inner_text("body")
-        if FOLDER in os.environ:
-            page.wait_for_timeout(500)
-            page.screenshot(path=Path(os.environ[FOLDER]) / f"{len(said)}-{name}-{number}-{where}.png")
-    page.close()
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1600, "height": 1000})
+        page.route(re.compile(r"^https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
+        for number, (where, (address, complete)) in enumerate(shown.items()):
+            page.goto(f"{board.site}{address}")
+            page.wait_for_function(
+                "complete => new RegExp(complete).test(document.body.innerText)", arg=complete, timeout=60_000
+            )
+            said[name].pages[where] = page.inner_text("body")
+            if FOLDER in os.environ:
+                page.wait_for_timeout(500)
+                page.screenshot(path=Path(os.environ[FOLDER]) / f"{len(said)}-{name}-{number}-{where}.png")
 
 
 def checks(told: Told) -> dict[str, str]:
