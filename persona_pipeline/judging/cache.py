@@ -1,9 +1,12 @@
 """What judges said, kept in the store: answers by all that could have changed them, and which judges were found unable."""
 
+import asyncio
 import hashlib
 import json
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +37,8 @@ class JudgmentCache:
     def __init__(self, store: Store, *, anew: bool = False) -> None:
         self.store = store
         self.anew = anew
+        self._unwritten: deque[tuple[str, dict[str, Any]]] = deque()
+        self.writer: ThreadPoolExecutor = ThreadPoolExecutor(1, "judgments")
 
     def find(self, wanted: Iterable[tuple[str, Question]]) -> dict[str, Answer]:
         """Return cached answers by key. A damaged entry, or one not valid any more, is a miss and a warning."""
@@ -71,19 +76,29 @@ class JudgmentCache:
         """
         if answer.data is None:
             raise ValueError("only valid answers are cached")
-        tokens = {name: count for name, count in asdict(answer.usage).items() if name != "usd"}
-        self._write(
-            f"judgment of {question.label} was not cached",
-            key=key,
-            subject_key=batched_as or question.key,
-            kind=question.kind,
-            agent_id=question.agent_id or None,
-            model=answer.model or "",
-            prompt_version=answer.prompt_version or "",
-            answer=_packed(answer.data),
-            token_usage=tokens | ({_BATCH: _UNCHARGED} if batched_as else {}),
-            usd=answer.usage.usd,
-        )
+        self._write([_judgment(key, question, answer, batched_as)])
+
+    async def keep(self, key: str, question: Question, answer: Answer) -> None:
+        """Keep a valid answer as ``put`` does, together with those that come while others are written, and hold up no other work.
+
+        Who stops waiting does not stop the writing; ``flush`` waits for it.
+        """
+        if answer.data is None:
+            raise ValueError("only valid answers are cached")
+        self._unwritten.append(_judgment(key, question, answer))
+        await asyncio.shield(asyncio.wrap_future(self.writer.submit(self._write_all)))
+
+    def flush(self) -> None:
+        """Wait until all that is to be kept is committed."""
+        self.writer.submit(self._write_all).result()
+
+    def _write_all(self) -> None:
+        rows = []
+        with suppress(IndexError):
+            while True:
+                rows.append(self._unwritten.popleft())
+        if rows:
+            self._write(rows)
 
     def rejects_structured_output(self, base_url: str, model: str) -> bool:
         """Whether the endpoint is known to reject ``output_config`` for a model."""
@@ -98,25 +113,46 @@ class JudgmentCache:
 
     def note(self, key: str, kind: str, model: str, prompt_version: str, answer: Mapping[str, Any]) -> None:
         """Remember something of a model that is no judgment. A database that fails costs a warning."""
-        self._write(
-            f"{kind} of {model} was not remembered",
-            key=key,
-            subject_key=key,
-            kind=kind,
-            agent_id=None,
-            model=model,
-            prompt_version=prompt_version,
-            answer=dict(answer),
-            token_usage=None,
-            usd=None,
-        )
+        row = {
+            "key": key,
+            "subject_key": key,
+            "kind": kind,
+            "agent_id": None,
+            "model": model,
+            "prompt_version": prompt_version,
+            "answer": dict(answer),
+            "token_usage": None,
+            "usd": None,
+            "created_at": datetime.now(UTC),
+        }
+        self._write([(f"{kind} of {model} was not remembered", row)])
 
-    def _write(self, lost: str, **row: Any) -> None:
+    def _write(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
         try:
             with self.store.begin() as connection:
-                upsert(connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
+                upsert(connection, judgments, [row for _, row in rows])
         except SQLAlchemyError as error:
-            log.warning("%s: %s", lost, type(error).__name__)
+            for lost, _ in rows:
+                log.warning("%s: %s", lost, type(error).__name__)
+
+
+def _judgment(
+    key: str, question: Question, answer: Answer, batched_as: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return what to say where the row of an answer cannot be written, and the row."""
+    tokens = {name: count for name, count in asdict(answer.usage).items() if name != "usd"}
+    return f"judgment of {question.label} was not cached", {
+        "key": key,
+        "subject_key": batched_as or question.key,
+        "kind": question.kind,
+        "agent_id": question.agent_id or None,
+        "model": answer.model or "",
+        "prompt_version": answer.prompt_version or "",
+        "answer": _packed(answer.data),
+        "token_usage": tokens | ({_BATCH: _UNCHARGED} if batched_as else {}),
+        "usd": answer.usage.usd,
+        "created_at": datetime.now(UTC),
+    }
 
 
 @dataclass(frozen=True)

@@ -130,15 +130,21 @@ FAULTS = {
 }
 
 
-def judged(options: ModelOptions, asked: Sequence[JudgeRequest], clock: Clock, *, hanging: int) -> Sequence[Verdict]:
-    """Judge; when only as many calls as hang are left, their deadline passes."""
+def judged(
+    server: MessagesServer, options: ModelOptions, asked: Sequence[JudgeRequest], clock: Clock, *, hanging: int
+) -> Sequence[Verdict]:
+    """Judge; when only as many calls as hang are left, and have come to the server, their deadline passes."""
     progress = Progress(lambda line: None)
 
     async def run() -> Sequence[Verdict]:
         judging = live_judge(ModelBackend(options, progress=progress)).judge(asked)
         if not hanging:
             return await judging
-        return await ended_at(clock, options.deadline, judging, waiting=lambda: progress.done == len(asked) - hanging)
+
+        def only_these_are_left() -> bool:
+            return progress.done == len(asked) - hanging and server.under_way == hanging
+
+        return await ended_at(clock, options.deadline, judging, waiting=only_these_are_left)
 
     return asyncio.run(run())
 
@@ -150,7 +156,7 @@ def test_a_fault_is_named_and_stops_nothing_else(
     server.handler = lambda call: _outcome(fault, call) if BROKEN in call.raw.decode() else ANSWER
     hanging = int(fault.reason is Unscored.TIMEOUT)
 
-    before, broken, after = judged(options, requests(3), clock, hanging=hanging)
+    before, broken, after = judged(server, options, requests(3), clock, hanging=hanging)
 
     assert (broken.score, broken.unscored) == (None, fault.reason)
     assert fault.said in broken.detail
@@ -261,7 +267,7 @@ def test_the_fault_table(
     with MessagesServer(lambda call: _outcome(FAULTS[names[_number(call)]], call), protocol=provider) as server:
         options = replace(options_of(provider, server), width=len(names), breaker_threshold=len(names))
         hanging = sum(fault.reason is Unscored.TIMEOUT for fault in FAULTS.values())
-        told = judged(options, asked, clock, hanging=hanging)
+        told = judged(server, options, asked, clock, hanging=hanging)
     (nowhere,) = asyncio.run(live_judge(ModelBackend(options)).judge([request()]))
 
     with capsys.disabled():
