@@ -223,8 +223,8 @@ class AdaptiveWidth:
     """How many calls may be under way: halved when the server is overloaded, widened again as calls succeed.
 
     Calls start one after another, each in a turn of the event loop of its own, and none while the loop has much to read: calls that
-    start at one instant are answered at one instant, and more than can be read wait in vain. The width grows by one a success up to
-    half of what it was when throttled, then by one a round, as TCP does. ``maximum`` (at least 1) is the width when nothing narrows it.
+    start at one instant are answered at one instant, and more than can be read wait in vain. The width grows by one a success up
+    to half of what it was when throttled, then by one a round, as TCP does. ``maximum`` (at least 1): when nothing narrows it.
     """
 
     def __init__(
