@@ -108,17 +108,20 @@ def gather_facts(
     world: World,
     claims: ClaimFiles,
     call: GateCall,
-    settings: CorrectionSettings | None,
+    given: CorrectionSettings | None,
     before: Before | None = None,
     share: Callable[..., Any] = _alone,
 ) -> GateFacts | None:
     """Return the facts of a check, or None when the agent's gate is off; earlier attempts that this process forgot are looked up.
 
-    ``claims``: of adherence. ``before``: of a stored message that is looked at again; see ``action_trajectory``. ``share``: takes
-    what is read from others who read it, by a key. Raises ``ConfigError``: the agent has no persona or no valid propositions.
+    ``claims``: of adherence. ``given``: instead of the stored settings. ``before``: of a stored message that is looked at again; see
+    ``action_trajectory``. ``share``: takes what is read from others who read it, by a key. Raises ``ConfigError``: the agent has no
+    persona or no valid propositions.
     """
     agent_id, channel, recipient = call.place
-    settings = settings or share((agent_id, "settings"), lambda: read_config(world.store, agent_id).settings)
+    settings: CorrectionSettings = given or share(
+        (agent_id, "settings"), lambda: read_config(world.store, agent_id).settings
+    )
     if not settings.action_gate_enabled:
         # The check of the voice needs a text and nothing else.
         nothing = PropositionSet(ADHERENCE.name, ())

@@ -106,7 +106,16 @@ class Pacer:
         self._paused_until = float("-inf")
         self._accepted_at = float("-inf")
         self._refused_in_a_row = 0
+        self._users = 1
         self.refused = 0
+
+    def share(self, users: int) -> None:
+        """Take one part of what the server allows, as so many processes ask it with one key."""
+        part, self._users = self._users / users, users
+        for allowance in self._allowances.values():
+            allowance.per_minute *= part
+            allowance.level *= part
+            allowance.most = allowance.most and allowance.most * part
 
     def idle(self, since: float) -> float:
         """Return for how many seconds the server has let nothing through, counted from a moment of the pacer's clock at most."""
@@ -162,11 +171,13 @@ class Pacer:
     def _told(self, kind: Limit, turn: Admission, told: "_Told", now: float) -> None:
         """Take what a response said remained when its request came in, less what was sent and more what was refilled since."""
         fixed = self._fixed.get(kind, float("inf"))
-        most, rate = min(told.limit, fixed), min(told.per_minute, fixed)
+        most, rate, remaining = (
+            value / self._users for value in (min(told.limit, fixed), min(told.per_minute, fixed), told.remaining)
+        )
         known = self._allowances.get(kind)
         spent = known.spent if known else 0.0
         since = spent - turn.spent.get(kind, spent)
-        level = min(most, told.remaining + max(0.0, now - turn.sent - _ON_THE_WAY) * rate / _MINUTE) - since
+        level = min(most, remaining + max(0.0, now - turn.sent - _ON_THE_WAY) * rate / _MINUTE) - since
         self._allowances[kind] = _Allowance(rate, level, now, spent=spent, most=most)
 
 
