@@ -72,7 +72,7 @@ _LONGEST_SHARED_SECONDS = 0.25
 
 
 @dataclass
-class _Read:
+class _SharedRead:
     lock: threading.Lock = field(default_factory=threading.Lock)
     began: float = float("-inf")
     value: Any = None
@@ -82,7 +82,7 @@ class SharedReads:
     """What checks at the same time read of the same things: one reads, after all of them had asked."""
 
     def __init__(self) -> None:
-        self._of = lru_cache(maxsize=200)(lambda _: _Read())
+        self._of = lru_cache(maxsize=200)(lambda _: _SharedRead())
 
     def since(self, asked: float, key: object, read: Callable[[], Value]) -> Value:
         """Return what was read of a key after a moment (``time.monotonic``), by whomever."""
@@ -114,7 +114,7 @@ def gather_facts(
 ) -> GateFacts | None:
     """Return the facts of a check, or None when the agent's gate is off; earlier attempts that this process forgot are looked up.
 
-    ``claims``: of adherence. ``given``: instead of the stored settings. ``before``: of a stored message that is looked at again; see
+    ``claims``: of adherence. ``given``: instead of the stored settings. ``before``: of a stored message looked at again; see
     ``action_trajectory``. ``share``: takes what is read from others who read it, by a key. Raises ``ConfigError``: the agent has no
     persona or no valid propositions.
     """

@@ -233,9 +233,9 @@ def test_of_what_is_left_to_several_each_takes_a_part() -> None:
     assert sent == 15
     assert pacer.wait(ONE) == pytest.approx(4.0)
     pacer.heard(taken_at(pacer, clock, 100.0), 200, told(60, 8))
-    assert [pacer.wait(ONE), pacer.wait({Limit.REQUESTS: 2.0})] == pytest.approx([0.0, 4.0])
+    assert [pacer.wait({Limit.REQUESTS: cost}) for cost in (2.0, 3.0)] == pytest.approx([0.0, 4.0])
     pacer.share(1)
-    assert pacer.wait({Limit.REQUESTS: 4.0}) == 0.0
+    assert pacer.wait({Limit.REQUESTS: 8.0}) == pytest.approx(0.0)
 
 
 def taken_at(pacer: Pacer, clock: Moment, moment: float) -> Admission:
