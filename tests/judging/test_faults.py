@@ -168,10 +168,13 @@ def test_a_fault_is_named_and_stops_nothing_else(
 def test_an_answer_that_came_while_the_loop_was_busy_is_read_though_its_time_is_over(
     server: MessagesServer, options: ModelOptions, clock: Clock
 ) -> None:
+    server.answer_only(0)
+
     async def run() -> Sequence[Verdict]:
         judging = asyncio.create_task(live_judge(ModelBackend(options)).judge([request()]))
         await until(lambda: server.calls)
         # Nothing else runs in this loop meanwhile.
+        server.answer_only(1)
         wait_until(lambda: server.paid == 1)
         clock.forward(2 * options.deadline - 1)
         return await judging
