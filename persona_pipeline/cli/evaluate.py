@@ -72,6 +72,7 @@ def evaluate(
     from persona_pipeline.evaluation.against import fresh_world
     from persona_pipeline.evaluation.snapshot import save_replay
     from persona_pipeline.reporting.notify import report_notice, require_named
+    from persona_pipeline.reporting.statistics import gather
 
     require_known("--format", format or FORMATS[0], FORMATS)
     if snapshot is not None:
@@ -94,6 +95,8 @@ def evaluate(
         run = run_and_print(context, world, request, judge=judge, verbose=verbose)
         for path in run.baselines:
             typer.echo(f"baseline written: {path}", err=True)
+        if save_snapshot is not None or _is_rendered(format, output):
+            gather(world, run.report)
         if save_snapshot is not None and run.replay is not None:
             save_replay(save_snapshot, replace(run.replay(), statistics=run.report.statistics))
             typer.echo(f"snapshot written: {save_snapshot}", err=True)
@@ -118,16 +121,19 @@ def _replayed(snapshot: Path, format: str | None, output: Path | None, verbose: 
 def _emit(report: "RunReport", format: str | None, output: Path | None) -> None:
     from persona_pipeline.reporting.render import render
 
-    # A person reads the table, and would lose it above a page of JSON.
-    shown = output is None or format in (None, "json")
-    shown = shown and not (format is None and sys.stdout.isatty())
-    if not shown and output is None:
+    if not _is_rendered(format, output):
         return
+    shown = output is None or (format in (None, "json") and _is_rendered(format, None))
     text = render(report, format or FORMATS[0])
     if output is not None:
         _write(output, text)
     if shown:
         sys.stdout.write(text if text.endswith("\n") and output is None else text + "\n")
+
+
+def _is_rendered(format: str | None, output: Path | None) -> bool:
+    # A person reads the table, and would lose it above a page of JSON.
+    return output is not None or format is not None or not sys.stdout.isatty()
 
 
 def _write(output: Path, content: str | bytes) -> None:

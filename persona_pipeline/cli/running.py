@@ -40,9 +40,7 @@ def run_and_print(
         typer.echo(note, err=True)
 
     from persona_pipeline.reporting.render import print_report
-    from persona_pipeline.reporting.statistics import gather
 
-    gather(world, run.report)
     print_report(run.report, verbose=verbose)
     if request.record:
         command = _again(context, judge, run.report.provenance.get("window_end"))

@@ -88,7 +88,7 @@ def estimate_run(
             f"the judge anthropic has no model {options.model!r}, so it has no price; set PERSONA_JUDGE_MODEL to one of its "
             "models (claude-...), or PERSONA_JUDGE to the provider that has it"
         )
-    plans = planned(world, request)
+    plans = [*planned(world, request)]
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]
     asked = [item for plan in judged for item in plan.requests]

@@ -60,6 +60,7 @@ from persona_pipeline.world.messages.store import (
     read_talk,
 )
 from persona_pipeline.world.models import Message, Persona, Window, parse_window
+from persona_pipeline.world.names import named_agents
 from persona_pipeline.world.propositions.loading import (
     PROPOSITIONS,
     read_claims,
@@ -187,7 +188,7 @@ class WorldReader:
         """
         found: dict[str, tuple[VoiceFinding, ...]] = {}
         asked = [scope for scope in snapshot.agents if not scope.synthetic and "convergence" in scope.dimensions]
-        fleet = set(self.world.names()) if asked else set()
+        fleet = set(named_agents(self.world.root)) if asked else set()
         each = min(_MOST_EACH, _MOST_OF_FLEET // max(1, len(fleet)))
         for window in {scope.window for scope in asked}:
             of = {scope.agent_id for scope in asked if scope.window == window}

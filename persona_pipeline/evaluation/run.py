@@ -441,9 +441,9 @@ def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseli
     return replace(decided, snapshot=snapshot, evaluated=evaluated, results=results)
 
 
-def planned(world: World, request: EvaluationRequest) -> list[AgentPlan]:
-    """Return what a run would ask for first, agent by agent and window by window, without asking."""
+def planned(world: World, request: EvaluationRequest) -> Iterator[AgentPlan]:
+    """Yield what a run would ask for first, agent by agent and window by window, without asking."""
     request = world.settled(request)
     snapshot = WorldReader(world).questions(request)
     raise_problems(snapshot.broken)
-    return [plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents)]
+    return (plan_agent(snapshot, item, request) for item in (*snapshot.earlier, *snapshot.agents))

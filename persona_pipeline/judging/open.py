@@ -1,5 +1,6 @@
 """Opening a judge: for evaluations, suites, the gate, comparisons and canaries alike."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ class JudgeOptions:
         min_coverage: share (0-1) of judgments that must be scored, noted beside what is recorded as failed; None: the settings'.
         recorded: what recordings answer is not asked.
         kept: answers are kept in the store and count against the day's limit.
+        agents: whom it will be asked about; what is recorded of the world's others is not read. None: of everybody.
     """
 
     max_usd: float | None = None
@@ -59,12 +61,13 @@ class JudgeOptions:
     min_coverage: float | None = None
     recorded: bool = True
     kept: bool = True
+    agents: Sequence[str] | None = None
 
     @classmethod
     def of(cls, request: EvaluationRequest, progress: Progress | None = None) -> "JudgeOptions":
         """Return what a request asks of its judge."""
-        asked = {name: getattr(request, name) for name in ("max_usd", "record", "fresh", "grouping", "min_coverage")}
-        return cls(**asked, progress=progress)
+        names = ("max_usd", "record", "fresh", "grouping", "min_coverage", "agents")
+        return cls(**{name: getattr(request, name) for name in names}, progress=progress)
 
 
 def open_judge(
@@ -92,13 +95,15 @@ def open_judge(
             raise ValueError("a judge is opened for a world or for settings")
         settings = world.settings
     folder = (world.root if world else settings.world_root) / RECORDINGS
+    others = set(world.agent_ids()) - set(options.agents) if world and options.agents is not None else ()
     if name == RECORDED:
         if options.record:
             raise ConfigError("--record needs a live judge; add --judge anthropic")
-        return OpenedJudge(RecordedBackend(folder, options.also, settings))
+        return OpenedJudge(RecordedBackend(folder, options.also, settings, without=others))
     layers: list[Layer] = []
     if options.recorded and not options.fresh:
-        layers.append(RecordedFirst(RecordedBackend(folder, options.also, settings), options.progress))
+        recorded = RecordedBackend(folder, options.also, settings, without=others)
+        layers.append(RecordedFirst(recorded, options.progress))
     if options.record:
         coverage = settings.min_coverage_live if options.min_coverage is None else options.min_coverage
         layers.append(RecordingWriter(folder, coverage, settings.signing_secret))

@@ -43,8 +43,12 @@ def same_name(name: str) -> str:
 
 def read_names(root: Path) -> dict[str, AgentNames]:
     """Return what every agent is called, by id. Others' transcripts show it, whatever else is wrong with its file."""
-    stems = [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]
-    return {stem: _names_of(root, stem) for stem in stems}
+    return {agent_id: _names_of(root, agent_id) for agent_id in named_agents(root)}
+
+
+def named_agents(root: Path) -> list[str]:
+    """Return who has a persona file under a name that can be an agent's; no file is read."""
+    return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]
 
 
 def _names_of(root: Path, agent_id: str) -> AgentNames:

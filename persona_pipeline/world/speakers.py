@@ -12,7 +12,7 @@ from persona_pipeline.base.errors import Problem
 from persona_pipeline.world.messages.files import MessageFile, parse_message
 from persona_pipeline.world.messages.store import speaker_counts
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.names import AgentNames, Aliases
+from persona_pipeline.world.names import AgentNames, Aliases, named_agents
 from persona_pipeline.world.personas import PERSONAS, yaml_stems
 from persona_pipeline.world.world import World
 
@@ -105,7 +105,7 @@ def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames]) -> Nam
     ``said``: how many messages everybody has, by agent or, where nobody has a persona, by name. ``names``: what every agent is
     called.
     """
-    silent = tuple(agent_id for agent_id in sorted(names) if not said.get(agent_id)) if said else ()
+    silent = _silent(said, names)
     known = _Known.of(names, silent)
     strangers = [known.stranger(name, count) for name, count in said.items() if name not in names]
     return NameMatch(tuple(sorted(strangers, key=lambda item: (-item.messages, item.name))), silent)
@@ -113,7 +113,13 @@ def match_names(said: Mapping[str, int], names: Mapping[str, AgentNames]) -> Nam
 
 def stored_names(world: World) -> NameMatch:
     """Return how the speakers in the store and the agents go together."""
-    return match_names(speaker_counts(world.store), world.names())
+    said, agents = speaker_counts(world.store), named_agents(world.root)
+    # What agents are called only matters where somebody may be meant by another's name.
+    return NameMatch((), _silent(said, agents)) if said.keys() <= {*agents} else match_names(said, world.names())
+
+
+def _silent(said: Mapping[str, int], agents: Collection[str]) -> tuple[str, ...]:
+    return tuple(agent_id for agent_id in sorted(agents) if not said.get(agent_id)) if said else ()
 
 
 def named_in_files(world: World) -> NameMatch:

@@ -239,13 +239,13 @@ class World:
                 upsert(connection, agents, new)
                 upsert(connection, kept, new_configs, key=["agent_id"])
 
-    def sync_names(self) -> None:
+    def _sync_names(self, names: Mapping[str, AgentNames]) -> None:
         """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
         self.agent_ids()
         known = self.display_names()
         rows = [
             {"id": agent_id, "display_name": item.display_name or agent_id}
-            for agent_id, item in self.names().items()
+            for agent_id, item in names.items()
             if agent_id not in known or (item.display_name is not None and known[agent_id] != item.display_name)
         ]
         if rows:
@@ -254,8 +254,10 @@ class World:
 
     def sync_messages(self) -> SyncResult:
         """Bring everybody's names and all messages into the store; messages of the future are named among the problems."""
-        self.sync_names()
-        result = self.mirror_messages()
+        # Read once: in a world of thousands that is most of what is read.
+        names = self.names()
+        self._sync_names(names)
+        result = self._mirror(names)
         result.problems += self.future_messages()
         return result
 
@@ -264,7 +266,10 @@ class World:
 
         A file that cannot be read is a problem, and stops no other.
         """
-        aliases = Aliases.of(self.names())
+        return self._mirror(self.names())
+
+    def _mirror(self, names: Mapping[str, AgentNames]) -> SyncResult:
+        aliases = Aliases.of(names)
         rename_stored(self.store, aliases)
         return mirror_files(self.store, self._named_files(), aliases)
 

@@ -1,12 +1,23 @@
 """When a drop is a fall: beyond its delta, and more than judge and week explain."""
 
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, most_confirmations, settled, to_confirm
-from persona_pipeline.guard.baselines.models import Baseline, Compared
-from persona_pipeline.guard.baselines.statistics import LEVEL
+from persona_pipeline.guard.baselines.falls import (
+    CONFIRMATIONS,
+    TestedDrops,
+    _judge,
+    most_confirmations,
+    settled,
+    to_confirm,
+)
+from persona_pipeline.guard.baselines.models import Baseline, ClaimTest, Compared, DimensionComparison, PropositionDrop
+from persona_pipeline.guard.baselines.sight import detectable
+from persona_pipeline.guard.baselines.statistics import LEVEL, Corrected
+from tests.baselines.test_detectable import drops
 from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
 
 DOWN = {"adherence": {key: level - 2.5 for key, level in LEVELS.items()}}
@@ -209,3 +220,76 @@ def test_false_alarms_are_rare_and_falls_are_seen() -> None:
         found["seen"] += fallen["a0"].regressed
     assert found["alarms"] <= 2
     assert found["seen"] >= 8
+
+
+@pytest.mark.parametrize(
+    ("judgments", "samples", "most"), [({"a": 7}, 2, 15), ({"a": 7, "b": 3}, 2, 25), ({"a": 7}, 0, 35), ({}, 3, 0)]
+)
+def test_confirming_adds_at_most_so_many_judgments(judgments: dict[str, int], samples: int, most: int) -> None:
+    assert most_confirmations(judgments, samples) == most
+    assert most_confirmations(judgments, samples, 1) == most // 5
+
+
+@pytest.mark.parametrize(
+    ("status", "p_value", "now", "warned"),
+    [
+        ("regressed", 0.0499, "regressed", 0),
+        ("regressed", 0.05, "undecided", 1),
+        ("regressed", None, "regressed", 0),
+        ("ok", 0.5, "ok", 0),
+    ],
+)
+def test_what_chance_may_explain_becomes_a_warning(status: str, p_value: float | None, now: str, warned: int) -> None:
+    item = DimensionComparison(dimension="adherence", status=status, delta=-3.0, p_value=p_value)  # pyright: ignore[reportArgumentType]
+    warnings: list[str] = []
+    _judge(item, warnings, 2.5)
+    assert (item.status, len(warnings)) == (now, warned)
+    if warned:
+        assert warnings[0].startswith(
+            "adherence: dropped by 3.00, which judge noise and weekly variation may explain (p = 0.05)"
+        )
+
+
+@pytest.mark.parametrize(
+    ("status", "p_value", "high", "kept"),
+    [
+        ("ok", 0.0499, 1.0, True),
+        ("ok", 0.05, -1.0, False),
+        ("ok", None, 1.0, True),
+        ("regressed", 0.05, 0.0, False),
+        ("regressed", 0.05, -1e-9, True),
+    ],
+)
+def test_a_claim_may_be_chance_unless_its_dimension_fell_with_it(
+    status: str, p_value: float | None, high: float, kept: bool
+) -> None:
+    fallen = [
+        PropositionDrop(dimension="adherence", proposition_id=key, baseline=8.0, current=4.0, delta=-4.0)
+        for key in "pq"
+    ]
+    tests = {"p": ClaimTest(delta=-4.0, interval=(-7.0, high), p_value=p_value, detectable=3.0)}
+    item = DimensionComparison(
+        dimension="adherence",
+        status=status,
+        delta=-3.0,
+        p_value=0.01,
+        drops=fallen,
+        claims=tests,  # pyright: ignore[reportArgumentType]
+    )
+    warnings: list[str] = []
+    _judge(item, warnings, 2.5)
+    assert [(drop.proposition_id, drop.interval, drop.p_value) for drop in item.drops] == [
+        *([("p", (-7.0, high), p_value)] if kept else []),
+        ("q", None, None),
+    ]
+    assert [text.partition(", which")[0] for text in warnings] == ([] if kept else ["adherence/p: dropped by 4.00"])
+
+
+@pytest.mark.parametrize(("fallen", "beyond"), [(1.0, False), (1.0 + 0.9e-9, False), (1.0 + 1.1e-9, True)])
+def test_beyond_a_delta_is_beyond_rounding(fallen: float, beyond: bool) -> None:
+    row = replace(drops(), fallen=np.array([fallen]))
+    levels = np.array([0.01])
+    p_values = Corrected(levels, levels, levels)
+    found = TestedDrops(row, row, p_values, levels, levels, 1.0, 1.0)
+    assert (found.beyond_dimensions.tolist(), found.beyond_claims.tolist()) == ([beyond], [beyond])
+    assert found.sees == pytest.approx(detectable(row, levels, 1.0))

@@ -11,9 +11,11 @@ from persona_pipeline.guard.baselines.statistics import (
     CLAIMS_SHARE,
     DIMENSIONS_SHARE,
     LEVEL,
+    _found,
     corrected,
     families_named,
     holm_within,
+    level_of,
 )
 
 P_VALUES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), max_size=30)
@@ -98,3 +100,49 @@ def test_claims_get_the_smaller_part_of_the_level() -> None:
 )
 def test_the_families_have_names(watched: int, says: str) -> None:
     assert families_named(watched).endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("watched", "week", "says"),
+    [
+        (20, 1, "week 1 of the year; Holm over an agent's dimensions and over its claims; Bonferroni over 20 agents"),
+        (2, 7, "week 7 of the year; Holm over an agent's dimensions and over its claims; Bonferroni over 2 agents"),
+        (1, 2, "week 2 of the year; Holm over an agent's dimensions and over its claims"),
+    ],
+)
+def test_what_was_corrected_for_is_said_in_words(watched: int, week: int, says: str) -> None:
+    assert families_named(watched, week) == says
+
+
+@pytest.mark.parametrize(
+    ("p_values", "watched", "found"),
+    [
+        ([0.9] * 25, 25, 0),
+        ([0.002, *[0.9] * 24], 25, 1),
+        ([0.05 / 25, *[0.9] * 24], 25, 1),
+        ([0.0021, *[0.9] * 24], 25, 0),
+        ([0.004, 0.004, *[0.9] * 23], 25, 2),
+        ([0.0041, 0.0041, *[0.9] * 23], 25, 0),
+        ([0.003, 0.9, 0.006, 0.004], 25, 3),
+    ],
+)
+def test_benjamini_and_hochberg_report_so_many(p_values: list[float], watched: float, found: int) -> None:
+    assert _found(np.array(p_values), watched) == found
+
+
+def test_a_level_is_shared_by_tests_and_agents() -> None:
+    assert level_of(np.array([0.0, 1.0, 4.0]), 5, 0.75) == pytest.approx([0.0075, 0.0075, 0.001875])
+    assert level_of(np.array([2.0]), 0, 0.25) == pytest.approx([0.00625])
+
+
+def test_a_year_share_divides_the_level_of_both_families() -> None:
+    one = np.zeros(1, np.intp)
+    found = corrected(
+        np.array([0.01]), one, np.array([0.001]), one, agents=1, watched=20, shares=np.array([0.5]),
+        claim_shares=np.array([0.1]), others=np.array([1e-9] * 19),
+    )  # fmt: skip
+    assert found.dimensions[0] == pytest.approx(20 * 0.01 / (DIMENSIONS_SHARE * 0.5))
+    assert found.claims[0] == pytest.approx(20 * 0.001 / (CLAIMS_SHARE * 0.1))
+    assert found.agents[0] == pytest.approx(0.01 / (DIMENSIONS_SHARE * 0.5))
+    beyond = corrected(np.array([0.01]), one, np.zeros(0), one[:0], agents=1, watched=21, others=np.array([1e-9] * 6))
+    assert beyond.dimensions[0] == pytest.approx(21 / 7 * 0.01 / DIMENSIONS_SHARE)

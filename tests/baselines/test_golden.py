@@ -2,13 +2,27 @@
 
 import json
 import os
+from collections import OrderedDict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.baselines import fleet
 from persona_pipeline.guard.baselines.falls import compare, golden_propositions
-from persona_pipeline.guard.baselines.golden import captured, find_baseline, load_baseline, save_baseline
+from persona_pipeline.guard.baselines.fleet import same_messages
+from persona_pipeline.guard.baselines.golden import (
+    captured,
+    find_baseline,
+    load_baseline,
+    recordings_digest,
+    save_baseline,
+    watched_agents,
+)
+from persona_pipeline.guard.baselines.models import Measure, Sight
+from persona_pipeline.guard.baselines.sight import _whole
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
 
@@ -140,3 +154,142 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 def test_an_empty_evaluation_captures_nothing() -> None:
     assert captured("ann", {"adherence": DimensionEvaluation(dimension="adherence")}, {}).dimensions == {}
+
+
+ONCE = {"window_end": "2026-06-01", "window_start": "2026-05-01", "messages": 9}
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "same"),
+    [
+        pytest.param({"windows": 2, "input_hash": "same"}, {}, False, id="several windows are never the same messages"),
+        pytest.param({"windows": 1, "input_hash": "same"}, {}, True, id="the same input"),
+        pytest.param({"input_hash": "other"}, {}, False, id="another input"),
+        pytest.param({}, None, True, id="nothing is known of now"),
+        pytest.param({"windows": 2}, None, False, id="several windows, nothing known of now"),
+        pytest.param({"messages_hash": "m"}, {"messages_hash": "m"}, True, id="the same messages"),
+        pytest.param({"messages_hash": "m", **ONCE}, {"messages_hash": "n", **ONCE}, False, id="other messages"),
+        pytest.param({"messages_hash": "m", **ONCE}, ONCE, True, id="a hash on one side only: the window tells"),
+        pytest.param(ONCE, ONCE, True, id="the same window"),
+        pytest.param(ONCE, ONCE | {"messages": 10}, False, id="another count"),
+        pytest.param(ONCE, ONCE | {"window_start": None}, False, id="another start"),
+        pytest.param({"messages": 9}, {"messages": 9}, False, id="no end is known"),
+    ],
+)
+def test_whether_both_sides_judged_the_same_messages(known: dict, now: dict | None, same: bool) -> None:
+    baseline = captured("ann", {"adherence": evaluated(5.0)}, {})
+    baseline.provenance["dimensions"]["adherence"] = known
+    assert same_messages(baseline, evaluated(5.0, input_hash="same"), now) is same
+
+
+@pytest.mark.parametrize(("score", "valid"), [(0, True), (9, True), (-1e-9, False), (9.0000001, False)])
+def test_both_ends_of_the_scale_are_scores(tmp_path: Path, score: float, valid: bool) -> None:
+    path = write(tmp_path / "ann.json", {**FOUR_KEYS, "dimensions": {"adherence": score}})
+    if valid:
+        assert load_baseline(path).dimensions == {"adherence": score}
+    else:
+        with pytest.raises(ConfigError, match="from 0 to 9"):
+            load_baseline(path)
+
+
+def test_every_problem_of_a_file_is_named(tmp_path: Path) -> None:
+    broken = {"agentId": 7, "dimensions": {}, "propositionScores": [], "provenance": [1], "capturedAt": 5}
+    with pytest.raises(ConfigError) as error:
+        load_baseline(write(tmp_path / "ann.json", broken))
+    for says in ("agentId must be a string", "propositionScores must map", "provenance must be", "capturedAt 5 is not"):
+        assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "moment"),
+    [
+        ("2026-03-01T10:00:00", "2026-03-01T10:00:00+00:00"),
+        ("2026-03-01T10:00:00+02:00", "2026-03-01T10:00:00+02:00"),
+        (None, "1970-01-01T00:00:00+00:00"),
+    ],
+)
+def test_a_time_without_a_zone_is_utc(tmp_path: Path, written: str | None, moment: str) -> None:
+    path = write(tmp_path / "ann.json", {**FOUR_KEYS, "capturedAt": written})
+    assert load_baseline(path).captured_at.isoformat() == moment
+
+
+def test_saving_says_where(tmp_path: Path) -> None:
+    first = save_baseline(tmp_path, captured("ann", {"adherence": evaluated(5.0)}, {}))
+    assert first == save_baseline(tmp_path, captured("ann", {"adherence": evaluated(5.0)}, {})) == tmp_path / "ann.json"
+
+
+def test_own_dimensions_stand_after_the_known_ones_once() -> None:
+    known = captured("ann", {"humour": evaluated(6.0), "adherence": evaluated(5.0)}, {})
+    assert list(known.dimensions) == list(known.provenance["dimensions"]) == ["adherence", "humour"]
+    assert known.provenance["dimensions"]["adherence"]["samples"] == 0
+
+
+def test_a_baseline_names_the_recordings_it_was_taken_from() -> None:
+    item = evaluated(5.0, {"p": 5.0, "q": 5.0}, samples=3)
+    item.propositions["p"].keys, item.propositions["q"].keys = ["b", "c"], ["a"]
+    spans = [
+        (None, datetime(2026, 5, 1, tzinfo=UTC)),
+        (datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)),
+    ]
+    found = captured("ann", [{"adherence": evaluated(4.0)}, {"adherence": item}], {}, spans=spans)
+    first, second = found.provenance["dimensions"]["adherence"]["recordings"]
+    assert (first["start"], first["end"]) == (None, "2026-05-01T00:00:00+00:00")
+    assert (second["start"], second["end"], second["samples"]) == (
+        "2026-05-01T00:00:00+00:00", "2026-06-01T00:00:00+00:00", 3
+    )  # fmt: skip
+    assert second["digest"] == recordings_digest(item) == content_hash(["a", "b", "c"])
+    assert "recordings" not in captured("ann", {"adherence": item}, {}).provenance["dimensions"]["adherence"]
+
+
+@pytest.mark.parametrize(("files", "read"), [(0, 0), (40, 40), (41, 21), (80, 40), (81, 27)])
+def test_of_many_baselines_the_same_few_tell_what_varies(tmp_path: Path, files: int, read: int) -> None:
+    for number in range(files):
+        write(tmp_path / "golden" / f"a{number:03}.json", FOUR_KEYS | {"agentId": f"a{number:03}"})
+    found = watched_agents(tmp_path / "golden")
+    assert (found.count, len(found.baselines)) == (files, read)
+    assert all(baseline.agent_id == name for name, baseline in found.baselines.items())
+    assert found.baselines.keys() == watched_agents(tmp_path / "golden").baselines.keys()
+
+
+def test_who_has_no_valid_baseline_is_watched_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "ann.json", FOUR_KEYS)
+    write(tmp_path / "bob.json", FOUR_KEYS)
+    write(tmp_path / "cyd.json", "{")
+    found = watched_agents(tmp_path)
+    assert (found.count, list(found.baselines)) == (3, ["ann"])
+
+
+@pytest.mark.parametrize(
+    ("detectable", "shown", "missed"),
+    [(2.0, "2.0", ""), (2.01, "2.0", "drops below 2.0"), (9.0, "9.0", "drops below 9.0"), (9.01, ">9", "any drop")],
+)
+def test_what_would_be_missed(detectable: float, shown: str, missed: str) -> None:
+    sight = Sight(detectable=detectable)
+    assert (sight.shown, sight.missed) == (shown, missed)
+
+
+@pytest.mark.parametrize(("low", "above"), [(None, False), (0.0, False), (1e-9, True), (-1.0, False)])
+def test_an_interval_is_above_zero_as_a_whole(low: float | None, above: bool) -> None:
+    assert Measure(value=1.0, low=low, high=2.0).is_above_zero is above
+
+
+@pytest.mark.parametrize(
+    ("part", "room", "most", "count"),
+    [(6.0, 2.0, 5, 3), (6.1, 2.0, 5, 4), (10.0, 2.0, 5, 5), (10.1, 2.0, 5, None), (0.0, 2.0, 5, None), (1.0, 0.0, 5, None),
+     (0.5, 0.7, 5, 1), (-1.0, -1.0, 5, None)],
+)  # fmt: skip
+def test_how_many_it_takes(part: float, room: float, most: int, count: int | None) -> None:
+    assert _whole(part, room, most) == count
+
+
+@pytest.mark.parametrize(("most", "kept"), [(2, 2), (3, 3)])
+def test_no_more_baselines_are_kept_than_so_many_the_oldest_go(
+    monkeypatch: pytest.MonkeyPatch, most: int, kept: int
+) -> None:
+    monkeypatch.setattr(fleet, "_WATCHED", OrderedDict())
+    monkeypatch.setattr(fleet, "_MOST_WATCHED", most)
+    baselines = [captured(f"a{n}", {"adherence": evaluated(5.0)}, {}) for n in range(3)]
+    for baseline in baselines:
+        fleet._watched_golden(baseline, "adherence")
+    assert [held.agent_id for held, _ in fleet._WATCHED.values()] == [f"a{n}" for n in range(3)][-kept:]
+    assert fleet._watched_golden(baselines[2], "adherence") is fleet._watched_golden(baselines[2], "adherence")

@@ -95,3 +95,35 @@ def test_few_false_alarms_and_fewer_scenes_than_a_fixed_size() -> None:
     assert np.isfinite(seen).mean() >= 0.99
     assert np.minimum(seen, 100).mean() < fixed_size(other, 0.95, 0.05)
     assert math.isclose(other.mean(), -1.0, abs_tol=0.2)
+
+
+def test_what_is_held_is_what_the_bets_win() -> None:
+    """By hand: a spread of a point that counts as two differences, three rates, half on up and half on down."""
+    values = [1.0, -0.5, 2.0, 0.0, 1.5]
+    for shift in (0.0, 1.0, -2.5):
+        held = {(rate, side): 1.0 for rate in (0.4, 0.8, 1.6) for side in (1, -1)}
+        for place, value in enumerate(values):
+            seen = values[:place]
+            around = sum(v * v for v in seen) - sum(seen) ** 2 / max(1, place)
+            spread = max(0.05, math.sqrt((2.0 + max(0.0, around)) / (2.0 + max(0, place - 1))))
+            for rate, side in held:
+                held[rate, side] *= 1 + side * math.tanh(rate / spread * (value - shift))
+            wealth = log_wealth(np.array(values), np.array([shift]))[0, place]
+            assert wealth == pytest.approx(math.log(sum(held.values()) / 6))
+    # However alike: a stake is never everything.
+    assert np.isfinite(log_wealth(np.full(30, 9.0), np.array([-9.0]))).all()
+
+
+def test_the_interval_is_of_shifts_that_leave_the_bets_unprofitable() -> None:
+    values = np.array([1.0, -0.5, 2.0, 0.0, 1.5, 1.0, 0.5, 1.0, 2.0, 1.0])
+    found = paired_change(values.tolist(), 0.2, margin=1.0)
+    highest = {shift / 50: log_wealth(values, np.array([shift / 50]))[0].max() for shift in range(-450, 451)}
+    inside = [shift for shift, held in highest.items() if held < math.log(5)]
+    assert (found.low, found.high) == pytest.approx((min(inside), max(inside)))
+    assert (found.pairs, found.mean) == (10, pytest.approx(0.95))
+    assert found.p_value == pytest.approx(math.exp(-highest[0.0]))
+    assert found.margin_p == pytest.approx(max(min(1.0, math.exp(-highest[side])) for side in (-1.0, 1.0)))
+    quick = paired_change(values.tolist(), 0.2, interval=False, widest=4.0)
+    assert (quick.p_value, quick.low, quick.high) == (pytest.approx(found.p_value), -4.0, 4.0)
+    far = paired_change([30.0] * 40, 0.05, widest=9.0)
+    assert (far.low, far.high) == (30.0, 30.0), "beyond all shifts that can be: the mean alone is left"

@@ -1,5 +1,6 @@
 """When a drop is a regression: strict, on unrounded values, and never through a missing score."""
 
+import contextlib
 import math
 
 import pytest
@@ -7,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines.falls import check_option, compare, find_regressions
-from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.falls import (
+    check_option,
+    compare,
+    dropped,
+    find_regressions,
+    is_covered,
+    least_coverage,
+    not_shown,
+)
+from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 scores = st.floats(min_value=0, max_value=9)
@@ -153,3 +162,81 @@ def test_a_delta_that_would_let_everything_pass_or_nothing_is_refused(delta: flo
 @pytest.mark.parametrize("delta", [0.0, 1.0, 9.0])
 def test_a_delta_that_can_be_is_passed(delta: float) -> None:
     check_option("regression_delta", delta)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [("min_coverage", 1.0, True), ("min_coverage", 0.0, True), ("min_coverage", 1.01, False), ("samples", 0, False)],
+)
+def test_both_ends_of_an_option_are_allowed(name: str, value: float, allowed: bool) -> None:
+    with contextlib.nullcontext() if allowed else pytest.raises(ConfigError):
+        check_option(name, value)
+
+
+@pytest.mark.parametrize("wrong", ["delta", "proposition_delta"])
+def test_a_comparison_checks_what_it_is_asked(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="finite number"):
+        compare("ann", {}, None, **{wrong: -1.0})
+
+
+def test_a_drop_of_just_the_tolerance_more_is_none() -> None:
+    assert not dropped(-1e-9, 0.0, 0.0)
+    assert dropped(-1.1e-9, 0.0, 0.0)
+
+
+def test_a_missing_score_hides_no_later_dimension() -> None:
+    found = find_regressions({"b": None, "c": 1.0}, {"a": 8.0, "b": 8.0, "c": 8.0})
+    assert [(item.dimension, item.delta) for item in found] == [("c", -7.0)]
+
+
+def test_a_comparison_says_by_how_much_a_dimension_fell() -> None:
+    assert (
+        compare("ann", {"adherence": evaluated(5.5)}, golden({"adherence": 7.0})).dimensions["adherence"].delta == -1.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("scored", "expected", "least", "covered"),
+    [
+        (18, 19, 0.99, True),
+        (17, 19, 0.99, False),
+        (19, 20, 0.99, False),
+        (19, 20, 0.95, True),
+        (18, 19, 1.0, False),
+        (0, 0, 1.0, True),
+        (0, 1, 1.0, False),
+        (1, 1, 1.0, True),
+    ],
+)
+def test_one_failed_judgment_of_few_is_no_failed_run(scored: int, expected: int, least: float, covered: bool) -> None:
+    assert is_covered([evaluated(5.0, n_scored=scored, n_expected=expected)], least) is covered
+
+
+@pytest.mark.parametrize(
+    ("asked", "as_recorded", "least"),
+    [
+        pytest.param([(1, 0.8)], True, 0.8, id="what was asked for then is enough"),
+        pytest.param([(1, 0.8)], False, 0.9, id="unless they are asked again"),
+        pytest.param([(1, 0.95)], True, 0.9, id="or asked for more"),
+        pytest.param([(1, 0.7), (2, 0.8)], True, 0.8, id="the strictest of several"),
+        pytest.param([(1, 0.7), (0, 0.85)], True, 0.7, id="where nothing failed nothing was asked"),
+        pytest.param([(1, 0.7), (1, None)], True, 0.9, id="one of which it is not known"),
+        pytest.param([(0, 0.7)], True, 0.9, id="nothing failed"),
+    ],
+)
+def test_recorded_failures_need_what_was_asked_for_then(asked: list, as_recorded: bool, least: float) -> None:
+    items = []
+    for failed, share in asked:
+        items.append(evaluated(5.0, {"p": 5.0}, min_coverage=share))
+        items[-1].propositions["p"].failed = {"timeout": failed} if failed else {}
+    assert least_coverage(items, 0.9, as_recorded=as_recorded) == least
+
+
+@pytest.mark.parametrize(
+    ("delta", "status"), [(None, "ok"), (2.5, "ok"), (-2.0, "ok"), (-2.0 - 1e-9, "ok"), (-2.0 - 2e-9, "undecided")]
+)
+def test_beyond_so_many_points_what_is_not_shown_is_undecided(delta: float | None, status: str) -> None:
+    item = DimensionComparison(dimension="adherence", status="regressed", delta=delta)
+    assert not_shown(item, 2.0) == status
+    # As sums of floats would have it: 2.0 + 1e-9 is allowed, whatever the scale.
+    assert not_shown(DimensionComparison(dimension="x", status="regressed", delta=-1e-9), 0.0) == "ok"

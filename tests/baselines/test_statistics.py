@@ -70,3 +70,17 @@ def test_significance_follows_alpha() -> None:
 def test_importing_the_module_does_not_import_scipy() -> None:
     code = "import sys, persona_pipeline.guard.baselines.statistics; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_effect_is_in_pooled_standard_deviations() -> None:
+    a, b = [7.0, 8.0, 6.0, 9.0], [5.0, 6.0, 7.0]
+    pooled = ((3 * 5 / 3 + 2 * 1.0) / 5) ** 0.5
+    assert cohens_d(a, b) == pytest.approx(1.5 / pooled)
+    assert cohens_d(b, a) == pytest.approx(-1.5 / pooled)
+
+
+def test_just_at_alpha_is_not_significant() -> None:
+    a, b = [7, 8, 6, 9, 7, 5, 8, 7], [5, 6, 4, 7, 5, 6, 3, 6]
+    p = welch(a, b).p_value
+    assert not welch(a, b, alpha=p).significant
+    assert welch(a, b, alpha=p * (1 + 1e-9)).significant

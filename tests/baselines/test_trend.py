@@ -1,11 +1,17 @@
 """Slow drift over stored windows."""
 
+import math
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from statistics import NormalDist, fmean
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from persona_pipeline.guard.baselines.drift import WindowScore, find_trends
+from persona_pipeline.guard.baselines import drift
+from persona_pipeline.guard.baselines.drift import WindowScore, cusum, find_moved, find_trends, winnings
 
 START = datetime(2026, 1, 4, tzinfo=UTC)
 Fleet = dict[tuple[str, str], list[WindowScore]]
@@ -77,3 +83,92 @@ def test_windows_without_a_score_are_passed_over() -> None:
 
 def test_nothing_is_no_trend() -> None:
     assert find_trends({}) == {}
+
+
+@pytest.mark.parametrize("since", [8, 9, 11])
+def test_a_fall_begins_with_its_first_window(since: int) -> None:
+    """A steady level, then a fall of a point and a half a week: nothing about the week it began is a matter of chance."""
+    levels = [7.2, 7.0] * 8
+    scores = [*levels[:since], *(levels[n] - 1.5 * (n - since + 1) for n in range(since, 16))]
+    steady = {(f"a{number}", "fluency"): windows_of(levels) for number in range(3)}
+    found = find_trends(steady | {("ann", "adherence"): windows_of(scores)})
+    assert found.keys() == {("ann", "adherence")}
+    trend = found["ann", "adherence"]
+    assert (trend.began, trend.windows) == (START + timedelta(weeks=since), 16 - since)
+    assert (trend.before, trend.now) == pytest.approx((fmean(scores[:since]), scores[-1]))
+    moved = find_moved({("ann", "x"): windows_of(scores), ("bob", "x"): windows_of(levels)})
+    assert f"since the week of {START + timedelta(weeks=since):%d %b %Y}: 7.1 before" in moved["ann", "x"]
+
+
+def windows_of(scores: Sequence[float], judgments: int = 3) -> list[WindowScore]:
+    return [WindowScore(START + timedelta(weeks=week), score, judgments) for week, score in enumerate(scores)]
+
+
+def test_what_is_at_its_limit_is_not_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    drifted = fleet(falls=0.3)
+    table = np.array([[item.score for item in windows] for windows in drifted.values()])
+    monkeypatch.setattr(drift, "LIMIT", cusum(table)[0][-1, -1])
+    assert find_trends(drifted) == {}
+    held = winnings(table)[-1, -1]
+    for times, found in ((1.0, {("ann", "adherence")}), (1 + 1e-9, set())):
+        monkeypatch.setattr(drift, "CERTAIN", times * math.exp(held) / len(drifted) * (1 - 1e-12))
+        assert find_moved(drifted).keys() == found
+
+
+@pytest.mark.parametrize(("weeks", "judgments", "counts"), [(8, 3, False), (9, 3, True), (9, 2, False)])
+def test_too_short_a_series_says_nothing_of_what_is_steady(weeks: int, judgments: int, counts: bool) -> None:
+    restless = {(f"z{n}", "x"): windows_of([9.0, 0.0] * 4 + [9.0] * (weeks - 8), judgments) for n in range(20)}
+    drifted = fleet(falls=0.3)
+    assert (find_trends(drifted | restless) != find_trends(drifted)) is counts
+
+
+def _weeks_that_differ() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return series of several lengths, and of each the variance and the degrees of freedom of its first eight weeks."""
+    generator = np.random.default_rng(11)
+    scores = generator.normal(6, 0.6, (12, 20))
+    scores[:4, 12:] -= 1.1
+    scores[5, 14:] -= 9.0
+    for row, end in ((3, 15), (4, 9), (7, 19)):
+        scores[row, end:] = np.nan
+    return scores, *drift._steady(scores[:, :8])
+
+
+def _normal(t: float, degrees: float) -> float:
+    return math.copysign(min(-NormalDist().inv_cdf(max(stats.t.cdf(-abs(t), degrees), 1e-12)), 6.0), t)
+
+
+def test_the_sum_is_that_of_pages_cusum() -> None:
+    scores, variances, degrees = _weeks_that_differ()
+    sums, zeros = cusum(scores)
+    for row, own in enumerate(scores):
+        value, zero = 0.0, 7
+        for week in range(8, int(np.isfinite(own).sum())):
+            count = zero + 1
+            off = (fmean(own[:count]) - own[week]) / math.sqrt(variances[row] * (1 + 1 / count))
+            value = min(max(value + _normal(off, degrees[row]) - 0.5, 0.0), 9.0)
+            zero = zero if value else week
+            assert (sums[row, week], zeros[row, week]) == (pytest.approx(value), zero)
+    assert (sums[:, :8] == 0).all() and (zeros[:, :8] == range(8)).all()
+    assert sums[5, -1] == 9.0, "no higher, so that what recovered is soon no trend"
+
+
+def test_what_is_won_is_what_bets_on_each_week_win() -> None:
+    scores, variances, degrees = _weeks_that_differ()
+    ends = [int(np.isfinite(own).sum()) for own in scores]
+    off = np.zeros(scores.shape)
+    for row, own in enumerate(scores):
+        for week in range(8, ends[row]):
+            off[row, week] = (fmean(own[:week]) - own[week]) / math.sqrt(variances[row] * (1 + 1 / week))
+    held = np.zeros((3, *scores.shape))
+    for week in range(8, scores.shape[1]):
+        kept = [
+            sum(off[row, 8 : week - 1] * off[row, 9:week]) / max(sum(off[row, :week] ** 2), 1e-9) for row in range(12)
+        ]
+        alike = min(max(float(np.median(kept)), 0.0), 0.9)
+        for row in range(12):
+            fall = (off[row, week] - alike * off[row, week - 1]) / math.sqrt(1 - alike**2)
+            won = min(_normal(fall, degrees[row]), 3.0) if week < ends[row] else None
+            for place, rate in enumerate((0.5, 1.0, 2.0)):
+                held[place, row, week] = held[place, row, week - 1] + (0 if won is None else rate * won - rate**2 / 2)
+    assert winnings(scores) == pytest.approx(np.log(np.exp(held).mean(axis=0)))
+    assert winnings(np.empty((0, 9))).shape == (0, 9)

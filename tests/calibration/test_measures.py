@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, t
 from sklearn.metrics import cohen_kappa_score
 
 from persona_pipeline.guard.calibration.measures import between_people, bias, labels_to_halve, spearman, weighted_kappa
@@ -80,3 +80,74 @@ def test_people_among_themselves_are_the_ceiling() -> None:
 )
 def test_labels_that_halve_the_interval(labels: int, population: int | None, more: int) -> None:
     assert labels_to_halve(labels, population) == more
+
+
+def test_a_bias_has_students_interval() -> None:
+    judge, people = [7.0, 8.0, 5.0, 9.0], [6.0, 6.0, 5.0, 6.0]
+    found = bias(judge, people)
+    half = t.ppf(0.975, 3) * np.std([1, 2, 0, 3], ddof=1) / 2
+    assert (found.value, found.low, found.high, found.n) == pytest.approx((1.5, 1.5 - half, 1.5 + half, 4))
+    assert bias([7.0], [6.0]).value is None
+    assert bias([7.0, 7.0], [6.0, 6.0]).low == 1.0
+
+
+@pytest.mark.parametrize("count", [4, 12, 40])
+def test_the_interval_of_kappa_is_the_jackknifes(count: int) -> None:
+    """Each pair is left out in turn, and kappa taken again, on Fisher's z."""
+    first, second = two_raters(5, count, 1.5)
+
+    def concordance(a: list[float], b: list[float]) -> float:
+        spread = np.var(a) + np.var(b) + (np.mean(a) - np.mean(b)) ** 2
+        return float(2 * np.cov(a, b, ddof=0)[0, 1] / spread)
+
+    whole = concordance(first, second)
+    z = np.arctanh([concordance([*first[:n], *first[n + 1 :]], [*second[:n], *second[n + 1 :]]) for n in range(count)])
+    half = t.ppf(0.975, count - 1) * np.sqrt((count - 1) / count * ((z - z.mean()) ** 2).sum())
+    found = weighted_kappa(first, second)
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (whole, np.tanh(np.arctanh(whole) - half), np.tanh(np.arctanh(whole) + half))
+    )
+
+
+@pytest.mark.parametrize("independent", [None, 15])
+def test_the_interval_of_a_rank_correlation_is_the_infinitesimal_jackknifes(independent: int | None) -> None:
+    """What a little more weight on one pair does to the correlation of mid-ranks, by a difference quotient."""
+    first, second = two_raters(6, 30, 1.5)
+
+    def correlation(weights: np.ndarray) -> float:
+        ranks = []
+        for values in map(np.array, (first, second)):
+            below = np.array([weights[values < v].sum() + weights[values == v].sum() / 2 for v in values])
+            ranks.append(below - below @ weights)
+        x, y = ranks
+        return float((weights * x) @ y / np.sqrt(((weights * x) @ x) * ((weights * y) @ y)))
+
+    def nudged(place: int, step: float) -> float:
+        weights = np.full(30, (1 - step) / 30)
+        weights[place] += step
+        return correlation(weights)
+
+    moves = np.array([(nudged(place, 1e-6) - nudged(place, -1e-6)) / 2e-6 for place in range(30)])
+    count = independent or 30
+    r = correlation(np.full(30, 1 / 30))
+    half = t.ppf(0.975, count - 1) * moves.std() / np.sqrt(count - 1) / (1 - r * r)
+    found = spearman(first, second, n=independent)
+    assert (found.value, found.low, found.high, found.n) == pytest.approx(
+        (r, np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half), count), rel=1e-5
+    )
+
+
+def test_labels_of_three_people_stand_against_the_others_mean() -> None:
+    labels = [(3.0, 5.0, 7.0), (8.0, 9.0, 7.0), (1.0, 2.0, 2.0), (6.0, 6.0, 5.0)]
+    one = [value for values in labels for value in values]
+    others = [(sum(values) - value) / 2 for values in labels for value in values]
+    rank, kappa = between_people(labels)
+    assert rank == spearman(one, others, n=4)
+    alone = weighted_kappa(one, others)
+    assert kappa.value == alone.value and kappa.n == 4
+    assert alone.value is not None and alone.low is not None and alone.high is not None
+    wider = np.sqrt(12 / 4)
+    z, low, high = np.arctanh([alone.value, alone.low, alone.high])
+    ends = np.tanh([z + wider * (low - z), z + wider * (high - z)])
+    assert (kappa.low, kappa.high) == pytest.approx(ends)
+    assert between_people(labels[:3])[1].value is None, "three judgments are too few"

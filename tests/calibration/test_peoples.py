@@ -18,7 +18,9 @@ from benchmarks.people import (
     one_window,
     options_of,
 )
+from persona_pipeline.guard.baselines.models import DimensionComparison, Measure, People
 from persona_pipeline.guard.calibration.calibrate import Calibration, Rated, calibrate_dimension
+from persona_pipeline.guard.calibration.known import in_peoples_points
 from persona_pipeline.guard.calibration.measures import spearman
 from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, census, peoples_mean
 from persona_pipeline.reporting.pages.instruments import calibration_page
@@ -117,3 +119,41 @@ def test_a_census_is_enough_whatever_its_size_and_with_claims_that_do_not_apply(
     assert "too few labels" not in text and "labels are missing" not in text
     one_more = calibrate_dimension(("judge", "1"), "adherence", [*items, Rated("x", "ann", "adherence", "kind", 4.0)])
     assert not one_more.is_census and one_more.missing == 50 - count
+
+
+def compared(delta: float | None, interval: tuple[float, float] | None, people: People | None) -> DimensionComparison:
+    return DimensionComparison(dimension="fluency", status="ok", delta=delta, interval=interval, people=people)
+
+
+HALF = Measure(value=0.5, low=0.4, high=0.6, n=60)
+
+
+@pytest.mark.parametrize(
+    ("delta", "interval", "share", "told", "expected"),
+    [
+        pytest.param(-1.0, None, 1.0, {}, (-2.0, -2.4, -1.6), id="a judge that moves half as far"),
+        pytest.param(-1.0, (-1.5, -0.5), 1.0, {}, (-2.0, -2 - 1.077033, -2 + 1.077033), id="with the drop's own interval"),
+        pytest.param(-1.0, None, 0.4, {}, (-1.4, -1.56, -1.24), id="what is computed stays as it is"),
+        pytest.param(3.0, None, 1.0, {"interval": (4.0, 7.0)}, (6.0, 4.8, 7.0), id="no higher than people's score"),
+        pytest.param(-3.2, None, 1.0, {"interval": (4.0, 7.0)}, None, id="all of it is below the scale"),
+        pytest.param(-3.0, None, 1.0, {"interval": (4.0, 7.0)}, (-5.0, -5.0, -4.8), id="within the scale where it reaches"),
+        pytest.param(-8.0, None, 1.0, {"interval": (4.0, 7.0)}, None, id="the scale is too short for it"),
+        pytest.param(6.0, None, 1.0, {"interval": (4.0, 7.0)}, None, id="upwards too"),
+        pytest.param(-1.0, None, 1.0, {"belief": "chance"}, None, id="not believed"),
+        pytest.param(-1.0, None, 1.0, {"slope": Measure(value=0.5, low=0.0, high=0.6)}, None, id="a slope that may be none"),
+        pytest.param(-1.0, None, 1.0, {"slope": Measure(low=0.4, high=0.6)}, None, id="no slope"),
+        pytest.param(None, None, 1.0, {}, None, id="no change"),
+    ],
+)  # fmt: skip
+def test_a_change_in_peoples_points(
+    delta: float | None, interval: tuple[float, float] | None, share: float, told: dict, expected: tuple | None
+) -> None:
+    people = People(**({"belief": "believed", "slope": HALF} | told))
+    found = in_peoples_points(compared(delta, interval, people), share)
+    assert found is not None
+    if expected is None:
+        assert found == people
+        return
+    assert found.delta_interval is not None
+    assert (found.delta, *found.delta_interval) == pytest.approx(expected)
+    assert in_peoples_points(compared(delta, interval, None), share) is None

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
+from persona_pipeline.reporting import statistics
 from tests.support.worlds import replace_in, write_jsonl
 
 BEFORE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")
@@ -83,6 +84,42 @@ def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(process: Cli) ->
     assert "! michael" in done.stderr
     assert "Michael Scott: 5 of 5 dimensions dropped; worst: " in done.stderr
     assert "michael-corporate-boilerplate" not in done.stderr, "-v shows every claim"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gathered"),
+    [
+        pytest.param((), 0, id="the table"),
+        pytest.param(("--format", "json"), 1, id="JSON"),
+        pytest.param(("--output", "report.html", "--format", "html"), 1, id="a file"),
+        pytest.param(("--save-snapshot", "run.json"), 1, id="a snapshot"),
+    ],
+)
+def test_on_a_terminal_nothing_is_gathered_that_only_a_file_shows(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], gathered: int
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(statistics, "voices_alike", lambda *_: calls.append(None) or {})
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert cli("evaluate", "--agents", "jim,pam", *arguments, cwd=tmp_path).returncode == 0
+    assert len(calls) == gathered
+
+
+def test_evaluating_loads_nothing_that_only_others_need(sample_root: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['p', 'evaluate', '--agents', 'pam']; from persona_pipeline.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "names = {'dagster', 'pandas', 'anthropic', 'openai', 'alembic', 'sklearn', 'scipy.stats', 'jinja2', 'fastapi',"
+        " 'markdown_it', 'persona_pipeline.suites.running', 'persona_pipeline.viewer', 'persona_pipeline.lab'}\n"
+        "print(sorted(names & set(sys.modules)), file=sys.stderr)"
+    )
+    environment = {**os.environ, "PERSONA_ROOT": str(sample_root)}
+    # The first run makes the store, which takes its migrations.
+    for _ in range(2):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_before_the_drift_is_code_0(cli: Cli) -> None:

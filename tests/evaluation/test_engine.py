@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,15 +14,17 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.evaluation import run as run_module
+from persona_pipeline.evaluation.run import planned, run_evaluation
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import Result, RunReport
-from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
+from persona_pipeline.world import names as world_names
 from tests.support.evaluating import evaluate_agent, evaluate_world, load_run
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
@@ -436,3 +439,31 @@ def test_a_finding_has_the_exit_code_of_its_kind() -> None:
     }
     assert codes == {"regression": 1, "coverage": 3, "budget": 4, "trend": 0, "odd": 0}
     assert Finding(kind="doubted", exit_code=0, message="as an older store has it").exit_code == 0
+
+
+def test_one_agent_is_evaluated_on_its_own_recordings_and_everybodys_names_read_once(
+    sample_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = replay(sample_world).agents["pam"].evaluation
+    (sample_world.root / "recordings" / "jim" / "fluency.jsonl").write_text("no recording\n", encoding="utf-8")
+    read: list[str] = []
+    monkeypatch.setattr(world_names, "_names_of", _counted(world_names._names_of, read))
+    judge = open_judge("recorded", sample_world, JudgeOptions.of(EvaluationRequest(agents=["pam"])))
+    report = evaluate_world(sample_world, judge=judge, agents=["pam"])
+    assert report.agents["pam"].evaluation == whole
+    assert sorted(read) == ["dwight", "jim", "michael", "pam"], "each once"
+    with pytest.raises(ConfigError, match=r"jim/fluency\.jsonl:1"):
+        open_judge("recorded", sample_world)
+
+
+def _counted(inner: Callable[[Path, str], Any], read: list[str]) -> Callable[[Path, str], Any]:
+    return lambda root, agent_id: (read.append(agent_id), inner(root, agent_id))[1]
+
+
+def test_what_a_run_would_ask_is_planned_agent_by_agent(sample_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    inner = run_module.plan_agent
+    monkeypatch.setattr(run_module, "plan_agent", lambda *args: (made.append(args[1].agent_id), inner(*args))[1])
+    plans = planned(sample_world, EvaluationRequest())
+    assert made == []
+    assert next(plans).requests and made == ["dwight"]

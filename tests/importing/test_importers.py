@@ -1,17 +1,22 @@
 """Every format gives the same messages of the same conversation, once, however often and however grown it is imported."""
 
 import json
+from contextlib import ExitStack
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.importing import ReadOptions, Source
-from persona_pipeline.importing.run import IMPORTERS, Imported, ImportOptions, import_messages, importer_of
+from persona_pipeline.importing import ReadOptions, Source, run
+from persona_pipeline.importing.base import TurnIds, as_text, text_of, turn_of, value_at
+from persona_pipeline.importing.records import first_records, records
+from persona_pipeline.importing.run import IMPORTERS, Imported, ImportOptions, import_messages, importer_of, read_export
 from persona_pipeline.world import World
 from persona_pipeline.world.models import Message
 from tests.importing.samples import SAMPLES, TEXTS
+from tests.support.worlds import write_jsonl
 
 
 def said(world: World) -> list[tuple[str, str | None, str | None, str, str]]:
@@ -364,3 +369,392 @@ def test_a_folder_of_files_is_read_file_by_file(empty_world: World, tmp_path: Pa
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"has no file in it that ends in \.jsonl"):
         take(empty_world, tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", "a"),
+        (["a", {"text": "b"}, {"type": "text", "content": "c"}, {"type": "image_url", "text": "no"}], "a\nb\nc"),
+        ([{"type": "output_text", "text": "a"}, 7, {"text": 7}, "", ["x"]], "a"),
+        ({"text": "x"}, ""),
+        (None, ""),
+    ],
+)
+def test_the_text_of_content_is_that_of_its_parts(value: Any, text: str) -> None:
+    assert text_of(value) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("a.b", 1),
+        ("c.0", "x"),
+        ("c.1", None),
+        ("c.x", None),
+        ("d", None),
+        ("e.f.g", 2),
+        ("a.b.c", None),
+        ("c.-1", None),
+    ],
+)
+def test_a_dotted_key_leads_to_one_value(key: str, value: Any) -> None:
+    assert value_at({"a": {"b": 1}, "c": ["x"], "e": {"f": {"g": 3}}, "e.f.g": 2}, key) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("text", ["a", {"text": "b"}], "a\nb"),
+        ("channel", ["a"], ["a"]),
+        ("text", "a", "a"),
+        ("channel", 7, "7"),
+        ("channel", True, True),
+        ("created_at", 0, "1970-01-01T00:00:00Z"),
+        ("created_at", 1e11, "5138-11-16T09:46:40Z"),
+        ("created_at", 1e11 + 1, "1973-03-03T09:46:40.001000Z"),
+        ("created_at", 1.25, "1970-01-01T00:00:01.250000Z"),
+        ("created_at", 1e300, "1e+300"),
+    ],
+)
+def test_a_mapped_value_is_what_the_field_wants(name: str, value: Any, text: Any) -> None:
+    assert as_text(name, value) == text
+
+
+def test_what_a_record_does_not_say_is_not_given() -> None:
+    assert ReadOptions({"a": "channel", "b": "text"}).given({"a": "x", "b": None}) == {"channel": "x"}
+
+
+def test_the_same_words_twice_have_two_ids_the_same_everywhere() -> None:
+    ids, again = TurnIds(), TurnIds()
+    said = [
+        ids.next("c", "ann", "hi"),
+        ids.next("c", "ann", "hi"),
+        ids.next("c", "bob", "hi"),
+        ids.next("d", "ann", "hi"),
+    ]
+    assert len(set(said)) == 4
+    assert [again.next("d", "ann", "hi"), again.next("c", "ann", "hi")] == [said[3], said[0]]
+    # Messages that were imported with an earlier version are known again by these.
+    assert said[:2] == ["fe6c856a706340c7bd507185", "f60c6d8a50be53f680631d63"]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(tmp_path / "none", "none.jsonl")
+    for read in (lambda: source.beginning, source.content, source.text):
+        with pytest.raises(
+            ConfigError, match=r"none.jsonl: cannot be read \(No such file or directory\); check the path"
+        ):
+            read()
+    source.path.write_bytes(b"12345")
+    monkeypatch.setattr("persona_pipeline.importing.base._LARGEST", 5)
+    assert source.content() == b"12345"
+    monkeypatch.setattr("persona_pipeline.importing.base._LARGEST", 4)
+    with pytest.raises(ConfigError, match=r"none.jsonl: is larger than 500 MB; export it as JSON lines"):
+        source.text()
+
+
+MINE = {"agent_id": "a", "text": "t", "created_at": "2026-03-01T10:00:00Z", "id": "1"}
+KNOWN = [
+    ("messages", "x.jsonl", [MINE]),
+    ("messages", "x.jsonl", [{"n": 1}, MINE]),
+    ("messages", "x.jsonl", []),
+    ("openai", "x.jsonl", [{"messages": [LINE]}, {"n": 1}]),
+    ("openai", "x.json", [{"messages": [LINE]}]),
+    ("langfuse", "x.jsonl", [{"n": 1}, {"n": 2}, {"traceId": "t", "type": "SPAN"}]),
+    ("langfuse", "x.jsonl", [{"trace": {"id": "t"}}]),
+    ("langfuse", "x.jsonl", [{"observations": []}]),
+    ("langfuse", "x.jsonl", [{"id": "t", "timestamp": "now", "output": "x"}]),
+    ("langsmith", "x.jsonl", [{"run_type": "llm"}]),
+    ("langsmith", "x.jsonl", [{"dotted_order": "a", "trace_id": "b"}]),
+    ("sillytavern", "x.jsonl", [{"user_name": "u", "character_name": "c"}]),
+    ("sillytavern", "x.jsonl", [{"name": "a", "is_user": True, "mes": "x"}]),
+    (None, "x.jsonl", [{"n": 1}, {"n": 2}, {"n": 3}, {"traceId": "t", "type": "SPAN"}]),
+    (None, "x.jsonl", [{"traceId": "t", "value": 1}]),
+    (None, "x.jsonl", [{"dotted_order": "a"}]),
+    (None, "x.jsonl", [{"n": 1}, {"messages": [LINE]}]),
+    (None, "x.jsonl", [{"messages": []}]),
+    (None, "x.jsonl", [{"user_name": "u"}]),
+    (None, "x.md", [MINE]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "file", "rows"), KNOWN)
+def test_a_format_is_known_by_its_look(tmp_path: Path, name: str | None, file: str, rows: list[Any]) -> None:
+    path = tmp_path / file
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = [each for each in IMPORTERS.names() if importer_of(Source(path, file), each).recognises(Source(path, file))]
+    assert found == ([name] if name else [])
+
+
+def test_what_could_be_two_formats_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"run_type": "llm", "messages": [LINE]}), encoding="utf-8")
+    with pytest.raises(ConfigError, match="could be openai or langsmith; say which with --format"):
+        importer_of(Source(path, "x.jsonl"))
+
+
+@pytest.mark.parametrize("rows", [[{"text": "x"}], [{"n": 1}, {"id": "x"}]])
+def test_lines_with_a_key_of_ours_are_named_one_by_one(tmp_path: Path, rows: list[Any]) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert importer_of(Source(path, "x.jsonl")).name == "messages"
+    path.write_text('{"n": 1}', encoding="utf-8")
+    assert importer_of(Source(path, "x.jsonl"), mapped=True).name == "messages"
+
+
+TRACE: dict[str, Any] = {
+    "id": "t1", "timestamp": "2026-03-01T10:00:00Z", "sessionId": "s1", "userId": "kim", "name": "chat", "metadata": {"env": "x"},
+    "input": {"messages": [{"role": "user", "content": "hi"}]}, "output": {"role": "assistant", "content": "ho"}, "tags": ["a"],
+    "scores": [
+        {"name": "no", "source": "EVAL", "value": 1},
+        {"name": "other", "observationId": "o9", "value": 1},
+        {"name": "stars", "stringValue": "good", "authorUserId": "u7"},
+    ],
+}  # fmt: skip
+RUN: dict[str, Any] = {
+    "id": "r1", "trace_id": "t1", "run_type": "llm", "name": "call", "start_time": "2026-03-01T10:00:00Z",
+    "end_time": "2026-03-01T10:00:09Z", "inputs": {"messages": [{"role": "user", "content": "hi"}]},
+    "outputs": {"role": "assistant", "content": "ho"}, "extra": {"metadata": {"user_id": "kim", "thread_id": "s1"}},
+    "feedback_stats": {"stars": {"n": 1, "avg": 0.5}, "many": {"n": 2, "avg": 1}},
+}  # fmt: skip
+
+
+def units_of(name: str, record: dict[str, Any]) -> list[Any]:
+    importer = importer_of(Source(Path("none"), "none"), name)
+    return list(importer.units(1, record, ReadOptions()))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_trace_of_langfuse_is_read_whole() -> None:
+    steps = [
+        {"id": "o1", "type": "GENERATION", "startTime": "2026-03-01T10:00:01Z", "endTime": "2026-03-01T10:00:05Z", "userId": None},
+        {"id": "o2", "type": "SPAN", "startTime": "2026-03-01T10:00:02Z", "endTime": "2026-03-01T10:00:03Z",
+         "parentObservationId": "o1", "userId": "lee"},
+    ]  # fmt: skip
+    whole, call, inner = units_of("langfuse", TRACE | {"observations": steps})
+    assert [(step.id, step.parent, step.calls_model, step.user) for step in (whole, call, inner)] == [
+        ("trace:t1", None, False, "kim"),
+        ("observation:o1", "trace:t1", True, "kim"),
+        ("observation:o2", "observation:o1", False, "lee"),
+    ]
+    assert {step.conversation for step in (whole, call, inner)} == {"s1"}
+    assert {step.trace for step in (whole, call, inner)} == {"t1"}
+    assert [str(step.ended)[17:19] for step in (whole, call, inner)] == ["05", "05", "03"], (
+        "a trace ends with its last step"
+    )
+    assert whole.marks == [{"name": "stars", "value": "good", "by": "u7"}]
+    beside = {"langfuse_id": "t1", "langfuse_name": "chat", "langfuse_tags": ["a"], "langfuse_metadata": {"env": "x"}}
+    assert whole.extras == beside
+    (alone,) = units_of("langfuse", {"id": "o1", "type": "SPAN", "traceId": "t1", "startTime": "2026-03-01T10:00:00Z"})
+    assert (alone.parent, alone.conversation, alone.extras) == (
+        "trace:t1",
+        "t1",
+        {"langfuse_id": "o1", "langfuse_traceId": "t1"},
+    )
+    (told,) = units_of("langfuse", {"id": "o1", "traceId": "t1", "type": "GENERATION", "trace": TRACE})
+    assert (told.id, told.conversation, told.user) == ("observation:o1", "s1", "kim")
+
+
+@pytest.mark.parametrize(
+    ("changed", "conversation", "user", "parent", "marks"),
+    [
+        ({}, "s1", "kim", None, [{"name": "stars", "value": 0.5}]),
+        ({"parent_run_id": "r0"}, "s1", "kim", "r0", None),
+        ({"parent_run_ids": ["a", "b"]}, "s1", "kim", "b", None),
+        ({"parent_run_ids": "b"}, "s1", "kim", None, None),
+        ({"extra": {"metadata": {"session_id": "z", "thread_id": "y", "user_id": 7}}}, "z", None, None, None),
+        ({"extra": json.dumps({"metadata": {"thread_id": "y"}})}, "y", None, None, None),
+        ({"extra": None, "thread_id": "w"}, "w", None, None, None),
+        ({"extra": {"metadata": "x"}}, "t1", None, None, None),
+        ({"run_type": "chain", "extra": None, "trace_id": None}, "r1", None, None, None),
+        (
+            {
+                "feedback": [
+                    {"key": "k", "value": "good", "feedback_source": {"type": "app", "user_id": "u"}},
+                    {"key": "m", "score": 0, "feedback_source": "x"},
+                    {"key": "n", "score": 1, "feedback_source": {"type": "model"}},
+                    "x",
+                ]
+            },
+            "s1", "kim", None,
+            [{"name": "k", "value": "good", "by": "u"}, {"name": "m", "value": 0, "by": None}],
+        ),
+    ],
+)  # fmt: skip
+def test_a_run_of_langsmith_is_read_whole(
+    changed: dict[str, Any], conversation: str, user: str | None, parent: str | None, marks: list[Any] | None
+) -> None:
+    (step,) = units_of("langsmith", RUN | changed)
+    assert (step.id, step.conversation, step.user, step.parent) == ("r1", conversation, user, parent)
+    assert step.calls_model is (step.extras["langsmith_run_type"] == "llm")
+    assert str(step.ended - step.started) == "0:00:09"
+    assert marks is None or step.marks == marks
+    metadata = step.extras.pop("langsmith_metadata", None)
+    assert metadata is None or metadata["user_id" if user else next(iter(metadata))]
+    assert (metadata is None) == (conversation in ("w", "t1", "r1"))
+
+
+def test_chats_keep_their_places_and_names(tmp_path: Path) -> None:
+    turns = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+    ]
+    rows = [{"messages": [*turns, {"role": "user", "content": more}], "created": 1772355600} for more in ("x", "y")]
+    found = rows_of(tmp_path, "x.jsonl", "\n".join(map(json.dumps, rows)))
+    said = [item for item in found if isinstance(item, Message)]
+    assert [str(item.created_at)[17:19] for item in said] == ["01", "02", "03"] * 2, "a second a turn"
+    assert [item.channel for item in said] == ["chat-a6fdbf66752a"] * 3 + ["chat-a6fdbf66752a-2"] * 3, (
+        "two turns that are heard name a chat"
+    )
+    (turn,) = rows_of(
+        tmp_path, "y.jsonl", json.dumps({"messages": [LINE], "id": 5, "created": 1.25, "rating": 1, "n": 2})
+    )
+    assert (turn.channel, turn.created_at.microsecond, turn.extras) == (
+        "5",
+        250000,
+        {"conversation_rating": 1, "created": 1.25, "n": 2, "role": "user"},
+    )
+
+
+def test_a_row_of_a_table_is_what_its_cells_say(tmp_path: Path) -> None:
+    head = "id,agent_id,channel,text,created_at,more\n"
+    rows = (
+        "1,ann,c,hi,2026-03-01T10:00:00Z,\n\n2,ann,c,ho,2026-03-01T10:00:00Z,x\n3,ann,c,ho,2026-03-01T10:00:00Z,x,y\n"
+    )
+    (trace,) = rows_of(tmp_path, "t.csv", 'id,timestamp,output,sessionId\nt,2026-03-01T10:00:00Z,"a\nb",\n')
+    assert (trace.text, trace.channel, trace.extras) == ("a\nb", "t", {"langfuse_id": "t", "role": "assistant"})
+    one, two, three = rows_of(tmp_path, "own.csv", head + rows)
+    assert (one.id, one.extras, two.extras) == ("1", {}, {"more": "x"})
+    assert isinstance(three, ValueError)
+    five, four = rows_of(
+        tmp_path, "t2.csv", "id,timestamp,output\nt,2026-03-01T10:00:00Z,x\nu,2026-03-01T10:00:00Z,x,y\n"
+    )
+    assert (four.text, isinstance(five, ValueError)) == ("x", True)
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        (7, "is not an object; export it again"),
+        ({"type": "message", "text": "x", "ts": "soon"}, "ts 'soon' is no Slack time such as 1355517523.000005"),
+        ({"type": "message", "text": " ", "ts": "1.0"}, "message without text"),
+        ({"type": "message", "attachments": [7, {"text": ""}], "ts": "1.0"}, "message without text"),
+        ({"type": "file", "text": "x", "ts": "1.0"}, "file"),
+    ],
+)
+def test_what_slack_did_not_say_is_named_with_its_line(tmp_path: Path, item: Any, says: str) -> None:
+    (tmp_path / "general").mkdir()
+    day = tmp_path / "general" / "2026-03-01.json"
+    day.write_text(f'[\n{{"type": "message", "user": "U1", "text": "a", "ts": "1.5"}},\n{json.dumps(item)}]', "utf-8")
+    # An export without a list of members is one all the same, and its names are looked for beside its channels.
+    source = Source(tmp_path, "export")
+    importer = importer_of(source, "slack")
+    first, second = importer.rows(importer.files(source)[0], ReadOptions())
+    assert (second.line, str(getattr(second, "reason", getattr(second, "found", "")))) == (3, says)
+    assert getattr(first, "found", None) is not None and first.line == 2
+
+
+def test_the_lists_of_an_export_stand_beside_its_channels(tmp_path: Path) -> None:
+    inner = tmp_path / "unpacked" / "general"
+    inner.mkdir(parents=True)
+    (inner / "2026-03-01.json").write_text(json.dumps([{**SLACK, "user": "U1", "text": "x"}]), "utf-8")
+    (inner.parent / "users.json").write_text('[{"id": "U1", "name": "ann"}]', encoding="utf-8")
+    # One channel alone is named.
+    importer = importer_of(Source(inner, "export"), "slack")
+    (file,) = importer.files(Source(inner, "export"))
+    (found,) = importer.rows(file, ReadOptions())
+    assert getattr(found, "found", None).agent_id == "ann"  # pyright: ignore[reportOptionalMemberAccess]
+    with pytest.raises(ConfigError, match="--map KEY=FIELD is not for slack"):
+        list(importer.rows(file, ReadOptions({"a": "text"})))
+    (inner / "2026-03-01.json").write_text('[{"type": "message",', encoding="utf-8")
+    (broken,) = importer.rows(file, ReadOptions())
+    assert broken.line == 1 and "is not JSON" in str(getattr(broken, "found", ""))
+
+
+def test_what_exports_hold_besides_is_counted(empty_world: World, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "x.jsonl", [{**PLAIN, "mood": "glad"}, {**PLAIN, "id": "2", "mood": "z" * 100_000}])
+    imported = take(empty_world, path)
+    assert (dict(imported.extras), imported.cut) == ({"mood": 1, "_cut": 1}, 1)
+    messages, read = read_export([path], ImportOptions(speakers={"ann": "Zoe"}))
+    assert [message.agent_id for message in messages] == ["Zoe", "Zoe"]
+    assert read.cut == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "ending"), [(b' {"id"', ".jsonl"), (b"[", ".jsonl"), (b"", ".jsonl"), (b"id,text", ".csv")]
+)
+def test_standard_input_is_read_as_a_file(monkeypatch: pytest.MonkeyPatch, data: bytes, ending: str) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(data), encoding="utf-8"))
+    with ExitStack() as stack:
+        source = run._stdin(stack)
+        assert (source.name, source.path.suffix, source.path.read_bytes()) == ("stdin", ending, data)
+
+
+def test_a_terminal_is_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(Terminal(), encoding="utf-8"))
+    with ExitStack() as stack, pytest.raises(ConfigError, match="standard input is a terminal"):
+        run._stdin(stack)
+
+
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        ("a", False),
+        (["a"], False),
+        ([{"text": "a"}, {"type": "image_url"}], True),
+        ([{"type": "image_url"}, "a"], True),
+    ],
+)
+def test_parts_that_are_no_text_are_kept_beside_it(content: Any, kept: bool) -> None:
+    turn = turn_of({"role": "user", "content": content, "tool_calls": [], "mood": "glad"})
+    assert (turn.text, turn.skipped) == ("a", "")
+    assert turn.extras == ({"mood": "glad", "content": content} if kept else {"mood": "glad"})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"runs": [{"a": 1}, 7]}', [(1, {"a": 1}), (1, "record 2 is not an object; export it again")]),
+        ('{"other": [{"a": 1}]}', [(1, {"other": [{"a": 1}]})]),
+        ('{"a": 1}\n\n{"a": 2}\n7\n{', [(1, {"a": 1}), (3, {"a": 2}), (4, "is not an object"), (5, "is not JSON")]),
+        ('[\n{"a": 1},\n7\n]', [(2, {"a": 1}), (3, "is not an object; export it again")]),
+        ('[{"a": 1}]', [(1, {"a": 1})]),
+        ('[1]\n{"a": 1}', [(1, "is not an object"), (2, {"a": 1})]),
+        ('[{"a": 1},\n{"a"', [(1, {"a": 1}), (2, "what follows is not read, export it again")]),
+        (
+            'a,b\n1,\n\n"[1, 2]","x\ny"\n1,2,3\n',
+            [(2, {"a": "1"}), (4, {"a": [1, 2], "b": "x\ny"}), (6, "has more cells")],
+        ),
+        ("a\n\x00\n1", [(2, "")]),
+        ("", []),
+    ],
+)
+def test_records_are_told_with_their_lines(tmp_path: Path, text: str, found: list[tuple[int, Any]]) -> None:
+    path = tmp_path / "x"
+    path.write_text(text, encoding="utf-8")
+    told = list(records(Source(path, "x"), ("runs",)))
+    assert [line for line, _ in told][: len(found)] == [line for line, _ in found]
+    for (_, record), (_, expected) in zip(told, found, strict=False):
+        assert record == expected if isinstance(expected, dict) else expected in str(record)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"runs":[{"a":1},{"a":2', [{"a": 1}]),
+        ('{ "runs" : [{"a":1}]', [{"a": 1}]),
+        ('{"a": [{"b": 1}]}', [{"a": [{"b": 1}]}]),
+        ('[{"a": 1}, 7, {"a": 2}]', [{"a": 1}, {"a": 2}]),
+        ('{"a": 1}\n{"a": 2}\n', [{"a": 1}, {"a": 2}]),
+        ("a,b\n1,2\n3,", [{"a": "1", "b": "2"}]),
+    ],
+)
+def test_the_beginning_of_a_file_is_read_as_far_as_it_can_be(tmp_path: Path, text: str, found: list[Any]) -> None:
+    path = tmp_path / "x"
+    path.write_text(text, encoding="utf-8")
+    assert first_records(Source(path, "x"), ("runs",)) == found

@@ -11,6 +11,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.open import OpenedJudge
+from persona_pipeline.judging.recordings import line
 from persona_pipeline.judging.recordings.line import Recording
 from persona_pipeline.judging.recordings.replay import RecordedBackend, load_recording_file, load_recordings
 from persona_pipeline.judging.recordings.writing import RecordingWriter, write_recordings
@@ -240,6 +241,33 @@ def test_the_same_answer_twice_is_no_error(tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "other.jsonl").write_text(json.dumps({**LINE, "recorded_at": "2026-06-01"}) + "\n", encoding="utf-8")
     assert len(load_recordings(tmp_path, None)) == 1
+
+
+def test_what_is_filed_under_other_agents_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, bob, gone = map(recorded_as, ("ann", "bob", "gone"))
+    for item in (ann, bob, gone):
+        write_recordings(tmp_path, [replace(item, key=item.proper_key)])
+    (tmp_path / "bob" / "deep").mkdir()
+    (tmp_path / "bob" / "deep" / "bad.jsonl").write_text("x\n", encoding="utf-8")
+    loose = replace(ann, proposition_id="loose")
+    (tmp_path / "by-hand.jsonl").write_text(replace(loose, key=loose.proper_key).to_line(), encoding="utf-8")
+    read: list[str] = []
+    monkeypatch.setattr(line, "parse_line", lambda *args, whole=line.parse_line: read.append(args[0]) or whole(*args))
+    known = RecordedBackend(tmp_path, without=["bob"]).recordings.values()
+    assert {(item.agent_id, item.proposition_id) for item in known} == {
+        ("ann", "cheerful"),
+        ("gone", "cheerful"),
+        ("ann", "loose"),
+    }
+    assert len(read) == 3
+    with pytest.raises(ConfigError, match=r"bad\.jsonl:1"):
+        RecordedBackend(tmp_path)
+
+
+def recorded_as(agent_id: str) -> Recording:
+    return Recording(
+        "", agent_id=agent_id, dimension="adherence", proposition_id="cheerful", trajectory="b" * 64, score=7
+    )
 
 
 def test_a_missing_folder_has_no_recordings(tmp_path: Path) -> None:

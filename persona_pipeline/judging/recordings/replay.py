@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ class RecordedBackend:
         also: further folders; what the first one answers is taken from there.
         settings: where they have a secret, every recording must be signed with it; where they have none, what is recorded as failed
             asks for no less coverage than they do. None: the environment's.
+        without: agents that nothing is asked about; what is filed under them is not read.
 
     Attributes:
         recordings: the answers, by key.
@@ -48,16 +49,18 @@ class RecordedBackend:
     name = "recorded"
     live = False
 
-    def __init__(self, folder: Path, also: Sequence[Path] = (), settings: Settings | None = None) -> None:
+    def __init__(
+        self, folder: Path, also: Sequence[Path] = (), settings: Settings | None = None, without: Collection[str] = ()
+    ) -> None:
         self.folder = folder
         settings = settings or from_environment(Settings)
         secret, live = settings.signing_secret, settings.min_coverage_live
         # Whoever can write a line without signing it asks for no less than we do.
         self._least_coverage = 0.0 if secret else live
-        answers, self.failures = load_with_failures(folder, secret)
+        answers, self.failures = load_with_failures(folder, secret, without)
         self.recordings = {key: item for key, item in answers.items() if key not in self.failures}
         for further in also:
-            self.recordings = load_recordings(further, secret) | self.recordings
+            self.recordings = load_with_failures(further, secret, without)[0] | self.recordings
         self.failures = {key: item for key, item in self.failures.items() if key not in self.recordings}
         self.claims: list[JudgeRequest] = []
         self.replayed: set[str] = set()
@@ -168,18 +171,20 @@ def load_recordings(folder: Path, secret: bytes | None) -> dict[str, Recording]:
     return load_with_failures(folder, secret)[0]
 
 
-def load_with_failures(folder: Path, secret: bytes | None) -> tuple[dict[str, Recording], dict[str, Recording]]:
+def load_with_failures(
+    folder: Path, secret: bytes | None, without: Collection[str] = ()
+) -> tuple[dict[str, Recording], dict[str, Recording]]:
     """Return the answers recorded in a folder, and apart from them what failed when it was last asked, both by key.
 
     A key may be in both: then it was asked again, as with ``--fresh``, and failed. With a ``secret`` every line must be signed
-    with it. ``ConfigError``: lines that are no recording or not signed, and keys recorded twice with different answers, each
-    with its place.
+    with it. Subfolders named in ``without`` are not read. ``ConfigError``: lines that are no recording or not signed, and keys
+    recorded twice with different answers, each with its place.
     """
     answers: dict[str, Recording] = {}
     failures: dict[str, Recording] = {}
     places: dict[str, str] = {}
     problems: list[Problem] = []
-    for path in sorted(folder.glob("**/*.jsonl")):
+    for path in _files(folder, without):
         for number, recording in read_recordings(path, problems, secret):
             if recording.has_failed:
                 failures.setdefault(recording.key, recording)
@@ -197,6 +202,12 @@ def load_with_failures(folder: Path, secret: bytes | None) -> tuple[dict[str, Re
     if problems:
         raise ConfigError(problems)
     return answers, failures
+
+
+def _files(folder: Path, without: Collection[str]) -> list[Path]:
+    # In a world of thousands even the names of all files take longer than an agent's evaluation.
+    inside = [path for path in folder.glob("*") if path.name not in without and not path.is_symlink()]
+    return sorted([*folder.glob("*.jsonl"), *(path for each in inside for path in each.glob("**/*.jsonl"))])
 
 
 def load_recording_file(path: Path, secret: bytes | None) -> list[Recording]:

@@ -150,6 +150,8 @@ class _Lines:
 
     def _resembling(self, tokens: tuple[str, ...]) -> list[int]:
         trigrams = _trigrams(tokens)
+        if self._holding.keys().isdisjoint(trigrams):
+            return []
         # What resembles it lacks at most so many of its trigrams, so it holds one of any so many and one more.
         spare = int(len(trigrams) * (1 - _SAME_LINE))
         rarest = sorted(trigrams, key=lambda gram: len(self._holding.get(gram, ())))[: spare + 1]

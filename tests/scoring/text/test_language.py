@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from persona_pipeline.scoring.text.agreement import default_lexicon, language_of, unread_language
+from persona_pipeline.scoring.text.language import _alone, _weights, _words, languages_of
 
 SAID = {
     "de": ["Das Paket kommt heute nicht mehr.", "Ich habe es dir doch gesagt, wir sind zu spät."],
@@ -54,3 +55,35 @@ def test_a_lexicon_is_of_its_languages() -> None:
     assert unread_language(latin) == "unknown"
     assert unread_language(latin, esperanto) is None, "Esperanto is not told from what is unknown"
     assert unread_language(SAID["ru"], esperanto) == "ru"
+
+
+@pytest.mark.parametrize(
+    ("texts", "languages"),
+    [
+        pytest.param([*SAID["de"] * 4, *SAID["en"]], ["de", "en"], id="two of ten"),
+        pytest.param([*SAID["de"] * 4, SAID["en"][0]], ["de"], id="one of nine"),
+        pytest.param([*SAID["de"] * 6, *SAID["en"]], ["de"], id="two of fourteen are no fifth"),
+        pytest.param([*SAID["en"] * 2, *SAID["de"] * 3], ["de", "en"], id="most first"),
+        pytest.param([*SAID["de"], "ok", "ja"], ["de"], id="half too short: that of all"),
+        pytest.param([*SAID["de"], "ok", "ja", "o", "a"], ["de"], id="most too short"),
+        pytest.param([*SAID["ru"] * 2, "ok", "hm", *SAID["en"]], ["ru", "en"], id="told of just more than half"),
+        pytest.param(["ok", "hm"], ["en"], id="too short all"),
+        pytest.param([SAID["de"][0]], ["de"], id="one alone"),
+    ],
+)
+def test_a_fifth_of_the_texts_makes_a_language(texts: list[str], languages: list[str]) -> None:
+    assert languages_of(texts) == languages
+
+
+@pytest.mark.parametrize(("text", "language"), [("nicht ich", "unknown"), ("nicht ich das", "de"), ("", "unknown")])
+def test_a_text_alone_is_told_from_three_words_on(text: str, language: str) -> None:
+    assert _alone(text) == language
+
+
+def test_words_of_a_language_are_those_of_its_line() -> None:
+    """A language a line; a line that begins with # says where they are from."""
+    assert {"en", "de", "fr", "sv"} <= _words().keys()
+    assert not any(language.startswith("#") for language in _words())
+    assert all(words for words in _words().values())
+    assert _weights()["nicht"] == ["de"]
+    assert set(_weights()) == {word for words in _words().values() for word in words}

@@ -1,0 +1,208 @@
+"""The rules of the gate, at their very ends: a threshold that is met, a day that has come, a finding that counts."""
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import AcceptedDrop
+from persona_pipeline.guard.baselines.falls import compare
+from persona_pipeline.guard.gate import (
+    GateRules,
+    exit_code_of,
+    is_believable,
+    judge_agent,
+    missing_agent_findings,
+    nothing_evaluated,
+    run_coverage,
+    weighed,
+)
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding
+from persona_pipeline.scoring.results import DimensionEvaluation
+from tests.baselines.test_regression import evaluated, golden
+
+TODAY = date(2026, 7, 1)
+END = datetime(2026, 7, 1, tzinfo=UTC)
+
+
+def judged(
+    dimensions: dict[str, DimensionEvaluation], before: dict[str, float] | None = None, *, overall: float | None = 8.0,
+    claims: dict[str, dict[str, float]] | None = None, sample_size: int = 9, **rules: Any,
+) -> AgentReport:  # fmt: skip
+    evaluation = AgentEvaluation(
+        run_id="r", agent_id="ann", display_name="Ann", overall=overall, dimensions=dimensions, window_end=END,
+        sample_size=sample_size,
+    )  # fmt: skip
+    comparison = compare("ann", dimensions, golden(before, claims) if before else None)
+    return judge_agent(evaluation, comparison, GateRules(today=TODAY, **rules))
+
+
+def kinds(report: AgentReport) -> list[str]:
+    return [finding.kind for finding in report.findings]
+
+
+def failed(count: int, of: int, score: float | None = 7.0, reason: str = "timeout") -> DimensionEvaluation:
+    """Return a dimension of which so many judgments failed."""
+    item = evaluated(
+        score, {f"p{n}": 7.0 if n >= count else None for n in range(of)}, n_scored=of - count, n_expected=of
+    )
+    for number in range(count):
+        item.propositions[f"p{number}"].failed = {reason: 1}
+        item.propositions[f"p{number}"].detail = f"why {number}"
+    return item
+
+
+@pytest.mark.parametrize(
+    ("overall", "code"), [(7.0, 0), (7.0 - 1e-10, 0), (7.0 - 1e-8, 1), (6.9, 1), (9.0, 0), (None, 0)]
+)
+def test_a_threshold_that_is_met_is_met(overall: float | None, code: int) -> None:
+    report = judged({"adherence": evaluated(7.0, {"p": 7.0})}, {"adherence": 7.0}, overall=overall, threshold=7.0)
+    assert exit_code_of(report.findings, GateRules()) == code
+    assert kinds(report) == (["threshold"] if code else [])
+    if code:
+        assert report.findings[0].message == f"ann: overall {overall:.2f} is below 7"
+        assert report.findings[0].agent_id == "ann"
+
+
+def test_without_an_overall_score_a_threshold_cannot_be_told() -> None:
+    dimensions = {"adherence": failed(5, 5, None), "fluency": evaluated(7.0)}
+    (found,) = [item for item in judged(dimensions, overall=None, threshold=7.0).findings if item.kind == "threshold"]
+    assert (found.exit_code, found.message) == (
+        3,
+        "ann: no overall score to compare with 7: adherence could not be judged in full",
+    )
+    assert "threshold" not in kinds(judged(dimensions, overall=None))
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "says"),
+    [
+        ({}, "accepted", "; accepted until 2026-07-01: meant"),
+        ({"until": date(2026, 7, 2)}, "accepted", "; accepted until 2026-07-02: meant"),
+        ({"until": date(2026, 6, 30)}, "regression", "; it was accepted until 2026-06-30, which has passed"),
+        ({"dimension": "fluency"}, "regression", ""),
+        ({"agent": "bob"}, "regression", ""),
+        ({"claim": "p"}, "regression", ""),
+    ],
+)
+def test_a_drop_is_accepted_up_to_its_day(changed: dict[str, Any], kind: str, says: str) -> None:
+    drops = [
+        AcceptedDrop(**({"agent": "zoe", "dimension": "adherence", "until": TODAY, "why": "another's"})),
+        AcceptedDrop(**({"agent": "ann", "dimension": "adherence", "until": TODAY, "why": "meant"} | changed)),
+    ]
+    plain = judged({"adherence": evaluated(5.0)}, {"adherence": 8.0}).findings[0]
+    found = judged({"adherence": evaluated(5.0)}, {"adherence": 8.0}, accepted_drops=drops).findings[0]
+    assert (found.kind, found.message) == (kind, plain.message + says)
+    assert found.exit_code == (0 if kind == "accepted" else 1)
+
+
+@pytest.mark.parametrize(("claim", "kind"), [(None, "accepted"), ("p", "accepted"), ("q", "proposition_drop")])
+def test_one_claim_of_a_dimension_can_be_accepted(claim: str | None, kind: str) -> None:
+    accepted = AcceptedDrop(agent="ann", dimension="adherence", claim=claim, until=TODAY, why="meant")
+    report = judged(
+        {"adherence": evaluated(7.9, {"p": 2.0, "o": 9.0})}, {"adherence": 8.0}, claims={"adherence": {"p": 8.0, "o": 9.0}},
+        accepted_drops=[accepted],
+    )  # fmt: skip
+    assert (kinds(report)[0], report.findings[0].proposition_id) == (kind, "p")
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "least", "found"),
+    [(1, 19, 0.99, False), (2, 19, 0.99, True), (1, 20, 0.99, True), (1, 5, 1.0, True), (0, 5, 1.0, False)],
+)
+def test_coverage_is_named_with_what_failed(count: int, of: int, least: float, found: bool) -> None:
+    report = judged({"adherence": failed(count, of)}, {"adherence": 7.0}, min_coverage=least)
+    assert ("coverage" in kinds(report)) is found
+    if found:
+        message = next(item.message for item in report.findings if item.kind == "coverage")
+        assert message.startswith(f"ann: adherence has {of - count} of {of} judgments (")
+        assert message.endswith("p0" + ", p1" * (count > 1) + "); why 0")
+
+
+@pytest.mark.parametrize(("reason", "remedy"), [("unrecorded", "record with `"), ("timeout", "ask again with `")])
+def test_what_failed_is_asked_again_or_recorded(reason: str, remedy: str) -> None:
+    report = judged({"adherence": failed(12, 12, None, reason)}, {"adherence": 7.0})
+    (found,) = [item for item in report.findings if item.kind == "coverage"]
+    assert found.remedy == f"{remedy}{found.command}`" and found.exit_code == 3
+
+    assert found.message.endswith(": p0, p1, p2 and 9 more); why 0")
+
+
+def test_a_baseline_without_anything_beside_it_is_never_green() -> None:
+    no_claims = DimensionEvaluation(dimension="adherence")
+    (found,) = judged({"adherence": no_claims}, {"adherence": 7.0}, overall=None).findings
+    assert (found.kind, found.message) == ("coverage", "ann: adherence has a baseline and no claims any more")
+    silent = evaluated(None, {"p": None}, n_scored=0, n_expected=0)
+    (found,) = judged({"adherence": silent}, {"adherence": 7.0}, overall=None, sample_size=0).findings
+    assert found.message.endswith("no message of it in the window that ends 2026-07-01 00:00 UTC")
+    assert found.command == "persona-pipeline evaluate --agents ann --window 30d"
+    silent.propositions["p"].detail = "too short"
+    (found,) = judged({"adherence": silent}, {"adherence": 7.0}, overall=None).findings
+    assert found.message.endswith("no score now: too short")
+    assert kinds(judged({"adherence": silent}, overall=None)) == []
+
+
+def test_a_dimension_without_a_baseline_is_named_once() -> None:
+    report = judged({"adherence": evaluated(7.0), "fluency": evaluated(7.0)}, {"adherence": 7.0})
+    (found,) = [item for item in report.findings if item.kind == "no_baseline"]
+    assert (found.dimension, found.message) == ("fluency", "ann: variety has no baseline")
+    assert found.command == "persona-pipeline baseline --agents ann"
+
+
+def test_too_few_judgments_in_all_fail_where_no_dimension_does() -> None:
+    dimensions = {name: failed(1, 19) for name in ("adherence", "fluency")}
+    report = judged(dimensions, {"adherence": 7.0, "fluency": 7.0}, min_coverage=0.99)
+    (found,) = [item for item in report.findings if item.kind == "coverage"]
+    assert found.message.startswith("ann: 36 of 38 judgments are scored (2 ")
+    one = judged({"adherence": failed(1, 19)}, {"adherence": 7.0}, min_coverage=0.99)
+    rules = GateRules(min_coverage=0.99)
+    assert run_coverage([one], rules) == run_coverage([one, report], rules) == []
+    (whole,) = run_coverage([one, one], rules)
+    assert whole.message.startswith("the run: 36 of 38 judgments are scored (2 ") and whole.agent_id is None
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "codes"), [(None, [1, 0, 3]), (["trend"], [0, 1, 0]), (["coverage"], [0, 0, 3]), ([], [0, 0, 0])]
+)
+def test_only_what_is_named_counts(fail_on: list[str] | None, codes: list[int]) -> None:
+    findings = [Finding(kind=kind, message="x") for kind in ("regression", "trend", "coverage")]
+    assert [item.exit_code for item in weighed(findings, fail_on)] == codes
+    assert exit_code_of(findings, GateRules(fail_on=fail_on)) == (1 if 1 in codes else max(codes))
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "sample_size", "why"),
+    [
+        ({"adherence": evaluated(7.0)}, 0, None),
+        ({"adherence": evaluated(None, {"p": None})}, 0, "there is no message of these agents in the window"),
+        ({"adherence": failed(2, 2, None, "unrecorded")}, 3, "no judgment of this window is recorded"),
+        ({"adherence": failed(2, 2, None, "timeout")}, 3, "no dimension has a score"),
+        ({}, 3, "no dimension has a score"),
+    ],
+)
+def test_an_empty_run_is_never_a_pass(dimensions: dict, sample_size: int, why: str | None) -> None:
+    report = judged(dimensions, overall=None, sample_size=sample_size)
+    found = nothing_evaluated([report])
+    assert [item.message for item in found] == ([f"nothing was evaluated: {why}"] if why else [])
+    assert [item.message for item in nothing_evaluated([])] == ["nothing was evaluated: no dimension has a score"]
+
+
+@pytest.mark.parametrize(
+    "rules", [{"threshold": -1.0}, {"min_coverage": 1.1}, {"regression_delta": -1.0}, {"undecided_delta": -1.0}]
+)
+def test_rules_that_cannot_be_are_refused(rules: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"--{next(iter(rules)).replace('_', '-')}"):
+        GateRules(**rules)
+    with pytest.raises(ConfigError, match="--fail-on does not know 'trnd'; did you mean 'trend'"):
+        GateRules(fail_on=["trnd"])
+
+
+def test_an_agent_without_a_persona_is_a_finding_each() -> None:
+    assert [(item.agent_id, item.kind) for item in missing_agent_findings(["zoe", "kim"])] == [
+        ("zoe", "missing_agent"), ("kim", "missing_agent")
+    ]  # fmt: skip
+    report = judged({"adherence": evaluated(7.0)})
+    assert is_believable(report)
+    report.findings.append(Finding(kind="judge_health", message="x"))
+    assert not is_believable(report)
