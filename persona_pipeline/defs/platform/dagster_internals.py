@@ -29,6 +29,7 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 
 # What keeps its connections open and writes batches derives from these; instance_storage.py says why.
 from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable, SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
 from dagster._core.storage.tags import (
@@ -39,6 +40,7 @@ from dagster._core.storage.tags import (
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from sqlalchemy import Engine
+from sqlalchemy.types import TypeEngine
 
 __all__ = [
     "INDEX_SHARD_NAME",
@@ -51,6 +53,7 @@ __all__ = [
     "DagsterStorage",
     "LocalComputeLogManager",
     "PollingComputeLogSubscriptionManager",
+    "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
 ]
 
@@ -151,12 +154,13 @@ def run_code_server(arguments: Sequence[str]) -> None:
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete a run with its output, and on SQLite the file of its events, which Dagster empties and leaves behind."""
+    """Delete a run with its output, and on SQLite the file of its events if it has one, which Dagster empties and leaves behind."""
     path_of = getattr(instance.event_log_storage, "path_for_shard", None)
-    files = [Path(f"{path_of(run_id)}{ending}") for ending in ("", "-wal", "-shm")] if path_of else []
+    own = Path(path_of(run_id)) if path_of else None
     instance.delete_run(run_id)
-    for file in files:
-        file.unlink(missing_ok=True)
+    if own and own.stem == run_id:
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{own}{ending}").unlink(missing_ok=True)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
 
 
@@ -196,6 +200,11 @@ def postgres_storage(
     events._engine = engine
     storage._event_log_storage = events
     return storage
+
+
+def set_type_of_events(kind: TypeEngine[str]) -> None:
+    """Have this process write and read events as a type of its own, whatever the database; they are text."""
+    SqlEventLogStorageTable.c.event.type = AssetCheckExecutionsTable.c.evaluation_event.type = kind
 
 
 def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
