@@ -129,6 +129,19 @@ def start_workers(deployment: Deployment) -> None:
         deployment.start("worker", name, apart=apart, words=words)
 
 
+def wait_until_observed(deployment: Deployment, instance: dg.DagsterInstance) -> None:
+    """Wait until the messages are read and a look that began afterwards found nothing that is not recorded."""
+
+    def read() -> bool:
+        runs = runs_of(instance, "read_messages")
+        return bool(runs) and all(run.is_finished for run in runs)
+
+    nothing = f"Sensor source_observations skipped: {len(AGENTS)} agents, nothing changed\n"
+    wait_until(read, seconds=PATIENCE)
+    looked = deployment.log("daemon").read_text("utf-8", "replace").count(nothing)
+    deployment.wait_for("daemon", nothing, looked + 2)
+
+
 def told_to_start(deployment: Deployment) -> bool:
     """Switch the sensor on at the webserver, as a person does; whether the webserver knows it already."""
     if not deployment.serves("3000"):
@@ -199,6 +212,8 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     calls = lambda: len(server.calls) - asked  # noqa: E731
     start_all(deployment)
     with ThreadPoolExecutor() as threads:
+        # What is seen before all of it is recorded would begin a run of its own.
+        wait_until_observed(deployment, instance)
         # In the middle of the first two agents the judge answers nobody any more.
         server.answer_only(paid + 3)
         wait_until(lambda: told_to_start(deployment), seconds=PATIENCE)

@@ -3,12 +3,15 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG
+from dagster._daemon.auto_run_reexecution.auto_run_reexecution import should_retry
 
 from persona_pipeline.base.database.engine import Store, default_url, exclusive, is_held, open_store
 from persona_pipeline.base.settings import Settings
@@ -109,6 +112,30 @@ def test_runs_of_one_that_is_still_waiting_for_them_are_left_alone_until_it_is_g
             earlier.close()
             wait_until(lambda: status(instance, killed) is FAILED)
     assert told == [(killed, True)]
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_lost_run_that_nobody_started_again_is_told_of_once_more(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, retried: bool
+) -> None:
+    monkeypatch.setattr(code_server, "_AGAIN_SECONDS", 0.2)
+    overrides = {"run_retries": {"enabled": True, "max_retries": 1}}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides) as instance:
+        told = lambda: len(instance.get_records_for_run(lost, of_type=dg.DagsterEventType.RUN_FAILURE).records)  # noqa: E731
+        lost = launched(instance, "code", port)
+        # What the daemon that looks before the status is written makes of it.
+        [record] = instance.get_run_records(dg.RunsFilter(run_ids=[lost]))
+        assert not should_retry(record.dagster_run, instance)
+        with serving(instance, Address("code", port)):
+            wait_until(lambda: told() > 0)
+            if retried:
+                instance.add_run_tags(lost, {AUTO_RETRY_RUN_ID_TAG: "another"})
+                time.sleep(0.6)
+            else:
+                wait_until(lambda: told() == 2)
+        assert told() == (1 if retried else 2)
+        [record] = instance.get_run_records(dg.RunsFilter(run_ids=[lost]))
+        assert should_retry(record.dagster_run, instance)
 
 
 def test_the_address_is_held_until_the_server_is_gone(instance: dg.DagsterInstance, port: int, store: Store) -> None:

@@ -24,10 +24,13 @@ import dagster as dg
 
 from persona_pipeline.base.database.engine import default_url, exclusive, open_store
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run, run_code_server
+from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run, run_code_server, waits_for_retry
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LOOK_SECONDS, _GIVE_BACK_SECONDS = 1.0, 5.0
+# The daemon looks every five seconds.
+_AGAIN_SECONDS = 60.0
+_GONE = "The code server that executed this run is gone, and the run with it."
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,14 @@ def take_over(
         if done.wait(_LOOK_SECONDS):
             return
     with exclusive(open_store(default_url(get_settings())), [f"code server {address}"]):
-        for run in _still(instance, before):
-            fail_run(instance, run, "The code server that executed this run is gone, and the run with it.")
+        lost = _still(instance, before)
+        for run in lost:
+            fail_run(instance, run, _GONE)
+        if lost and not done.wait(_AGAIN_SECONDS):
+            # Dagster writes the event before the run's status: a daemon that looks in between passes the run over for good.
+            for run in lost:
+                if waits_for_retry(instance, run.run_id):
+                    fail_run(instance, run, _GONE)
         done.wait()
 
 

@@ -41,8 +41,10 @@ from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, L
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    AUTO_RETRY_RUN_ID_TAG,
     GRPC_INFO_TAG,
     PARTITION_NAME_TAG,
+    WILL_RETRY_TAG,
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from sqlalchemy import Engine
@@ -150,6 +152,12 @@ def add_run_tags(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, s
 def fail_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
     """End a run that is under way as failed, as Dagster's monitoring does with a run whose process is gone."""
     instance.report_run_failed(run, why)
+
+
+def waits_for_retry(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Return whether a run is to be started again and was not yet."""
+    run = instance.get_run_by_id(run_id)
+    return run is not None and run.tags.get(WILL_RETRY_TAG) == "true" and AUTO_RETRY_RUN_ID_TAG not in run.tags
 
 
 def run_code_server(arguments: Sequence[str]) -> None:
