@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
 # Dagster is asked in a process of its own: importing it here would cost every other command a second and a half.
-_ASK_DAGSTER = ("-m", "persona_pipeline.defs.platform.settings")
+_ASK_DAGSTER = ("-m", "persona_pipeline.definitions")
 
 
 def doctor(

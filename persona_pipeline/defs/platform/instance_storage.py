@@ -5,7 +5,7 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from persona_pipeline.defs.platform.dagster_internals import (
 )
 
 _BUSY_SECONDS = 60
-_COLUMNS = "columns of asset_keys"
 
 
 class PackedText(sa.types.TypeDecorator[str]):
@@ -144,7 +143,7 @@ class OneFileEventLog(SqliteEventLogStorage):
             super().store_event(event)
         else:
             super(SqliteEventLogStorage, self).store_event(event)
-        self._tell(event.run_id)
+        os.utime(self.path_for_shard(event.run_id))
 
     def store_event_batch(self, events: Sequence[dg.EventLogEntry]) -> None:
         """Store what was found about one asset in one transaction."""
@@ -158,11 +157,7 @@ class OneFileEventLog(SqliteEventLogStorage):
             ids = list(connection.execute(statement, [self._event_to_row(event) for event in events]).scalars())
             self._store_asset_event_tags(connection, events, ids)
             self._store_asset_event(connection, events[-1], ids[-1])
-        self._tell(events[-1].run_id)
-
-    def _tell(self, run_id: str) -> None:
-        with suppress(FileNotFoundError):
-            os.utime(self.path_for_shard(run_id))
+        os.utime(self.path_for_shard(INDEX_SHARD_NAME))
 
     def _has_own_file(self, run_id: str | None) -> bool:
         return bool(run_id) and run_id != INDEX_SHARD_NAME and Path(super().path_for_shard(run_id or "")).exists()
@@ -196,12 +191,6 @@ class OneFileEventLog(SqliteEventLogStorage):
         if table_name not in self._there and super().has_table(table_name):
             self._there.add(table_name)
         return table_name in self._there
-
-    def _has_asset_key_index_cols_on_connection(self, conn: Connection) -> bool:
-        # Asked at every event likewise.
-        if _COLUMNS not in self._there and super()._has_asset_key_index_cols_on_connection(conn):
-            self._there.add(_COLUMNS)
-        return _COLUMNS in self._there
 
     def dispose(self) -> None:
         for engine in self._engines.values():

@@ -1,7 +1,5 @@
 """How Dagster runs this project, from the environment: prefix ``PERSONA_``."""
 
-import json
-import sys
 from functools import cache
 from typing import Literal
 
@@ -99,17 +97,3 @@ class OrchestrationSettings(BaseSettings):
 def orchestration() -> OrchestrationSettings:
     """Return this process's, read once from the environment; ConfigError names every variable that cannot be."""
     return from_environment(OrchestrationSettings)
-
-
-def what_is_there(home: str) -> dict[str, int]:
-    """Return how many runs the instance of a folder has, and how many jobs this process's world defines."""
-    with dg.DagsterInstance.from_config(home) as instance:
-        runs = instance.get_runs_count()
-    from persona_pipeline.definitions import defs
-
-    return {"runs": runs, "jobs": len(list(defs.resolve_all_job_defs()))}
-
-
-if __name__ == "__main__":
-    # For doctor, which asks a process of its own.
-    print(json.dumps(what_is_there(sys.argv[1])))
