@@ -34,10 +34,10 @@ PORT_ANSWERS = 0.05
 class Collector:
     """``persona-pipeline collect`` as a process that can be killed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, database_url: str = "") -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self.port = taken.getsockname()[1]
-        self._environment = os.environ | {"PERSONA_ROOT": str(root), "PERSONA_DATABASE_URL": ""}
+        self._environment = os.environ | {"PERSONA_ROOT": str(root), "PERSONA_DATABASE_URL": database_url}
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 

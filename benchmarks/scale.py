@@ -3,6 +3,8 @@
     python benchmarks/scale.py messages [--messages 10000,100000,1000000] [--agents 1000] [--postgres]
     python benchmarks/scale.py cohort   [--agents 100,1000] [--postgres]
     python benchmarks/scale.py report   [--agents 50,1000] [--postgres]
+    python benchmarks/scale.py growth   [--what agents,runs,messages,recordings,labels,traces,commits] [--database sqlite]
+    python benchmarks/scale.py table    [--database sqlite]
 
 ``messages``: rooms of ten agents that talk for 400 days, all in one file: bringing it in, one line appended, a look of both sensors
 when nothing and when one persona changed, one agent's newest day, and the size of the store.
@@ -24,7 +26,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +44,14 @@ Row = dict[str, float]
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["growth"]:
+        from benchmarks.growth import run_growth
+
+        sys.exit(run_growth(sys.argv[2:]))
+    if sys.argv[1:2] == ["table"]:
+        from benchmarks.scale_table import run_table
+
+        sys.exit(run_table(sys.argv[2:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=MEASURED)
     parser.add_argument("--messages", help="numbers of messages, separated by commas", default="10000,100000,1000000")
@@ -54,7 +64,8 @@ def main() -> None:
     for size in sizes:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            rows.append(measure(Place(folder, options, stack), size))
+            place = Place(folder, stack, postgres=options.postgres, python=options.python)
+            rows.append(measure(place, size))
         print(f"{axis} {size:,}", *(f"  {name:<24}{shown(value):>12}" for name, value in rows[-1].items()), sep="\n")
         sys.stdout.flush()
     for (few, before), (many, after) in itertools.pairwise(zip(sizes, rows, strict=True)):
@@ -67,52 +78,66 @@ def main() -> None:
 
 
 class Place:
-    """A folder with a world, a store and an instance of Dagster, in which steps run."""
+    """A folder with a world, a store and an instance of Dagster, in which steps run.
 
-    def __init__(self, folder: Path, options: argparse.Namespace, stack: ExitStack) -> None:
-        self.folder, self.root, self.python = folder, folder / "world", options.python
-        self.url = stack.enter_context(database()) if options.postgres else f"sqlite:///{folder}/store.db"
+    Attributes:
+        log: what the newest process printed.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack, *, postgres: bool, python: str = sys.executable) -> None:
+        self.folder, self.root, self.python, self.log = folder, folder / "world", python, folder / "log.txt"
+        self.postmaster: int | None = None
+        self.url = f"sqlite:///{folder}/store.db"
+        if postgres:
+            server = folder / "postgres"
+            self.url = stack.enter_context(database(server))
+            if (server / "postmaster.pid").exists():
+                self.postmaster = int((server / "postmaster.pid").read_text(encoding="utf-8").split()[0])
         own = {"PERSONA_ROOT": str(self.root), "PERSONA_DATABASE_URL": self.url, "DAGSTER_HOME": str(folder / "home")}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERSONA_", "DAGSTER_"))}
         self.environment = {**kept, **own, "OPENBLAS_NUM_THREADS": "1"}
         (folder / "home").mkdir()
         (folder / "home/dagster.yaml").write_text((PROJECT / "dagster.yaml").read_text(encoding="utf-8"), "utf-8")
 
-    def step(self, name: str) -> dict[str, Any]:
-        """Run one step of `scale_steps.py` and return what it measured."""
-        command = [self.python, "-W", "ignore", str(PROJECT / "benchmarks/scale_steps.py"), name]
-        done = subprocess.run(
-            command, env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise SystemExit(f"{name}:\n{done.stderr[-3000:]}")
-        return json.loads(done.stdout.splitlines()[-1])
+    def step(self, name: str, *arguments: object) -> dict[str, Any]:
+        """Run one step of `scale_steps.py` and return what it measured, and seconds, CPU and memory of its process."""
+        row = self.process(str(PROJECT / "benchmarks/scale_steps.py"), name, *map(str, arguments))
+        return {**row, **json.loads(self.log.read_text(encoding="utf-8").splitlines()[-1])}
 
-    def job(self, name: str) -> tuple[Row, str]:
-        """Execute a job of Dagster; return what ``whole`` returns."""
-        return self.whole("dagster", "job", "execute", "-m", "persona_pipeline.definitions", "-j", name)
+    def job(self, name: str, *more: str) -> Row:
+        """Execute a job of Dagster; return what ``process`` returns."""
+        return self.process("-m", "dagster", "job", "execute", "-m", "persona_pipeline.definitions", "-j", name, *more)
 
-    def whole(self, *command: str) -> tuple[Row, str]:
-        """Run a module as a process; return seconds, CPU and memory of the whole process, and what it printed."""
-        with (self.folder / "log.txt").open("wb") as log:
-            started = time.perf_counter()
+    def product(self, *command: str, ends: Collection[int] = (0,)) -> Row:
+        """Run the command line; return what ``process`` returns."""
+        return self.process("-m", "persona_pipeline", *command, ends=ends)
+
+    def process(self, *command: str, ends: Collection[int] = (0,)) -> Row:
+        """Run Python; return seconds, CPU seconds and most memory of the whole process.
+
+        The CPU seconds are those of an embedded Postgres too. ``SystemExit``: it ended with another code than ``ends``.
+        """
+        with self.log.open("wb") as log:
+            served, started = self.served(), time.perf_counter()
             process = subprocess.Popen(
-                [self.python, "-W", "ignore", "-m", *command],
-                env=self.environment,
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
+                [self.python, "-W", "ignore", *command], env=self.environment, cwd=self.folder, stdout=log, stderr=log
             )
             _, status, usage = os.wait4(process.pid, 0)
             seconds = time.perf_counter() - started
-        printed = (self.folder / "log.txt").read_text(encoding="utf-8")
-        if status:
-            raise SystemExit(printed[-3000:])
-        return {
-            "seconds": seconds,
-            "CPU seconds": usage.ru_utime + usage.ru_stime,
-            "MB": usage.ru_maxrss / 1024,
-        }, printed
+        process.returncode = ended = os.waitstatus_to_exitcode(status)
+        if ended not in ends:
+            raise SystemExit(f"{' '.join(command)}: {ended}\n{self.log.read_text('utf-8')[-3000:]}")
+        cpu = usage.ru_utime + usage.ru_stime + self.served() - served
+        return {"seconds": seconds, "CPU seconds": cpu, "MB": usage.ru_maxrss / 1024}
+
+    def served(self) -> float:
+        """Return the CPU seconds of the embedded Postgres so far, 0 without one."""
+        if self.postmaster is None:
+            return 0.0
+        children = Path(f"/proc/{self.postmaster}/task/{self.postmaster}/children").read_text(encoding="ascii")
+        # Of the postmaster those of its ended children too.
+        ticks = sum(_ticks(int(child), 2) for child in children.split()) + _ticks(self.postmaster, 4)
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def size(self) -> float:
         """Return the megabytes of the store (on Postgres with Dagster's tables, which are in the same database)."""
@@ -146,8 +171,8 @@ def measure_cohort(place: Place, agents: int) -> Row:
     write_files(place.root, agents, 40 * agents, days=14, files=max(1, agents // 10))
     place.step("sync")
     judgments = place.step("record")["judgments"]
-    row, printed = place.job("evaluate_cohort")
-    events = printed.count(" - dagster - ")
+    row = place.job("evaluate_cohort")
+    events = place.log.read_text(encoding="utf-8").count(" - dagster - ")
     return {
         "judgments": judgments,
         **row,
@@ -160,16 +185,26 @@ def measure_report(place: Place, agents: int) -> Row:
     """Return what the page of everybody takes, a hundred runs each."""
     write_files(place.root, agents, 40 * agents, days=14, files=max(1, agents // 10))
     place.step("sync")
-    counted = place.step("runs")
+    counted = place.step("runs", 100)
     page = place.folder / "page.html"
-    row, _ = place.whole("persona_pipeline", "report", "--format", "html", "--output", str(page))
+    row = place.product("report", "--format", "html", "--output", str(page))
     return {"runs": counted["runs"], **row, "page, kB": page.stat().st_size / 1000, "store, MB": place.size()}
 
 
 @contextmanager
-def database() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder, postgres_server(Path(folder)) as url, fresh_database(url) as name:
+def database(folder: Path) -> Iterator[str]:
+    """Yield the URL of an empty database; a Postgres of its own is in the folder."""
+    with postgres_server(folder) as url, fresh_database(url) as name:
         yield name
+
+
+def _ticks(process: int, fields: int) -> int:
+    """Return a process's own time (``fields``: 2), or that of its ended children too (4)."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return 0
+    return sum(map(int, stat.rpartition(")")[2].split()[11 : 11 + fields]))
 
 
 def numbers(text: str) -> list[int]:
@@ -245,20 +280,32 @@ def said(names: list[str], count: int, *, days: int = DAYS, seed: int = 1) -> It
         number += 1
 
 
-def record_everything(root: Path, database_url: str) -> int:
-    """Write a recorded judgment for everything an evaluation of everybody asks, and return how many there are."""
+def record_everything(root: Path, database_url: str, *, weeks: int = 1, labelled: int = 0) -> int:
+    """Write a recorded judgment for all that an evaluation of everybody asks in the newest weeks; return how many there are.
+
+    Of the newest ``labelled`` weeks each judgment is labelled too, by one person.
+    """
     from persona_pipeline.base.options import EvaluationRequest
+    from persona_pipeline.guard.labels.files import LABELS, label_of, write_labels
     from persona_pipeline.judging.recordings.writing import recording_of, write_recordings
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
     from tests.support.evaluating import planned_requests
 
-    world = World.open(root, database_url)
-    recordings = []
-    for asked in planned_requests(world, EvaluationRequest()):
-        verdict = Verdict(asked.proposition_id, 7, reasoning="Recorded.", model="mock", prompt_version="mock")
-        recordings.append(recording_of(asked, verdict, recorded_at=END))
+    world, draw = World.open(root, database_url), random.Random(3)
+    recordings, labels = [], []
+    for week in range(weeks):
+        for asked in planned_requests(world, EvaluationRequest(as_of=END - timedelta(weeks=week))):
+            # The newest are all alike: what is evaluated then has no fall.
+            score = draw.randint(5, 9) if week else 7
+            verdict = Verdict(asked.proposition_id, score, reasoning="Recorded.", model="mock", prompt_version="mock")
+            recordings.append(recording_of(asked, verdict, recorded_at=END))
+            if week < labelled:
+                said = min(9, score + draw.randint(-2, 1))
+                labels.append(label_of(asked, said, labeller="ada", labelled_at=END))
     write_recordings(root / "recordings", [recording for recording in recordings if recording is not None])
+    if labels:
+        write_labels(root / LABELS, labels)
     world.store.close()
     return len(recordings)
 
@@ -284,7 +331,7 @@ def write_runs(root: Path, database_url: str, runs: int, *, seed: int = 1) -> in
             write_runs(connection, [rows_of(SavedRun(report.evaluation, report.comparison, report.findings))])
     with world.store.begin() as connection:
         newest = [dict(row._mapping) for row in connection.execute(sa.select(table))]
-    for row in newest:
+    for row in newest if runs > 1 else ():
         with world.store.begin() as connection:
             connection.execute(sa.insert(table), [_earlier(row, week, draw) for week in range(1, runs)])
     world.store.close()

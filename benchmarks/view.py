@@ -51,7 +51,7 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = stack.enter_context(database()) if options.postgres else f"sqlite:///{folder}/store.db"
+        url = stack.enter_context(database(folder / "postgres")) if options.postgres else f"sqlite:///{folder}/store.db"
         if options.postgres or not (folder / "world").exists():
             build(folder / "world", url, options)
         measure(folder / "world", url, options.times)

@@ -34,6 +34,18 @@ fell is judged five times more, as far as that could change the answer. What a w
 
 In a fleet up to 20 one agent changes in a run, beyond it one in ten. In brackets: Wilson's 95 % interval.
 
+**beside**
+
+What one agent's collapse does to the answers on the others: the last agent drops by 8 in all dimensions.
+
+Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py beside [--runs 300] [--agents 3 6] [--windows 1 3] [--process claims ...]
+
+    A/A         share of runs without any change, nobody's collapse either, that report an agent
+    false       share of runs that report an agent that did not change, beside the one that collapsed
+    cannot tell share of runs in which a dimension of such an agent is undecided
+    down by 1, 2, 3   share of runs that report the first agent's dimension in which all claims fell so far
+    sees        median over the first agent's dimensions of the smallest fall that is printed; in brackets: nobody collapsed
+
 **year**
 
 How often 26 weekly runs beside one baseline report anything though nothing changed, and how soon they see what did.
@@ -405,6 +417,59 @@ def run_tables() -> None:
             print(line(Cell(agents, week, 3, windows, process), options.runs, options.seed, scenarios), flush=True)
 
 
+COLLAPSED, FALLS = 8.0, (1.0, 2.0, 3.0)
+
+
+def beside(cell: Cell, runs: int, seed: int) -> str:
+    """Return one line of what a neighbour's collapse does."""
+    key = [seed, cell.agents, round(10 * cell.week), cell.windows, PROCESSES.index(cell.process)]
+    generator, sees, alone = np.random.default_rng(key), [], []
+    same, false, untold, seen = 0, 0, 0, dict.fromkeys(FALLS, 0)
+    for _ in range(runs):
+        made = drawn(generator, cell)
+        steady = decided(generator, made, made.truth)
+        same += reported(steady)[0].any()
+        alone.append(np.median(steady.sees[:DIMENSIONS]))
+        after = made.truth.copy()
+        after[-DIMENSIONS:] = np.maximum(after[-DIMENSIONS:] - COLLAPSED, 0.0)
+        found = decided(generator, made, after)
+        units, undecided = (part[:-DIMENSIONS] for part in reported(found))
+        false, untold = false + units.any(), untold + undecided.any()
+        sees.append(np.median(found.sees[:DIMENSIONS]))
+        for fall in FALLS:
+            lower = after.copy()
+            lower[0] -= fall
+            seen[fall] += reported(decided(generator, made, lower))[0][0]
+    told = " | ".join(share(hits, runs) for hits in (same, false, untold, *seen.values()))
+    return (
+        f"| {cell.process} | {cell.agents} | {cell.week:g} | {cell.windows} | {told} "
+        f"| {np.median(sees):.1f} ({np.median(alone):.1f}) |"
+    )
+
+
+def run_beside() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description="What a neighbour's collapse does to the answers on others.")
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--agents", type=int, nargs="+", default=[3, 6])
+    parser.add_argument("--weeks", type=float, nargs="+", default=[0.5, 1.0])
+    parser.add_argument("--windows", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--process", choices=PROCESSES, nargs="+", default=("claims", "dimension", "ar5", "ar8"))
+    options = parser.parse_args()
+    print(f"{options.runs} runs a line, seed {options.seed}\n")
+    print(
+        "| what a week moves | agents | c | windows | A/A | false | cannot tell | down by 1 | down by 2 | down by 3 | sees |"
+    )
+    print("|:--|--:|--:|--:|:--|:--|:--|:--|:--|:--|:--|")
+    for process in options.process:
+        for agents in options.agents:
+            for week in options.weeks:
+                for windows in options.windows:
+                    cell = Cell(agents, week, 3, windows, process)
+                    print(beside(cell, options.runs, options.seed), flush=True)
+
+
 YEAR_WEEKS, DOWN_SEEN = 26, (6, 13)
 
 
@@ -510,7 +575,7 @@ def run_trend() -> None:
             )
 
 
-COMMANDS = {"guard": run_guard, "tables": run_tables, "year": run_year, "trend": run_trend}
+COMMANDS = {"guard": run_guard, "tables": run_tables, "beside": run_beside, "year": run_year, "trend": run_trend}
 
 
 if __name__ == "__main__":

@@ -41,6 +41,11 @@ GIVEN_UP = {
     "is scored for": "has 0 of 7 judgments",
     "differ from what was recorded": "persona changed since it was judged",
     "babbles": "invalid output",
+    "propositions were not judged": "claims were not judged",
+    "no propositions for this agent": "no claims for this agent",
+    "an edited proposition": "an edited claim",
+    "or nothing fell;": "nothing dropped",
+    "corrected_for": "multiple_testing_correction",
 }
 # Names of keys, which stand in files and commands; a person reads a label.
 KEYS = ("fluency", "convergence", "ideas_quantity", "proposition_drop", "said_again", "unrecorded", "invalid_output")

@@ -35,8 +35,15 @@ def steps(name: str) -> list[dict[str, Any]]:
     return github.steps(FOLDER / name)
 
 
-def test_there_are_five() -> None:
-    names = ["ci.yml", "persona-comment.yml", "persona-evaluation.yml", "persona-rejudge.yml", "release.yml"]
+def test_there_are_six() -> None:
+    names = [
+        "ci.yml",
+        "growth.yml",
+        "persona-comment.yml",
+        "persona-evaluation.yml",
+        "persona-rejudge.yml",
+        "release.yml",
+    ]
     assert [path.name for path in WORKFLOWS] == names
 
 
@@ -48,6 +55,28 @@ def test_the_nightly_job_alone_has_a_key_and_no_pull_request_starts_it() -> None
     assert job["environment"] == "judge"
     for path in WORKFLOWS:
         assert ("secrets." in path.read_text(encoding="utf-8")) is (path.name == "persona-rejudge.yml")
+
+
+def test_growth_is_measured_every_night_on_both_databases_and_not_in_every_test() -> None:
+    workflow = load("growth.yml")
+    assert set(workflow["on"]) == {"schedule", "workflow_dispatch"} and workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert job["strategy"]["matrix"]["database"] == ["sqlite", "postgres"]
+    measure = github.step(FOLDER / "growth.yml", "Measure")
+    assert "benchmarks/scale.py growth" in measure["run"]
+    assert "benchmarks" not in (PROJECT / "Makefile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("ended", "fails"), [(0, False), (1, True), (2, True), (3, False)])
+def test_the_growth_job_fails_where_something_grows(ended: int, fails: bool, tmp_path: Path) -> None:
+    """3 says that something is not sure."""
+    program = tmp_path / ".venv/bin/python"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\nexit {ended}\n", encoding="utf-8")
+    program.chmod(0o755)
+    command = ["bash", "-e", "-c", github.step(FOLDER / "growth.yml", "Measure")["run"]]
+    done = subprocess.run(command, cwd=tmp_path, env={"DATABASE": "sqlite"} | dict(os.environ), check=False)
+    assert (done.returncode != 0) is fails
 
 
 def test_a_release_is_started_by_a_person_and_published_without_a_token() -> None:

@@ -95,7 +95,7 @@ def compare(
     Without --target the same messages are judged by each version's persona and claims; with it both answer the same scenes.
     Commits are read from git as data; the checkout is not touched, and nothing of them is run.
 
-    Exit codes: 0 nothing fell, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
+    Exit codes: 0 nothing dropped, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
@@ -223,7 +223,7 @@ def bisect(
     The persona's line, the claim, the messages or the judge. Asks nobody: what is recorded or in the store is read. Where that
     does not tell, it says what it would cost to ask (--live).
 
-    Exit codes: 0 every cause is named, or nothing fell; 2 usage or configuration; 3 something cannot be told.
+    Exit codes: 0 every cause is named, or nothing dropped; 2 usage or configuration; 3 something cannot be told.
     """
     from persona_pipeline.judging.estimate import estimate
     from persona_pipeline.judging.open import JudgeOptions, open_judge

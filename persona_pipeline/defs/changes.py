@@ -166,8 +166,8 @@ def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg
         jobs=[agents.evaluate_agent, evaluate_cohort],
         minimum_interval_seconds=max(1, place.orchestration.sensor_seconds // 3),
         default_status=place.orchestration.sensor_status,
-        description="Evaluates exactly what source_observations saw change: an edited persona its agent, an edited proposition "
-        "file its dimension (of everybody for _default.yaml), an edited baseline the comparison, new messages their "
+        description="Evaluates exactly what source_observations saw change: an edited persona its agent, an edited claim "
+        "its dimension (of everybody for _default.yaml), an edited baseline the comparison, new messages their "
         "agent. Many agents at once become one run.",
     )
     def world_changes(context: dg.SensorEvaluationContext, world: WorldResource) -> dg.SensorResult | dg.SkipReason:

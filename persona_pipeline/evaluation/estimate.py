@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.plan import AgentPlan
 from persona_pipeline.evaluation.read import ALL_TIME
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.falls import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
-from persona_pipeline.judging.money import estimated_tokens, price
+from persona_pipeline.judging.money import estimated_tokens, model_name, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
@@ -82,6 +83,11 @@ def estimate_run(
     """
     asking, request = asking or JudgeOptions(), world.settled(request)
     options = ModelOptions.from_settings(world.settings, judge)
+    if options.is_anthropic and not model_name(options.model).startswith("claude-"):
+        raise ConfigError(
+            f"the judge anthropic has no model {options.model!r}, so it has no price; set PERSONA_JUDGE_MODEL to one of its "
+            "models (claude-...), or PERSONA_JUDGE to the provider that has it"
+        )
     plans = planned(world, request)
     generated = [plan for plan in plans if request.synthetic and len(plan.case.messages) < ENOUGH_MESSAGES]
     judged = [plan for plan in plans if plan not in generated]

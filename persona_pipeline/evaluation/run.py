@@ -4,7 +4,7 @@ A world is read, questions are planned and asked, what comes of them is decided,
 nobody holds the world.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -132,7 +132,9 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
             # What has just become the baseline is what the run is compared with.
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
         write(world, written_of(decided, generated))
-    return _run_of(decided, judge, request, generated, paths)
+    run = _run_of(decided, judge, request, generated, paths)
+    run.notes += _fewer_windows(decided, taken, request.baseline_windows)
+    return run
 
 
 def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
@@ -395,6 +397,25 @@ def new_baselines(decided: Decided, request: EvaluationRequest) -> list[Baseline
         if baseline.dimensions:
             found.append(calibrated(baseline, result.report.comparison, labels.labels_hash))
     return found
+
+
+def _fewer_windows(decided: Decided, taken: Sequence[Baseline], asked: int) -> Iterator[str]:
+    """Yield whose baselines are of fewer windows than were asked for, and why."""
+    for baseline in taken:
+        earlier = [
+            item.report.comparison.regressed
+            for item in decided.earlier
+            if item.plan.scope.agent_id == baseline.agent_id
+        ]
+        used = max(item.get("windows", 1) for item in baseline.provenance["dimensions"].values())
+        counts = {
+            "in which nobody spoke": asked - 1 - len(earlier),
+            "in which something had dropped": sum(earlier),
+            "silent or not judged in full with the claims of now": len(earlier) - sum(earlier) + 1 - used,
+        }
+        if used < asked:
+            why = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count > 0)
+            yield f"{baseline.agent_id}: the baseline is of {used} of {asked} windows; left out: {why}"
 
 
 def _compared_again(decided: Decided, snapshot: Snapshot, taken: Sequence[Baseline]) -> Decided:

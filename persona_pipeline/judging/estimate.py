@@ -54,7 +54,7 @@ class Estimate:
         usage: expected tokens, calls and price (None: the model has no known price), prefixes cached where that helps.
         usd: the range the price will lie in, for all but the strangest answers.
         worst_usd: the price if nothing is cached, every answer uses all its tokens, is cut off once, and is asked for twice.
-        batch_usd: the range of the price through message batches.
+        batch_usd: the range of the price through message batches; None: there is no price, or the provider has none.
         counted: input was counted by the API; otherwise it is guessed from its length.
         uncounted: why it was not counted, in words.
         known: how many judgments recordings or the store already hold; they are in nothing of the above.
@@ -84,12 +84,11 @@ class Estimate:
         ]
         if self.known:
             lines.append(f"{self.known} judgments are recorded or in the store and cost nothing")
-        if self.usd is None or self.worst_usd is None or self.batch_usd is None:
+        if self.usd is None or self.worst_usd is None:
             lines.append(f"no price is known for {self.model}")
         else:
-            lines.append(
-                f"{in_dollars(self.usd)}, at most {dollars(self.worst_usd)}; as message batches {in_dollars(self.batch_usd)}"
-            )
+            batches = f"; as message batches {in_dollars(self.batch_usd)}" if self.batch_usd else ""
+            lines.append(f"{in_dollars(self.usd)}, at most {dollars(self.worst_usd)}{batches}")
         return "\n".join(lines)
 
 
@@ -184,7 +183,7 @@ def estimate_questions(
         sums.usage,
         sums.usd if priced else None,
         sums.worst_usd if priced else None,
-        sums.batch_usd(hits) if priced else None,
+        sums.batch_usd(hits) if priced and options.provider.has_batches else None,
         counted is not None,
         uncounted,
         known=len(questions) - len(asked),

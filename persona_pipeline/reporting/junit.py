@@ -75,7 +75,7 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
     failures = cell.evaluation.failures if cell.evaluation else {}
     if failures and not any(isinstance(result, Error) for result in results):
         missing = ", ".join(f"{key}: {unscored_label(item.unscored)}" for key, item in failures.items())
-        results.append(_result(Error, "coverage", f"{len(failures)} propositions were not judged: {missing}"))
+        results.append(_result(Error, "coverage", f"{len(failures)} claims were not judged: {missing}"))
     if not results and cell.score is None:
         reason = cell.evaluation.unscored if cell.evaluation else None
         kind = Skipped if reason is None or reason in ANSWERS else Error

@@ -38,6 +38,8 @@ _LEGEND = "! drifted   ? cannot be told   - nothing to judge   * dropped beyond 
 _PEOPLE = "   (7.4±0.5): what people would give"
 _ANY_WIDTH = 10_000
 _FACT = 34
+# Why a score is missing is said whole below the table; in it, a long reason would push all columns apart.
+_WHY = 16
 
 
 def report_text(report: "RunReport", *, exits: bool = True, verbose: bool = False) -> str:
@@ -72,7 +74,7 @@ def cell_text(cell: AnyCell, *, short: bool = False) -> str:
     """Return a cell as text; ``short`` leaves out why a score is missing."""
     if isinstance(cell, Score):
         if cell.value is None:
-            return "–" if short or not cell.why else cell.why
+            return "–" if short or not cell.why else one_line(cell.why, _WHY)
         change = "new" if cell.state == "new" else format_delta(cell.change, 1)
         people = f" ({cell.people[1]})" if cell.people[1] else ""
         mark = "" if cell.whole else _CHANGED.get(cell.state, "")

@@ -25,7 +25,7 @@ from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import KEY, RequestGuard
-from persona_pipeline.viewer.citations import CitationIndex, Citations
+from persona_pipeline.viewer.citations import CitationIndex, Citations, as_asked_of
 from persona_pipeline.viewer.labels import OpenSession, label_app, serving
 from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
 from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
@@ -229,10 +229,12 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
         index = viewer.index([found], anybody=True)
         before, after = listing.conversation_around(world.store, found, around)
         (own,) = viewer.shown([found], index, None if whole else LONG)
+        names = world.display_names()
         judged = [
-            (citation, saved.evaluation.dimensions[citation.dimension].propositions.get(citation.claim_id))
+            (citation, result and as_asked_of(result, found, names.get(citation.agent_id, citation.agent_id)))
             for citation, saved in _cited_by(viewer, own)
             if citation.dimension in saved.evaluation.dimensions
+            for result in [saved.evaluation.dimensions[citation.dimension].propositions.get(citation.claim_id)]
         ]
         judging = [line for line in runs.newest_runs(world.store, found.agent_id) if found.created_at in line.window]
         return viewer.page(
@@ -241,7 +243,7 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
             talk=viewer.shown([*before, found, *after], index),
             judged=judged,
             judging=judging[:3],
-            names=world.display_names(),
+            names=names,
             agents=world.agent_ids(),
             around=around,
             more=min(4 * around, _MOST_AROUND) if around in (len(before), len(after)) and around < _MOST_AROUND else 0,

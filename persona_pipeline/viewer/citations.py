@@ -1,5 +1,6 @@
 """Which messages judges cited, for and against which claims: read off the runs of the store once, and then only what is new."""
 
+import re
 import threading
 import time
 import uuid
@@ -12,16 +13,18 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks
+from persona_pipeline.guard.labels.files import ANONYMOUS
 from persona_pipeline.reporting.view import LOW_SCORE
-from persona_pipeline.scoring.results import HIGHEST
-from persona_pipeline.world.models import Window
+from persona_pipeline.scoring.results import HIGHEST, PropositionResult
+from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.propositions.models import claim_variables
+from persona_pipeline.world.runs import counting_rows, counting_state
 
 # Runs whose citations are known, the newest windows first: a hundred thousand messages have a few hundred.
 MOST_RUNS = 3000
 # Runs that are read at once in the background, and seconds between them.
 _AT_ONCE, _PAUSE = 20, 0.02
 _RUNS = tables.evaluation_runs
-_FINISHED = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
 
 
 class Citation(NamedTuple):
@@ -115,27 +118,14 @@ class Citations:
 
     def _unread(self) -> list[RunKey]:
         """Return the runs that count and are not read, the newest windows first."""
-        state = sa.select(sa.func.count(), sa.func.max(_RUNS.c.completed_at)).where(*_FINISHED)
-        with self._store.connect() as connection:
-            now = tuple(connection.execute(state).one())
+        now = counting_state(self._store)
         if now != self._state:
-            self._wanted = self._counting_runs()
+            self._wanted = [RunKey(*row[:-1]) for row in counting_rows(self._store, most=MOST_RUNS)]
             if not self._read <= set(self._wanted):
                 # Some say another thing now, and their citations are among the others.
                 self._read, self._by_message, self._claims = set(), {}, {}
             self._state = now
         return [key for key in self._wanted if key not in self._read]
-
-    def _counting_runs(self) -> list[RunKey]:
-        """Return the run that counts of each window of each agent, the newest windows first."""
-        columns = (_RUNS.c.id, _RUNS.c.completed_at, _RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.window_start)
-        newest_first = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
-        query = sa.select(*columns).where(*_FINISHED).order_by(*(column.desc() for column in newest_first))
-        found: dict[tuple[str, datetime], RunKey] = {}
-        with self._store.connect() as connection:
-            for row in connection.execute(query.limit(2 * MOST_RUNS)):
-                found.setdefault((row.agent_id, row.window_end), RunKey(*row))
-        return list(found.values())[:MOST_RUNS]
 
     def _bring(self, keys: Sequence[RunKey]) -> None:
         columns = (_RUNS.c.id, _RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.result, _RUNS.c.comparison)
@@ -177,3 +167,18 @@ def _cited(claim: Mapping[str, Any]) -> Iterator[tuple[str, float | None, str]]:
         raw = part.get("raw")
         if part.get("part") and raw is not None:
             yield str(part["part"]), HIGHEST - raw if claim.get("inverted") else float(raw), ""
+
+
+def as_asked_of(result: PropositionResult, message: Message, name: str) -> PropositionResult:
+    """Return what was judged as it concerns one message: the claim about its channel and agent, and what was said of that channel.
+
+    A claim of several channels stands as the first was asked of it, where speakers have labels in place of names.
+    """
+    claim, reasoning = re.sub(rf"\b{ANONYMOUS}\b", lambda _: name, result.claim), result.reasoning
+    if own := [part for part in result.parts if part["part"] == message.channel]:
+        asked, here = (
+            claim_variables({"channel_name": str(part["part"])})["channel_name"] for part in (result.parts[0], own[0])
+        )
+        claim = claim.replace(asked, here)
+        reasoning = " / ".join(dict.fromkeys(str(part["reasoning"]) for part in own if part["reasoning"]))
+    return result.model_copy(update={"claim": claim, "reasoning": reasoning})

@@ -25,10 +25,10 @@ from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.suites.grading.results import TestResult
 from persona_pipeline.viewer.messages import messages_by_id
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.runs import find_run, overall_rows, summary_rows
+from persona_pipeline.world.runs import counting_rows, find_run, overall_rows, summary_rows
 from persona_pipeline.world.world import World
 
-_RUNS, _SUITES = tables.evaluation_runs, tables.suite_runs
+_SUITES = tables.suite_runs
 MOST_SUITE_RUNS, MOST_TESTS = 200, 100
 
 
@@ -60,14 +60,10 @@ class RunLine:
 
 def newest_runs(store: Store, agent_id: str) -> list[RunLine]:
     """Return the run that counts of each window of an agent, the newest first."""
-    columns = (_RUNS.c.id, _RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.overall_score)
-    finished = (_RUNS.c.agent_id == agent_id, _RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
-    newest_last = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
-    with store.connect() as connection:
-        rows = connection.execute(sa.select(*columns).where(*finished).order_by(*newest_last))
-        newest = {row.window_end: row for row in rows}
-    found = [RunLine(str(row.id), Window(end, row.window_start), row.overall_score) for end, row in newest.items()]
-    return found[::-1]
+    return [
+        RunLine(str(row.id), Window(row.window_end, row.window_start), row.overall_score)
+        for row in counting_rows(store, agent_id)
+    ]
 
 
 def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] | None:

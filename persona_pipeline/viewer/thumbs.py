@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from persona_pipeline.base.files import look_of
 from persona_pipeline.guard.labels.files import write_label_files
 from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_label
 from persona_pipeline.world.models import Message, grouped
@@ -34,11 +35,11 @@ class Thumbs:
 
     def labels(self) -> Mapping[str, list[VoiceLabel]]:
         """Return the labels of texts that were sent, by message; ConfigError: the label file is not valid."""
-        stamps = [(path.stat().st_mtime_ns, path.stat().st_size) for path in VoiceLabel.paths(self.folder)]
+        looks = [look_of(path.stat()) for path in VoiceLabel.paths(self.folder)]
         with self._lock:
-            if self._read[0] != stamps:
+            if self._read[0] != looks:
                 sent = [label for label in load_voice_labels(self.folder) if label.source not in _OF_OTHER_TEXTS]
-                self._read = stamps, grouped(sent, lambda label: label.message)
+                self._read = looks, grouped(sent, lambda label: label.message)
             return self._read[1]
 
     def own(self, message_id: str, agent_id: str) -> VoiceLabel | None:

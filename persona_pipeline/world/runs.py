@@ -191,6 +191,29 @@ def newest_run_row(store: Store, agent_id: str) -> sa.Row | None:
         return connection.execute(query).one_or_none()
 
 
+def counting_rows(store: Store, agent_id: str | None = None, *, most: int | None = None) -> list[sa.Row]:
+    """Return of each window of an agent, or of everybody, the run that counts, the newest windows first, at most so many.
+
+    Rows are of id, ``completed_at``, agent, window's end and start, and ``overall_score``.
+    """
+    columns = (_RUNS.c.id, _RUNS.c.completed_at, _RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.window_start)
+    query = sa.select(*columns, _RUNS.c.overall_score).where(*_FINISHED).order_by(*_NEWEST_FIRST)
+    query = query if agent_id is None else query.where(_RUNS.c.agent_id == agent_id)
+    query = query if most is None else query.limit(2 * most)
+    found: dict[tuple[str, datetime], sa.Row] = {}
+    with store.connect() as connection:
+        for row in connection.execute(query):
+            found.setdefault((row.agent_id, row.window_end), row)
+    return list(found.values())[:most]
+
+
+def counting_state(store: Store) -> tuple[Any, ...]:
+    """Return how many finished runs there are and when the last ended: while it is the same, so are the runs that count."""
+    query = sa.select(sa.func.count(), sa.func.max(_RUNS.c.completed_at)).where(*_FINISHED)
+    with store.connect() as connection:
+        return tuple(connection.execute(query).one())
+
+
 def newest_ids() -> sa.Select:
     """Return the query of the ids of every agent's newest finished run, whose cost does not depend on how many were before."""
     return sa.select(_NEWEST.c.run_id).where(_NEWEST.c.run_id.is_not(None))

@@ -13,7 +13,8 @@ from persona_pipeline.guard.baselines.golden import captured
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.noise import shared_weeks
 from persona_pipeline.guard.baselines.statistics import YEAR, year_share
-from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside
+from persona_pipeline.scoring.results import DimensionEvaluation
+from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
 
 NOWHERE = np.full(3, np.nan), np.zeros(3, np.intp)
 MOVED = {"bob": [1.0, -1.0, 1.0], "cid": [-1.0, 1.0, -1.0]}
@@ -25,6 +26,10 @@ MOVED = {"bob": [1.0, -1.0, 1.0], "cid": [-1.0, 1.0, -1.0]}
         pytest.param(MOVED, 1.0, 6, id="up and down alike"),
         pytest.param({**MOVED, "dan": [7.0, 0.5, 7.0]}, 1.0, 6, id="an agent that fell says nothing"),
         pytest.param({"bob": [9.0, 9.0], "cid": [8.0, 9.0]}, 76.75, 4, id="all fell: that is what weeks may do"),
+        pytest.param({"bob": [1.0, -1.0], "cid": [8.0] * 9}, 1.0, 2, id="one of two others fell in all it has"),
+        pytest.param({"bob": [1.0, -1.0], "cid": [-8.0] * 9}, 1.0, 2, id="one of two others rose"),
+        pytest.param({"bob": [0.1] * 2, "cid": [2.0] * 2}, 2.005, 4, id="two points are what a week may do"),
+        pytest.param({**MOVED, "dan": [8.0] * 9, "eve": [8.0] * 9}, 1.0, 6, id="two of four fell, an agent a voice"),
         pytest.param({"bob": [2.0] * 9}, 0.0, 1, id="nothing is learnt from one other agent"),
         pytest.param({}, 0.0, 1, id="nobody else was evaluated"),
     ],
@@ -55,6 +60,54 @@ def test_a_week_that_moved_everybody_else_explains_a_drop_beside_one_window() ->
     assert drop(restless)[0] == "ok"
     assert drop(restless)[1] > 3 > drop(still)[1]
     assert drop(restless, windows=4) == drop(None, windows=4), "four windows speak for themselves"
+
+
+def beside_others(windows: Sequence[int], claims: int, *, neighbour: float, own: float = 0.0) -> tuple[str, float]:
+    """Return what is said of the first agent's dimension down by ``own``, and what it could have seen, the last agent down."""
+    agents = {f"a{number}": count for number, count in enumerate(windows)}
+    levels = {key: LEVELS[key] for key in list(LEVELS)[:claims]}
+    office = Office(31, judge=0.6)
+
+    def window(falls: Mapping[str, float]) -> dict[str, DimensionEvaluation]:
+        whole = office.window(
+            {name: {key: level - falls.get(name, 0.0) for key, level in levels.items()} for name in NAMES}
+        )
+        return {
+            name: dimension(name, {key: row.samples for key, row in item.propositions.items() if key in levels})
+            for name, item in whole.items()
+        }
+
+    fleet = {
+        agent: captured(agent, [window({}) for _ in range(count)], {"messages_hash": "then"}, now=NOW)
+        for agent, count in agents.items()
+    }
+    falls = {"a0": {"adherence": own}, list(agents)[-1]: dict.fromkeys(NAMES, neighbour)}
+    run = {agent: beside(fleet[agent], window(falls.get(agent, {}))) for agent in agents}
+    found = settled(run, fleet=fleet)["a0"].dimensions["adherence"]
+    assert found.sight
+    return found.status, found.sight.detectable
+
+
+@pytest.mark.parametrize(
+    ("windows", "claims"),
+    [
+        pytest.param((3, 3, 3), 5, id="three agents"),
+        pytest.param((1, 1, 1), 5, id="three agents, one window"),
+        pytest.param((2, 2), 5, id="two agents"),
+        pytest.param((2,) * 6, 5, id="six agents"),
+        pytest.param((1, 3, 2), 5, id="unequal windows"),
+        pytest.param((3, 1, 8), 5, id="one of them with windows enough"),
+        pytest.param((3, 3, 3), 2, id="two claims"),
+        pytest.param((4, 4, 4), 5, id="windows enough"),
+    ],
+)
+def test_a_neighbours_collapse_does_not_decide_what_another_can_see(windows: Sequence[int], claims: int) -> None:
+    _, alone = beside_others(windows, claims, neighbour=0.0)
+    for neighbour in (2.0, 3.0, 6.0):
+        status, sees = beside_others(windows, claims, neighbour=neighbour)
+        assert status == "ok"
+        assert sees < 1.6 * alone or (neighbour == 2.0 and min(windows) == 1), (neighbour, sees, alone)
+    assert beside_others(windows, claims, neighbour=6.0, own=4.0)[0] == "regressed"
 
 
 def test_a_claim_that_varies_by_itself_is_no_fall_from_eight_windows_on() -> None:

@@ -10,6 +10,7 @@ import pytest
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import evaluate_cohort, run_evaluation
 from persona_pipeline.judging.open import JudgeOptions, open_judge
+from persona_pipeline.judging.verdict import JudgeRequest
 from persona_pipeline.reporting.render import render
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
@@ -202,3 +203,29 @@ def test_a_baseline_whose_persona_is_gone_fails(sample_world: World) -> None:
     assert report.exit_code == 3
     named = run_evaluation(sample_world, judge, EvaluationRequest(agents=["jim"])).report
     assert "missing_agent" not in {finding.kind for finding in named.all_findings()}
+
+
+@pytest.mark.parametrize(
+    ("before", "windows", "left_out"),
+    [
+        pytest.param(7, 2, "", id="all that were asked for"),
+        pytest.param(7, 12, "2 of 12 windows; left out: 10 in which nobody spoke", id="silence"),
+        pytest.param(2, 2, "1 of 2 windows; left out: 1 in which something had dropped", id="something had dropped"),
+    ],
+)
+def test_a_baseline_of_fewer_windows_than_asked_for_says_why(
+    small_world: World, before: int, windows: int, left_out: str
+) -> None:
+    def judged(request: JudgeRequest) -> int:
+        return before if any("long ago" in entry.text for entry in request.trajectory.entries) else 7
+
+    early = [
+        Message(id=f"e{place}", agent_id=who, text=f"long ago {place}", created_at=FIRST_WEEK, channel="general")
+        for place, who in enumerate(["ann", "bob"] * 3)
+    ]
+    write_messages(small_world.store, early)
+    asked = EvaluationRequest(agents=["ann"], update_baseline=True)
+    run_evaluation(small_world, ScriptedJudge(judged), asked)
+    run = run_evaluation(small_world, ScriptedJudge(judged), asked.model_copy(update={"baseline_windows": windows}))
+    said = [note for note in run.notes if "the baseline is of" in note]
+    assert said == ([f"ann: the baseline is of {left_out}"] if left_out else [])

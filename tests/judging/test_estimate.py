@@ -2,6 +2,8 @@
 
 import asyncio
 import uuid
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 
 import pytest
@@ -10,11 +12,16 @@ from pydantic import SecretStr
 
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.database.tables import judge_batches
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.evaluation.estimate import estimate_run
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
 from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
-from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.judging.providers.base import ModelOptions, find_provider
+from persona_pipeline.world import World
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 
@@ -68,6 +75,31 @@ def test_a_batch_is_half_the_price() -> None:
     expected = estimate(requests(3), options=NO_KEY)
     assert expected.usd and expected.batch_usd
     assert expected.batch_usd.low == pytest.approx(expected.usd.low / 2)
+
+
+def test_batches_have_a_price_only_where_the_provider_has_them() -> None:
+    others = replace(NO_KEY, provider=find_provider("openai"), model="gpt-5.2", prices="gpt-5.2=1/8")
+    expected = estimate(requests(3), options=others)
+    assert expected.usd and expected.worst_usd and expected.batch_usd is None
+    assert "message batches" not in str(expected) and ", at most $" in str(expected)
+    assert "as message batches" in str(estimate(requests(3), options=NO_KEY))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_refused"),
+    [
+        pytest.param({"judge_model": "gpt-5.2"}, True, id="another vendor's model"),
+        pytest.param({"judge_model": "claude-sonnet-4-5"}, False, id="one of its own"),
+        pytest.param({"judge": "openai", "judge_model": "gpt-5.2"}, False, id="the vendor whose it is"),
+    ],
+)
+def test_a_model_that_the_judge_does_not_have_has_no_price(
+    small_world: World, settings: Mapping[str, str], is_refused: bool
+) -> None:
+    environment = Settings.model_validate({"root": small_world.root, **settings})
+    world = World(small_world.root, small_world.store, environment=environment)
+    with pytest.raises(ConfigError, match="PERSONA_JUDGE to the provider that has it") if is_refused else nullcontext():
+        estimate_run(world, EvaluationRequest(), world.settings.judge, count=False)
 
 
 def test_a_batch_is_priced_with_the_cache_hits_of_those_before(store: Store) -> None:

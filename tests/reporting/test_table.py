@@ -5,8 +5,9 @@ import pty
 import pytest
 
 from persona_pipeline.guard.report import Finding, RunReport
+from persona_pipeline.reporting.page import Score
 from persona_pipeline.reporting.render import print_report
-from persona_pipeline.reporting.terminal import report_text
+from persona_pipeline.reporting.terminal import cell_text, report_text
 from tests.reporting.sample import sample_report
 
 
@@ -91,3 +92,9 @@ def test_on_a_terminal_it_is_coloured_and_no_line_of_the_table_wraps(
     text = shown.decode("utf-8").replace("\r\n", "\n")
     assert "\x1b[1;31m! michael" in text
     assert "…" not in text
+
+
+def test_a_long_reason_for_a_missing_score_does_not_push_the_columns_apart() -> None:
+    short, long = (cell_text(Score(None, why=why)) for why in ("not recorded", "judge took orders from the text"))
+    assert short == "not recorded"
+    assert long == "judge took orde…" and len(long) < 17

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from persona_pipeline.scoring.results import PropositionResult
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer import runs
+from persona_pipeline.viewer.citations import as_asked_of
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.world import World
 from tests.conftest import BEFORE_THE_DRIFT
 from tests.reporting.html.test_browser import HOSTILE
@@ -167,3 +170,29 @@ def test_hostile_words_stand_there_as_text(tmp_path_factory: pytest.TempPathFact
             )
             assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x1b]", response.text), address
         assert "&lt;script&gt;alert(1)" in client.get("/messages").text
+
+
+@pytest.mark.parametrize(
+    ("channel", "claim", "reasoning"),
+    [
+        pytest.param("sales", 'Michael Scott leads in "sales"', "there", id="another channel than the claim's"),
+        pytest.param("general", 'Michael Scott leads in "general"', "here / again", id="the claim's own"),
+        pytest.param(None, 'Michael Scott leads in "general"', "here / again / there", id="a direct message"),
+    ],
+)
+def test_a_claim_stands_as_it_was_asked_of_the_messages_channel(
+    channel: str | None, claim: str, reasoning: str
+) -> None:
+    parts = [
+        {"part": part, "reasoning": said}
+        for part, said in (("general", "here"), ("general", "again"), ("sales", "there"))
+    ]
+    result = PropositionResult(
+        id="leads", claim='Speaker A leads in "general"', parts=parts, reasoning="here / again / there"
+    )
+    message = Message(
+        id="m", agent_id="michael", text="x", created_at=BEFORE_THE_DRIFT, channel=channel,
+        recipient=None if channel else "pam",
+    )  # fmt: skip
+    found = as_asked_of(result, message, "Michael Scott")
+    assert (found.claim, found.reasoning) == (claim, reasoning)

@@ -97,7 +97,7 @@ proposition_sets = sa.Table(
     agent_column(primary_key=True),
     sa.Column("dimension", sa.Text(), primary_key=True),
     sa.Column("content_hash", sa.Text(), nullable=False),
-    # NULL: the dimension has no propositions for this agent.
+    # NULL: the dimension has no claims of this agent.
     sa.Column("content", JsonColumn),
     created_at("updated_at"),
 )

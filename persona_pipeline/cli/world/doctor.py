@@ -129,7 +129,8 @@ def _settings(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.world.settings import load_world_file, origins
 
     told = [
-        f"{name} {value} ({source})" for name, value, source in origins(settings, load_world_file(settings.world_root))
+        f"{name} {'not set' if value is None else value} ({source})"
+        for name, value, source in origins(settings, load_world_file(settings.world_root))
     ]
     return _finding("settings", "ok", "; ".join(told))
 

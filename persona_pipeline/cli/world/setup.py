@@ -15,6 +15,8 @@ import typer
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.cli.options import environment, open_world
 
+# Those of the template world; to read them off the package would cost every start.
+_LANGUAGES = "ar, de, en, es, fr, it, ja, nl, pt or zh"
 DEPLOY, _DAGSTER = "deploy", "dagster.yaml"
 
 
@@ -23,9 +25,7 @@ def init(
     agent: Annotated[
         str | None, typer.Option(help="What your agent is called; by default two agents of a museum.", metavar="NAME")
     ] = None,
-    language: Annotated[
-        str | None, typer.Option(help="Of its agents and claims: ar, de, en, es, fr, it, ja, nl, pt or zh.")
-    ] = None,
+    language: Annotated[str | None, typer.Option(help=f"Of its agents and claims: {_LANGUAGES}.")] = None,
     messages: Annotated[
         str | None, typer.Option(help="Its messages: a file or folder that `ingest` reads; by default an example.")
     ] = None,
@@ -77,10 +77,9 @@ def _asked() -> tuple[str | None, str, str | None]:
         if not Path(text).expanduser().exists():
             raise ConfigError(f"{text} does not exist")
 
-    languages = "ar, de, en, es, fr, it, ja, nl, pt or zh"
     return (
         _answer("What is your agent called? (Enter: an example of two agents)", "", _agent_id) or None,
-        _answer(f"In which language does it write? ({languages})", "en", template_world),
+        _answer(f"In which language does it write? ({_LANGUAGES})", "en", template_world),
         _answer("Where do its messages come from? (a file or folder; Enter: an example)", "", require_there) or None,
     )
 

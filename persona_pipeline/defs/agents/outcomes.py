@@ -55,7 +55,7 @@ def propositions_outcome(stored: StoredSet) -> AssetOutcome:
     """Return the merged claims as a table."""
     propositions = stored.propositions
     if propositions is None:
-        return AssetOutcome(stored.version, {"propositions": 0, "status": "no propositions for this agent"})
+        return AssetOutcome(stored.version, {"propositions": 0, "status": "no claims for this agent"})
     rows = [
         {"id": p.id, "claim": p.claim, "weight": p.weight, "wanted": "must not hold" if p.inverted else "should hold"}
         for p in propositions.propositions
@@ -71,7 +71,7 @@ def propositions_outcome(stored: StoredSet) -> AssetOutcome:
 def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
     """Return a dimension's score, coverage, cost and its worst propositions; None: the agent has no propositions of it."""
     if evaluation is None:
-        return AssetOutcome(content_hash(None), {"status": "no propositions for this agent"})
+        return AssetOutcome(content_hash(None), {"status": "no claims for this agent"})
     rows = [
         {
             "id": item.id,
@@ -153,7 +153,7 @@ def comparison_outcome(report: AgentReport) -> AssetOutcome:
             if item.sight and item.sight.detectable is not None
         },
         "judge": "; ".join(people_lines(report.comparison.dimensions.values())),
-        **({"corrected_for": report.comparison.families} if report.comparison.families else {}),
+        **({"multiple_testing_correction": report.comparison.families} if report.comparison.families else {}),
         "evaluation_run": report.evaluation.run_id,
         **metadata.findings_metadata(report.findings),
     }

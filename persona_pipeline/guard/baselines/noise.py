@@ -36,8 +36,11 @@ FEWEST_AGENTS = 3
 FEWEST_DEGREES = 4
 # What the mean square of a handful of normal numbers loses with the farthest of them, made up for.
 TRIMMED = 2.0
-# What fell says nothing of the weeks: moves beyond so many standard deviations of the others', and not within half a point.
-FALLEN, MOVES = 4.0, 0.5
+# What fell says nothing of the weeks: moves beyond so many standard deviations of the others', and not within so many points,
+# which weeks alone may do: below that, false alarms of three agents beside one window double.
+FALLEN, MOVES = 4.0, 2.0
+# Where windows tell, the others' moves make an error at most half as large again, however far one of them fell.
+MOST_WIDER = 1.5**2
 # The median size of normal numbers in standard deviations, turned over.
 BY_MEDIAN = 1.4826
 SOURCES = ("same messages", "own windows", "own windows and the fleet's", "the fleet's windows", "this run", "unknown")
@@ -299,6 +302,8 @@ def drops_of(fleet: Fleet, moved: Mapping[str, Sequence[float]] | None = None) -
     few = ~fleet.same & ~own
     if few.any():
         least, degrees = shared_weeks(np.where(fleet.same, np.nan, dimensions.drop), fleet.agent_of, moved or {})
+        several = fleet.dimensions_before.windows > 1
+        least = np.where(several, np.minimum(least, MOST_WIDER * dimensions.variance), least)
         more = np.where(few, np.maximum(least - dimensions.variance, 0.0), 0.0)
         dimensions, claims = dimensions.wider(more, degrees), claims.wider(more[at], degrees[at])
     return dimensions, claims
@@ -309,7 +314,8 @@ def shared_weeks(drop: Numbers, agent_of: Indices, moved: Mapping[str, Sequence[
 
     A week that moves all of a dimension, of an agent or of the fleet alike is in no claim's difference from the others, and in
     one window there is nothing to compare it with: what is known of it is how far the dimensions of others moved, up and down,
-    agents left out of which one fell unlike the rest. Where fewer than 3 agents are in the run nothing is. ``drop``: of the
+    agents left out of which one fell unlike the rest. How far is usual is what half of them at least do not exceed, an agent a
+    voice: of two others the one that moved less decides. Where fewer than 3 agents are in the run nothing is. ``drop``: of the
     dimensions of a run, NaN for those that tell nothing. ``agent_of``: the agent of each. ``moved``: the same of agents that are
     not among them.
     """
@@ -320,7 +326,8 @@ def shared_weeks(drop: Numbers, agent_of: Indices, moved: Mapping[str, Sequence[
         others = [own for key, own in sizes.items() if len(own) and key != f"row {agent}"]
         if len(others) < FEWEST_AGENTS - 1:
             continue
-        farthest = max(FALLEN * BY_MEDIAN * float(np.median(np.concatenate(others))), MOVES)
+        usual = sorted(float(np.median(own)) for own in others)[(len(others) - 1) // 2]
+        farthest = max(FALLEN * BY_MEDIAN * usual, MOVES)
         steady = [own for own in others if own.max() <= farthest]
         kept = np.concatenate(steady if len(steady) >= FEWEST_AGENTS - 1 else others)
         kept = kept[kept <= farthest]

@@ -315,7 +315,7 @@ def _two_kinds(found: Iterable[tuple[Path, int | None, AnyLabel]]) -> list[Probl
     return problems
 
 
-_ANONYMOUS = r"Speaker [A-Z]\d*"
+ANONYMOUS = r"Speaker [A-Z]\d*"
 
 
 @dataclass(frozen=True)
@@ -380,6 +380,6 @@ def _pattern(claim: str, display_name: str) -> re.Pattern[str]:
     name = re.escape(claim_variables({"agent_name": display_name})["agent_name"])
     text = re.escape(claim)
     for variable in template_variables(claim):
-        filled = f"(?:{name}|{_ANONYMOUS})" if variable == "agent_name" else ".+"
+        filled = f"(?:{name}|{ANONYMOUS})" if variable == "agent_name" else ".+"
         text = text.replace(re.escape(f"{{{{{variable}}}}}"), filled)
     return re.compile(text, re.DOTALL)

@@ -48,6 +48,7 @@ class AnthropicProvider(_OverAnthropicSdk):
     default_model: ClassVar[str | None] = DEFAULT_JUDGE_MODEL
     url_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
     key_help: ClassVar[str] = "set ANTHROPIC_API_KEY"
+    has_batches: ClassVar[bool] = True
     counts_tokens: ClassVar[bool] = True
     describes_models: ClassVar[bool] = True
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from persona_pipeline.guard.baselines.models import BLIND, PropositionDrop, Sight
+from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
@@ -153,7 +153,7 @@ def _blind_line(view: ReportView) -> Iterator[Item]:
         for row, sights in view.sights
         if row.status is AgentStatus.HELD
         for name, sight in sights.items()
-        if sight.detectable > BLIND
+        if sight.missed
     ]
     named = [text for _, text in sorted(blind, reverse=True)[:_MOST_SIGHT_LINES]]
     if named:
@@ -269,7 +269,7 @@ def _limits(view: ReportView, most: int = _MOST_SIGHTS) -> Table:
 def _sight(sight: Sight | None, each: bool) -> Cell:
     if sight is None:
         return Cell("" if each else "–", note="not tested" if each else "", own=True)
-    blind = sight.detectable > BLIND
+    blind = bool(sight.missed)
     note = sight.text.partition("; ")[2] if each else ""
     return Cell(sight.shown, "warn" if blind else "", note, own=True, style="blind" if blind else "")
 

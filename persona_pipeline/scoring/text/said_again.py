@@ -212,15 +212,14 @@ def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
     """
     if found < _FEWEST:
         return False
+    # The special function alone: scipy.stats, which has the distribution, takes longer to import than an evaluation.
+    from scipy.special import betaln
+
     a, b = found_before + 0.5, before - found_before + 0.5
-
-    def likely(count: int) -> float:
-        # scipy.stats has it too, and takes longer to import than an evaluation.
-        ways = math.lgamma(messages + 1) - math.lgamma(count + 1) - math.lgamma(messages - count + 1)
-        shares = math.lgamma(count + a) + math.lgamma(messages - count + b) - math.lgamma(messages + a + b)
-        return math.exp(ways + shares + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b))
-
-    return math.fsum(map(likely, range(found, messages + 1))) < _CHANCE
+    count = np.arange(found, messages + 1)
+    left = messages - count
+    ways = -np.log(messages + 1) - betaln(left + 1, count + 1)
+    return float(np.exp(ways + betaln(count + a, left + b) - betaln(a, b)).sum()) < _CHANCE
 
 
 def said_again_text(statistics: Mapping[str, Any]) -> str:
