@@ -1,24 +1,17 @@
 """What Dagster loads: the world of the environment, which has this code location for itself."""
 
-import gc
 import json
 import sys
 
 import dagster as dg
 
-# Every run process imports this: of its many objects none is garbage, and looking for some took a seventh of the time.
-gc.disable()
-
-from persona_pipeline.defs.component import build_world  # noqa: E402
-from persona_pipeline.defs.platform.place import Place  # noqa: E402
+from persona_pipeline.defs.component import build_world
+from persona_pipeline.defs.platform.place import Place
 
 _PLACE = Place()
 
 # Of the jobs each names its own; this one is for what is materialized by hand.
 defs = dg.Definitions.merge(build_world(_PLACE), dg.Definitions(executor=_PLACE.executor))
-
-gc.freeze()
-gc.enable()
 
 if __name__ == "__main__":
     # Doctor asks how many runs the instance in a folder has, and how many jobs are defined.

@@ -57,10 +57,6 @@ class PackedText(sa.types.TypeDecorator[str]):
 # What is written with it can only be read with it: never change it, put another beside it under another sign.
 _PACKED = "1:"
 _KNOWN = (
-    b'"table": TableMetadataEntryData", "records": [{"__class__": "TableRecord", "data": {"schema": {"__class__": '
-    b'"TableSchema", "columns": [{"__class__": "TableColumn", "constraints": {"__class__": "TableColumnConstraints", '
-    b'"nullable": true, "other": [], "unique": false}, "description": null, "name": "what", "type": "string"}, '
-    b'{"__class__": "TableColumn", "constraints": {"__class__": "TableConstraints", "other": []}}}, "label": '
     b'"comparison"}, {"__class__": "EventMetadataEntry", "description": null, "entry_data": {"__class__": '
     b'"MarkdownMetadataEntryData", "md_str": "JsonMetadataEntryData", "data": {"IntMetadataEntryData", "value": 0}, '
     b'"FloatMetadataEntryData", "value": 7.0}, "label": "score/adherence_consistency_fluency_convergence_ideas_quantity{"_'
