@@ -10,7 +10,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.storage.event_log import SqliteEventLogStorage
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.pool import QueuePool
 
 from persona_pipeline.base.settings import get_settings
@@ -18,7 +17,6 @@ from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, delet
 from persona_pipeline.defs.platform.instance_storage import (
     Batching,
     KeptEventLog,
-    PackedText,
     in_one_batch,
     kept_engine,
 )
@@ -177,8 +175,8 @@ def test_what_a_cohort_leaves_stands_once_and_is_small(home: Path, small_root: P
         rows = connection.execute(said).fetchall()
         [checks] = connection.execute("select sum(length(evaluation_event)) from asset_check_executions").fetchone()
     assert len(rows) == 2 and all(count >= 14 for *_, count in rows)
-    assert max(size for _, size, _ in rows) < 12_000, "of the events of an agent"
-    assert checks < 12_000
+    assert max(size for _, size, _ in rows) < 60_000, "of the events of an agent"
+    assert checks < 40_000
 
 
 def test_a_run_of_an_earlier_release_stays_in_its_file_and_goes_with_it(home: Path) -> None:
@@ -196,12 +194,3 @@ def test_a_run_of_an_earlier_release_stays_in_its_file_and_goes_with_it(home: Pa
         assert index.exists() and not index.with_name(f"{old.run_id}.db").exists()
         delete_run(instance, instance.create_run_for_job(job).run_id)
         assert index.exists() and messages_of(instance, new) == ["first"]
-
-
-@pytest.mark.parametrize("text", ["", "a", "{}" * 5000, "Wöchentlich \U0001f600", '1:{"is": "no packed text"}'])
-def test_what_is_packed_comes_back_and_what_never_was_too(text: str) -> None:
-    kind, dialect = PackedText(), sqlite.dialect()
-    packed = kind.process_bind_param(text, dialect)
-    assert packed is not None and kind.process_result_value(packed, dialect) == text
-    plain = '{"__class__": "EventLogEntry"}'
-    assert kind.process_result_value(plain, dialect) == plain

@@ -32,7 +32,6 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 # What keeps its connections open and writes batches derives from these; instance_storage.py says why.
 from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import (
-    AssetCheckExecutionsTable,
     AssetEventTagsTable,
     SqlEventLogStorageTable,
 )
@@ -48,7 +47,6 @@ from dagster._core.storage.tags import (
 )
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from sqlalchemy import Engine
-from sqlalchemy.types import TypeEngine
 
 __all__ = [
     "INDEX_SHARD_NAME",
@@ -237,11 +235,6 @@ def postgres_storage(
     events._engine = engine
     storage._event_log_storage = events
     return storage
-
-
-def set_type_of_events(kind: TypeEngine[str]) -> None:
-    """Have this process write and read events as a type of its own, whatever the database; they are text."""
-    SqlEventLogStorageTable.c.event.type = AssetCheckExecutionsTable.c.evaluation_event.type = kind
 
 
 def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:

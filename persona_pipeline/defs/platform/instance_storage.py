@@ -1,9 +1,7 @@
-"""Dagster's own storage by environment: SQLite, or Postgres when a URL is set. Connections stay open, events are packed."""
+"""Dagster's own storage by environment: SQLite, or Postgres when a URL is set; what one asset is said is written in batches."""
 
-import base64
 import os
 import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -28,65 +26,10 @@ from persona_pipeline.defs.platform.dagster_internals import (
     SqliteEventLogStorage,
     event_log_of,
     postgres_storage,
-    set_type_of_events,
     sqlite_storage,
 )
 
 _BUSY_SECONDS = 60
-
-
-class PackedText(sa.types.TypeDecorator[str]):
-    """Text of which most is alike: what Dagster writes of an event, of which 2 KB become 300 bytes. Plain JSON is read as it is."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        if value is None:
-            return None
-        packer = zlib.compressobj(zdict=_KNOWN)
-        return _PACKED + base64.b85encode(packer.compress(value.encode()) + packer.flush()).decode()
-
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        if value is None or not value.startswith(_PACKED):
-            return value
-        packed = base64.b85decode(value.removeprefix(_PACKED))
-        return zlib.decompressobj(zdict=_KNOWN).decompress(packed).decode()
-
-
-# What is written with it can only be read with it: never change it, put another beside it under another sign.
-_PACKED = "1:"
-_KNOWN = (
-    b'"comparison"}, {"__class__": "EventMetadataEntry", "description": null, "entry_data": {"__class__": '
-    b'"MarkdownMetadataEntryData", "md_str": "JsonMetadataEntryData", "data": {"IntMetadataEntryData", "value": 0}, '
-    b'"FloatMetadataEntryData", "value": 7.0}, "label": "score/adherence_consistency_fluency_convergence_ideas_quantity{"_'
-    b'_class__": "EventLogEntry", "dagster_event": {"__class__": "DagsterEvent", "event_specific_data": {"__class__": '
-    b'"AssetCheckEvaluation", "asset_key": {"__class__": "AssetKey", "path": ["baseline_comparisons"]}, "blocking": '
-    b'false, "check_name": "no_injection_suspected", "description": "Nothing is wrong.", "metadata": {"found": '
-    b'{"__class__": "IntMetadataEntryData", "value": 0}, "verdict": {"__class__": "TextMetadataEntryData", "text": "in '
-    b'character"}}, "partition": "agent", "severity": {"__enum__": "AssetCheckSeverity.ERROR"}, "success": true, '
-    b'"target_materialization_data": {"__class__": "AssetCheckEvaluationTargetMaterializationData", "run_id": "", '
-    b'"storage_id": , "timestamp": 17}}, "event_type_value": "ASSET_CHECK_EVALUATION", "message": "Asset check '
-    b"'no_regression', 'baseline_is_current' on 'baseline_comparisons' passed. Description: 'Nothing is wrong.'\", "
-    b'"full_coverage {"__class__": "StepMaterializationData", "asset_lineage": [], "materialization": {"__class__": '
-    b'"AssetMaterialization", "asset_key": {"__class__": "AssetKey", "path": ["adherence_scores", "proposition_sets"]}, '
-    b'"description": null, "metadata_entries": [{"__class__": "EventMetadataEntry", "description": null, "entry_data": '
-    b'{"__class__": "TextMetadataEntryData", "text": "in character"}, "label": "verdict"}, {"__class__": '
-    b'"EventMetadataEntry", "description": null, "entry_data": {"__class__": "TextMetadataEntryData", "text": "2026-"}, '
-    b'"label": "evaluation_run"}], "partition": "agent", "tags": {"dagster/code_version": "0", "dagster/data_version": '
-    b'"", "dagster/data_version_is_user_provided": "true", "dagster/input_data_version/messages": "", '
-    b'"dagster/input_data_version/persona_files": "INITIAL", "dagster/input_data_version/proposition_sets/": "", '
-    b'"dagster/input_event_pointer/proposition_files/": "NULL", "dagster/input_event_pointer/personas": "1"}}}, '
-    b'"event_type_value": "ASSET_MATERIALIZATION", "logging_tags": {"job_name": "evaluate_cohort", "op_name": '
-    b'"evaluate_shard", "resource_fn_name": "None", "resource_name": "None", "run_id": "", "step_key": '
-    b'"evaluate_shard[from_1]"}, "message": "Materialized value in_character.", "pid": 1, "pipeline_name": '
-    b'"evaluate_cohort", "solid_handle": {"__class__": "SolidHandle", "name": "evaluate_shard", "parent": null}, '
-    b'"step_handle": {"__class__": "ResolvedFromDynamicStepHandle", "key": "evaluate_shard[from_1]", "mapping_key": '
-    b'"from_1", "solid_handle": {"__class__": "SolidHandle", "name": "evaluate_shard", "parent": null}}, "step_key": '
-    b'"evaluate_shard[from_1]", "step_kind_value": "COMPUTE"}, "error_info": null, "level": 10, "message": "", '
-    b'"pipeline_name": "evaluate_cohort", "run_id": "", "step_key": "evaluate_shard[from_1]", "timestamp": 17, '
-    b'"user_message": "Materialized value in_character."}'
-)
 
 
 class Batching:
@@ -249,7 +192,6 @@ class EnvironmentStorage(DagsterStorage, ConfigurableClass):
 
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Any:
-        set_type_of_events(PackedText())
         url = postgres_url(os.environ)
         if url is None:
             folder = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()) / config_value["base_dir"]
