@@ -253,7 +253,7 @@ RECORDED_WEEKS = 16
 ANN = ("ann", "--window", "all")
 AXES: Mapping[str, Axis] = {
     "agents": Axis(
-        (4, 15, 60, 240), "agents with 40 messages each", agents_world,
+        (4, 12, 48, 192), "agents with 40 messages each", agents_world,
         {"evaluate one": one, "sensors look": looks, "report as a page": page, "validate": said_by("validate")},
         {"evaluate everybody": everything, "cohort in Dagster": lambda place: place.job("evaluate_cohort")},
     ),
@@ -266,10 +266,10 @@ AXES: Mapping[str, Axis] = {
         {"evaluate everybody": everything},
     ),
     "messages": Axis(
-        (40, 4_000, 16_000, 64_000), "messages of 40 agents", messages_world,
+        (40, 2_500, 10_000, 40_000), "messages of 40 agents", messages_world,
         {
             "one line more": append, "evaluate one": one, "evaluate one, all it said": whole_history,
-            "watch one": said_by("watch", "--once", "--agents", NAME), "sensors look": looks,
+            "watch one": said_by("watch", "--once", "--agents", NAME),
         },
         {"bring in": lambda place: place.step("sync")},
     ),
