@@ -14,11 +14,7 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.world.models import Message, windowed
-from persona_pipeline.world.propositions.models import (
-    ACTION_LEVEL_WINDOW_DEFAULTS,
-    EVALUATION_WINDOW_DEFAULTS,
-    PropositionSet,
-)
+from persona_pipeline.world.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, PropositionSet
 
 MOST_ACTIONS = 20
 
@@ -46,9 +42,8 @@ def trajectory_messages(case: AgentCase, propositions: PropositionSet) -> Sequen
 
 def _window(case: AgentCase, propositions: PropositionSet) -> JudgingContext:
     messages = trajectory_messages(case, propositions)
-    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
     entries = [case.entry(message) for message in messages]
-    return JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
+    return JudgingContext(windowed(entries, *propositions.window()), {"agent_name": case.display_name})
 
 
 def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingContext]:
