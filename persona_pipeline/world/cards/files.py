@@ -311,16 +311,12 @@ def export_card(root: Path, agent_id: str, format: CardFormat | None = None, ima
     """
     persona = load_persona(root, agent_id)
     stored = _stored(root, agent_id)
-    kept = read_card(stored[0]) if stored else None
+    new = Card.of_persona(persona.display_name, persona.persona)
+    kept = read_card(stored[0]) if stored else CardFile(new, CardFormat.JSON, b"")
     picture = _picture(image) if image else None
-    if kept is None:
-        kept = CardFile(Card.of_persona(persona.display_name, persona.persona), CardFormat.JSON, b"")
-        format = format or CardFormat.JSON
-        card = kept.card
-    else:
-        card = kept.card.changed(persona.display_name, persona.persona)
-        if card is kept.card and picture is None and format in (None, kept.format):
-            return Exported(kept.data, kept.format)
+    card = kept.card.changed(persona.display_name, persona.persona)
+    if stored and card is kept.card and picture is None and format in (None, kept.format):
+        return Exported(kept.data, kept.format)
     format = format or kept.format
     notes = []
     if stored and persona.persona != kept.card.persona:
