@@ -32,16 +32,12 @@ def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPl
     return judged_plan(case, propositions, contexts, composed, persona=case.persona)
 
 
-def trajectory_messages(case: AgentCase, propositions: PropositionSet) -> Sequence[Message]:
-    """Return the messages a set is about: the agent's own, or everything said in its channels."""
-    if propositions.target_type == "agent":
-        return case.messages
-    messages = [message for channel in case.channels.values() for message in channel]
-    return sorted(messages, key=lambda message: (message.created_at, message.id))
-
-
 def _window(case: AgentCase, propositions: PropositionSet) -> JudgingContext:
-    messages = trajectory_messages(case, propositions)
+    """The agent's own messages, or everything said in its channels."""
+    messages = case.messages
+    if propositions.target_type != "agent":
+        said = (message for channel in case.channels.values() for message in channel)
+        messages = sorted(said, key=lambda message: (message.created_at, message.id))
     entries = [case.entry(message) for message in messages]
     return JudgingContext(windowed(entries, *propositions.window()), {"agent_name": case.display_name})
 

@@ -352,7 +352,9 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
                 usage = sum((item.usage for item in checked), usage)
                 items, found = _of_gate(checked, known, done)
             else:
-                items, found = _of_turns(measured_turns(world, correction, agent_id, messages, known))
+                turns = measured_turns(world, correction, agent_id, messages, known)
+                items, nothing = [item for item in turns if item is not None], turns.count(None)
+                found = {"messages": len(turns), "unmeasured": {"nothing_to_look_at": nothing} if nothing else {}}
             results.append(_summed(correction, agent_id, settings, items, request.risk, found))
     return Replay(results=results, notes=notes, usd=usage.usd, calls=usage.calls)
 
@@ -379,12 +381,6 @@ def _of_gate(
         "judges": dict(sorted(Counter(item.model or "" for item in scored).items())),
         "cost": _cost(checked, done),
     }
-
-
-def _of_turns(turns: Sequence[MeasuredMessage | None]) -> tuple[list[MeasuredMessage], _Found]:
-    items = [item for item in turns if item is not None]
-    nothing = len(turns) - len(items)
-    return items, {"messages": len(turns), "unmeasured": {"nothing_to_look_at": nothing} if nothing else {}}
 
 
 def _summed(

@@ -307,15 +307,10 @@ def claim_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: _in_claim(name, value) for name, value in variables.items()}
 
 
-def is_plain_name(text: str) -> bool:
-    """Whether a text is a name that may stand in a claim: at most 64 letters, digits, spaces and ``_.&+#@/'’()-``."""
-    return text.isprintable() and _NAME.fullmatch(text) is not None
-
-
 def _in_claim(name: str, value: str) -> str:
     if name == "action":
         return value
-    if not is_plain_name(value):
+    if not (value.isprintable() and _NAME.fullmatch(value)):
         return f"the {name.removesuffix('_name')}"
     return value if name == "agent_name" else f'"{value}"'
 
