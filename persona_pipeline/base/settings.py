@@ -56,6 +56,7 @@ class Settings(BaseSettings):
         suite_allow_path: folders, with commas between them, whose files suites may name beside those of their repository.
         recordings_secret: what recordings are signed with and must be signed with; None: they are not.
         keep_reasons_days: days after whose end a window's run loses claims, reasons and quotes; None: never.
+        keep_messages_days: days after which messages are deleted from the store; None: never.
         keep_text_days: days after which texts in the log of corrections lose their words; None: never.
         min_coverage_replay, min_coverage_live: share of expected judgments (0-1) below which the gate fails.
         undecided_delta: points (0-9) from which a dimension's drop cannot be told rather than have held, where it may be chance.
@@ -89,6 +90,7 @@ class Settings(BaseSettings):
     suite_allow_path: str = ""
     recordings_secret: SecretStr | None = None
     keep_reasons_days: int | None = Field(default=None, ge=1)
+    keep_messages_days: int | None = Field(default=None, ge=1)
     keep_text_days: int | None = Field(default=None, ge=1)
     min_coverage_replay: float = 1.0
     min_coverage_live: float = LIVE_COVERAGE
@@ -103,6 +105,7 @@ class Settings(BaseSettings):
         "state",
         "run_deadline",
         "keep_reasons_days",
+        "keep_messages_days",
         "keep_text_days",
         "recordings_secret",
         "judge_requests_per_minute",

@@ -11,7 +11,13 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.statistics import forget_bypasses, forget_texts
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, delete_run, events_of_run
+from persona_pipeline.defs.platform.dagster_internals import (
+    PARTITION,
+    RANGE,
+    delete_run,
+    events_of_run,
+    forget_observations,
+)
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
@@ -30,7 +36,7 @@ from persona_pipeline.guard.trust import Trust
 from persona_pipeline.reporting.notify import Notice, addresses, notify
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text
 from persona_pipeline.reporting.view import NOBODY, measured
-from persona_pipeline.world.messages.counting import check_counts
+from persona_pipeline.world.messages.counting import age_out, check_counts
 from persona_pipeline.world.runs import forget_reasons, newest_run_row
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 from persona_pipeline.world.world import World
@@ -218,8 +224,9 @@ _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagste
 Subject = tuple[str, ...]
 
 
-def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
+def build_forget_old_runs(specs: Specs, ours: Ours) -> dg.JobDefinition:
     """Return the job that forgets what is old; ``ours``: whether a run is one of this place."""
+    place = specs.place
 
     @place.op()
     def delete_old_runs(context: dg.OpExecutionContext) -> None:
@@ -229,7 +236,8 @@ def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
         for run_id in list(old_runs(instance, before, ours)):
             delete_run(instance, run_id)
             deleted += 1
-        context.add_output_metadata({"deleted": deleted, "before": before.isoformat()})
+        observed = forget_observations(instance, [spec.key for spec in specs.sources.by_name.values()], before)
+        context.add_output_metadata({"deleted": deleted, "observations": observed, "before": before.isoformat()})
 
     @place.op()
     def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> None:
@@ -247,16 +255,24 @@ def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
         shortened = forget_reasons(opened.store, days) if days is not None else 0
         context.add_output_metadata({"shortened": shortened})
 
+    @place.op()
+    def age_out_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Delete messages older than PERSONA_KEEP_MESSAGES_DAYS from the store; what was evaluated on them stays."""
+        opened = world.open()
+        days = opened.settings.keep_messages_days
+        context.add_output_metadata({"deleted": age_out(opened.store, days) if days is not None else 0})
+
     def steps() -> None:
-        for step in (delete_old_runs, forget_old_texts, forget_old_reasons):
+        for step in (delete_old_runs, forget_old_texts, forget_old_reasons, age_out_messages):
             step()
 
     return place.job(
         "forget_old_runs",
         steps,
         "Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
-        "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS and "
-        "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS.",
+        "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS, "
+        "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS, and messages older than "
+        "PERSONA_KEEP_MESSAGES_DAYS.",
     )
 
 
@@ -394,7 +410,7 @@ def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:
         dg.AssetSelection.assets(calibration),
         "Measures the judges against people's labels. Judges nothing.",
     )
-    check_message_counts, forget_old_runs = build_check_message_counts(place), build_forget_old_runs(place, ours)
+    check_message_counts, forget_old_runs = build_check_message_counts(place), build_forget_old_runs(specs, ours)
     schedules = [
         place.schedule(
             "weekly_baseline_review",

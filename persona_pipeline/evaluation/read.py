@@ -51,6 +51,7 @@ from persona_pipeline.scoring.voice_alarm.learning import (
 from persona_pipeline.world import runs
 from persona_pipeline.world.cards.files import example_messages
 from persona_pipeline.world.changes import Commit, commits_between
+from persona_pipeline.world.messages.counting import aged_out_before
 from persona_pipeline.world.messages.store import (
     MessageLog,
     message_counts,
@@ -93,11 +94,13 @@ class WorldReader:
 
     def snapshot(self, request: EvaluationRequest) -> Snapshot:
         """Return everything an evaluation needs, the agents' files and all messages brought into the store."""
-        return self.rules(self.questions(request), request)
+        with self.world.store.together():
+            return self.rules(self.questions(request), request)
 
     def stored(self, scope: AgentScope, request: EvaluationRequest) -> Snapshot:
         """Like ``snapshot`` of one agent on a window of its own, as the store has it: no file of it is read but its baseline."""
-        return self.rules(self.scopes(Snapshot(agents=[scope])), request)
+        with self.world.store.together():
+            return self.rules(self.scopes(Snapshot(agents=[scope])), request)
 
     def questions(self, request: EvaluationRequest) -> Snapshot:
         """Bring the agents' files and all messages into the store, fix the windows, and read what questions are made of."""
@@ -132,12 +135,22 @@ class WorldReader:
         known = {name for own in snapshot.claims.values() for name in own}
         stored = stored_sets(world.store, agent_ids, known if agent_ids <= snapshot.claims.keys() else ())
         baselines, broken = _read_baselines(world.rules_root / BASELINES, agent_ids)
+        with world.store.connect() as connection:
+            aged = aged_out_before(connection)
+
+        def is_kept(scope: AgentScope) -> bool:
+            start = scope.window.start
+            return aged is None or start is None or start >= aged or scope.synthetic
+
+        there = {scope.agent_id for scope in snapshot.agents if is_kept(scope)}
+        gone = [scope.agent_id for scope in snapshot.agents if scope.agent_id not in there]
+        broken |= {agent_id: (_aged_out(aged),) for agent_id in gone if aged}
         unread = {scope.agent_id for scope in scopes if scope.persona is None}
         personas = world.stored_personas(unread) if unread else {}
 
         def whole(scopes: Iterable[AgentScope]) -> list[AgentScope]:
-            there = (scope for scope in scopes if scope.agent_id not in broken)
-            return [replace(scope, persona=scope.persona or personas.get(scope.agent_id)) for scope in there]
+            whose = (scope for scope in scopes if is_kept(scope) and scope.agent_id not in broken)
+            return [replace(scope, persona=scope.persona or personas.get(scope.agent_id)) for scope in whose]
 
         spans = [history_of(scope.window) for scope in scopes if not scope.synthetic]
         said = [m for span in _merged(spans, horizon) for m in read_talk(world.store, span, agent_ids)]
@@ -437,6 +450,12 @@ def coverage_of(settings: Settings) -> tuple[float, float]:
 
 def _no_window(agent_id: str) -> Problem:
     return Problem(f"agent {agent_id!r} has no message window; materialize its messages first")
+
+
+def _aged_out(aged: datetime) -> Problem:
+    return Problem(
+        f"messages before {aged:%Y-%m-%d} have aged out, and this window begins before; what it came to is stored as it was"
+    )
 
 
 def _read_baselines(

@@ -64,19 +64,22 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
     agent_ids = [agent_id for agent_id, item in report.agents.items() if not item.outlined]
     newest = max((item.evaluation for item in report.agents.values()), key=lambda item: item.window_end)
     window = _window_of(newest)
-    corrections = correction_statistics(world.store, window, agent_ids=list(report.agents))
-    sections: dict[str, Any] = {
-        "history": {
-            **_outlined_history(world.store, report, window.end),
-            **score_history(points_of(agent_ids, summary_rows(world.store, agent_ids, until=window.end, since=since))),
-        },
-        "voice_map": _voice_statistics(world, agent_ids, window),
-        "voice_alarms": _voice_alarm_statistics(world, report),
-        "voice_checks": _voice_check_statistics(world, report),
-        "suites": _suite_summaries(world.store),
-        "trends": trends_now(world, report),
-        "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
-    }
+    with world.store.together():
+        corrections = correction_statistics(world.store, window, agent_ids=list(report.agents))
+        sections: dict[str, Any] = {
+            "history": {
+                **_outlined_history(world.store, report, window.end),
+                **score_history(
+                    points_of(agent_ids, summary_rows(world.store, agent_ids, until=window.end, since=since))
+                ),
+            },
+            "voice_map": _voice_statistics(world, agent_ids, window),
+            "voice_alarms": _voice_alarm_statistics(world, report),
+            "voice_checks": _voice_check_statistics(world, report),
+            "suites": _suite_summaries(world.store),
+            "trends": trends_now(world, report),
+            "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
+        }
     if corrections.agents:
         sections["corrections"] = corrections.model_dump(mode="json")
     report.statistics |= {name: section for name, section in sections.items() if section}

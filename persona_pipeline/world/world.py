@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,11 +49,15 @@ from persona_pipeline.world.names import (
     read_names,
     rename_stored,
 )
-from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, read_claims, store_proposition_sets
+from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, changed_sets, read_claims, write_sets
 from persona_pipeline.world.settings import WorldFile, load_world_file, merged
 
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
 FUTURE_GRACE = timedelta(minutes=5)
+
+
+_Sets = Mapping[tuple[str, str], StoredSet]
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 def utc_now() -> datetime:
@@ -165,15 +170,17 @@ class World:
         Args:
             named: an agent without claims of one of the dimensions is broken.
         """
-        found, broken = self.sync_personas(agent_ids)
+        found, broken = self._read_personas(agent_ids)
         claims, wrong = read_claims(self.root / PROPOSITIONS, found, dimensions, named=named)
-        store_proposition_sets(self.store, {(a, name): item for a, own in claims.items() for name, item in own.items()})
-        return Brought(found, claims, broken | wrong, self.sync_messages().problems)
+        names = self.names()
+        self._write(found, {(a, name): item for a, own in claims.items() for name, item in own.items()}, names)
+        problems = [*self._mirror(names).problems, *self.future_messages()]
+        return Brought(found, claims, broken | wrong, problems)
 
     def sync_claims(self, agent_id: str, dimension: str) -> StoredSet:
         """Bring one agent's claims of a dimension into the store and return them."""
         found = StoredSet.read(self.root / PROPOSITIONS, dimension, agent_id)
-        store_proposition_sets(self.store, {(agent_id, dimension): found})
+        self._write({}, {(agent_id, dimension): found})
         return found
 
     def names(self) -> dict[str, AgentNames]:
@@ -195,6 +202,11 @@ class World:
 
     def sync_personas(self, agent_ids: Iterable[str]) -> tuple[dict[str, Persona], dict[str, tuple[Problem, ...]]]:
         """Read persona files, write them to the store, and return them by agent, and what is wrong with the others'."""
+        found, broken = self._read_personas(agent_ids)
+        self._write(found)
+        return found, broken
+
+    def _read_personas(self, agent_ids: Iterable[str]) -> tuple[dict[str, Persona], dict[str, tuple[Problem, ...]]]:
         found: dict[str, Persona] = {}
         broken: dict[str, tuple[Problem, ...]] = {}
         wrong = cache(lambda: alias_problems(self.names()))
@@ -207,10 +219,12 @@ class World:
                     found[agent_id] = persona
             except ConfigError as error:
                 broken[agent_id] = error.problems
-        self._write_personas(found)
         return found, broken
 
-    def _write_personas(self, found: Mapping[str, Persona]) -> None:
+    def _write(
+        self, found: Mapping[str, Persona], sets: _Sets = _NONE, names: Mapping[str, AgentNames] = _NONE
+    ) -> None:
+        """Write personas, sets of claims and everybody's names in one transaction, as far as they are not the same already."""
         rows = [
             {"id": agent_id, "display_name": item.display_name, "persona": item.persona, "persona_hash": item.hash}
             for agent_id, item in found.items()
@@ -224,6 +238,13 @@ class World:
             known = {row.id: row for row in connection.execute(sa.select(agents).where(among(agents.c.id, found)))}
             query = sa.select(kept).where(among(kept.c.agent_id, found))
             known_configs = {row.agent_id: row for row in connection.execute(query)}
+            new_sets = changed_sets(connection, sets)
+        shown = self.display_names() if names else {}
+        new_names = [
+            {"id": agent_id, "display_name": item.display_name or agent_id}
+            for agent_id, item in names.items()
+            if agent_id not in shown or (item.display_name is not None and shown[agent_id] != item.display_name)
+        ]
 
         def differs(own: sa.Row | None, row: Mapping[str, object]) -> bool:
             return own is None or any(getattr(own, key) != value for key, value in row.items())
@@ -234,29 +255,20 @@ class World:
         new_configs = [
             row for row in configs if row["agent_id"] not in others and differs(known_configs.get(row["agent_id"]), row)
         ]
-        if new or new_configs:
+        if new or new_configs or new_sets or new_names:
             with self.store.begin() as connection:
+                upsert(connection, agents, new_names)
                 upsert(connection, agents, new)
                 upsert(connection, kept, new_configs, key=["agent_id"])
-
-    def _sync_names(self, names: Mapping[str, AgentNames]) -> None:
-        """Bring every agent's display name into the store: whoever is evaluated, the others are shown by their names."""
-        self.agent_ids()
-        known = self.display_names()
-        rows = [
-            {"id": agent_id, "display_name": item.display_name or agent_id}
-            for agent_id, item in names.items()
-            if agent_id not in known or (item.display_name is not None and known[agent_id] != item.display_name)
-        ]
-        if rows:
-            with self.store.begin() as connection:
-                upsert(connection, tables.agents, rows)
+                write_sets(connection, new_sets)
 
     def sync_messages(self) -> SyncResult:
         """Bring everybody's names and all messages into the store; messages of the future are named among the problems."""
         # Read once: in a world of thousands that is most of what is read.
         names = self.names()
-        self._sync_names(names)
+        self.agent_ids()
+        # Whoever is evaluated, the others are shown by their names.
+        self._write({}, names=names)
         result = self._mirror(names)
         result.problems += self.future_messages()
         return result

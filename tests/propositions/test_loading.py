@@ -11,8 +11,8 @@ from persona_pipeline.world.propositions.loading import (
     StoredSet,
     load_proposition_file,
     load_proposition_set,
-    store_proposition_sets,
     stored_proposition_sets,
+    write_sets,
 )
 from persona_pipeline.world.propositions.models import (
     ACTION_LEVEL_WINDOW_DEFAULTS,
@@ -185,8 +185,10 @@ def test_a_set_survives_the_store(store: Store, tmp_path: Path) -> None:
     for dimension in ("adherence", "fluency"):
         merged = load_proposition_set(tmp_path, dimension, "ann")
         assert StoredSet.of(merged).version == merged.hash
-        store_proposition_sets(store, {("ann", dimension): StoredSet.of(merged)})
+        with store.begin() as connection:
+            write_sets(connection, {("ann", dimension): StoredSet.of(merged)})
         assert stored_proposition_sets(store, "ann")[dimension].propositions == merged
-    store_proposition_sets(store, {("ann", "fluency"): StoredSet.of(None)})
+    with store.begin() as connection:
+        write_sets(connection, {("ann", "fluency"): StoredSet.of(None)})
     assert stored_proposition_sets(store, "ann")["fluency"].propositions is None
     assert "convergence" not in stored_proposition_sets(store, "ann")

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -121,29 +122,79 @@ _POSTGRES_CONNECTION = {
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
 
 
+class _Held(threading.local):
+    """The connection that all in this thread share, how many read from it just now, and whether somebody writes."""
+
+    connection: Connection | None = None
+    readers = 0
+    writes = False
+
+
 class Store:
     """A database with the project's tables. One instance a process and URL; connections are pooled.
 
-    Use ``begin()`` for one transaction (commit at the end, roll back on an error) and ``connect()`` to read.
+    Use ``begin()`` for one transaction (commit at the end, roll back on an error), ``connect()`` to read, and ``together()`` around
+    many of both.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._writer = engine.execution_options(writes=True)
+        self._here = _Held()
+        # On SQLite a transaction sees one moment anyway.
+        self._reading: dict[str, Any] = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        self._writing = dict.fromkeys(self._reading, "READ COMMITTED") | {"writes": True}
 
     @property
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let all that this thread does meanwhile share one connection.
+
+        What is read is of one moment, up to whatever is written in between; writing inside ``begin()`` joins that transaction.
+        """
+        if self._here.connection is not None:
+            yield
+            return
+        with self.engine.connect() as connection:
+            self._here.connection = connection.execution_options(**self._reading)
+            try:
+                yield
+            finally:
+                self._here.connection = None
+
+    @contextmanager
     def begin(self) -> Iterator[Connection]:
-        with self._writer.begin() as connection:
-            yield connection
+        here, held = self._here, self._here.connection
+        if held is not None and here.writes:
+            yield held
+        elif held is None or here.readers:
+            # Whoever still reads goes on reading what was there.
+            with self.engine.execution_options(**self._writing).begin() as connection:
+                yield connection
+        else:
+            held.rollback()
+            here.writes = True
+            try:
+                with held.execution_options(**self._writing).begin():
+                    yield held
+            finally:
+                here.writes = False
+                held.execution_options(writes=False, **self._reading)
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        with self.engine.connect() as connection:
-            yield connection
+        here = self._here
+        if here.connection is None:
+            with self.engine.connect() as connection:
+                yield connection
+            return
+        here.readers += 1
+        try:
+            yield here.connection
+        finally:
+            here.readers -= 1
 
     def ping(self) -> None:
         """Ask the database for nothing; raises what it raises where it does not answer."""
@@ -255,7 +306,11 @@ def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnEl
 
 def _insert(connection: Connection, table: sa.Table) -> Any:
     """Return an INSERT of this dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
-    if connection.dialect.name == "sqlite":
+    return _insert_of(connection.dialect.name, table)
+
+
+def _insert_of(dialect: str, table: sa.Table) -> Any:
+    if dialect == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
     else:
         from sqlalchemy.dialects.postgresql import insert
@@ -276,16 +331,20 @@ def upsert(
     """
     if not rows:
         return
-    names = list(key or [column.name for column in table.primary_key])
-    statement = _insert(connection, table)
-    changed = {name: statement.excluded[name] for name in rows[0] if name not in names}
-    if update and changed:
-        if "updated_at" in table.c and "updated_at" not in changed:
-            changed["updated_at"] = sa.func.now()
-        statement = statement.on_conflict_do_update(index_elements=names, set_=changed)
-    else:
-        statement = statement.on_conflict_do_nothing(index_elements=names)
-    connection.execute(statement, [dict(row) for row in rows])
+    names = tuple(key or [column.name for column in table.primary_key])
+    changed = tuple(name for name in rows[0] if name not in names) if update else ()
+    connection.execute(_upsertion(connection.dialect.name, table, names, changed), [dict(row) for row in rows])
+
+
+@lru_cache(maxsize=256)
+def _upsertion(dialect: str, table: sa.Table, names: tuple[str, ...], changed: tuple[str, ...]) -> Any:
+    statement = _insert_of(dialect, table)
+    if not changed:
+        return statement.on_conflict_do_nothing(index_elements=names)
+    values = {name: statement.excluded[name] for name in changed}
+    if "updated_at" in table.c:
+        values.setdefault("updated_at", sa.func.now())
+    return statement.on_conflict_do_update(index_elements=names, set_=values)
 
 
 # A holder that is killed without a word on another host is waited for this long.
@@ -359,17 +418,20 @@ def _try(store: Store, names: list[str], holder: str, seen: _Seen) -> dict[str, 
     """Take all leases, or none and return who holds those that are taken."""
     now = datetime.now(UTC)
     with store.begin() as connection:
-        if not store.is_sqlite:
-            # One at a time decides; the lock goes with the transaction.
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("persona leases"))))
-        rows = connection.execute(sa.select(leases).where(leases.c.name.in_(names))).all()
-        free = [row.name for row in rows if _is_dead(row.holder) or _is_left(row, now, seen)]
-        taken = {row.name: row.holder for row in rows if row.name not in free}
-        if not taken:
-            connection.execute(sa.delete(leases).where(leases.c.name.in_(free)))
-            rows_to_insert = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
-            connection.execute(sa.insert(leases), rows_to_insert)
-        return taken
+        # In their order, so that no two wait for one another; the database lets one have each.
+        rows = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
+        free = _insert(connection, leases).on_conflict_do_nothing().returning(leases.c.name)
+        if len(connection.execute(free, rows).all()) == len(names):
+            return {}
+        connection.execute(sa.delete(leases).where(leases.c.holder == holder))
+        others = connection.execute(sa.select(leases).where(leases.c.name.in_(names)).order_by(leases.c.name)).all()
+    left = [row for row in others if _is_dead(row.holder) or _is_left(row, now, seen)]
+    if len(left) < len(others):
+        return {row.name: row.holder for row in others if row not in left}
+    with store.begin() as connection:
+        for row in left:
+            connection.execute(sa.delete(leases).where(*(column == row._mapping[column] for column in leases.c)))
+    return _try(store, names, holder, seen)
 
 
 def _is_left(row: sa.Row[Any], now: datetime, seen: _Seen) -> bool:

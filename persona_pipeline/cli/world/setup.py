@@ -251,6 +251,9 @@ def forget(
     days: Annotated[
         int | None, typer.Option(min=1, help="Windows that ended longer ago; default PERSONA_KEEP_REASONS_DAYS.")
     ] = None,
+    messages: Annotated[
+        int | None, typer.Option(min=1, help="Instead: delete messages older than so many days.")
+    ] = None,
     person: Annotated[
         list[str] | None,
         typer.Option(help="Instead: list where this id or name stands. May be repeated, for one person."),
@@ -265,6 +268,11 @@ def forget(
     """
     if person:
         _forget_person(person, yes)
+        return
+    if messages is not None:
+        from persona_pipeline.world.messages.counting import age_out
+
+        typer.echo(f"{age_out(open_world().store, messages)} messages are deleted, and stay out", err=True)
         return
     from persona_pipeline.world.runs import forget_reasons
 

@@ -9,22 +9,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from hashlib import blake2b
+from time import sleep
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.base.database.engine import Store, upsert
+from persona_pipeline.base.database.engine import Store, pruning_time, upsert
 from persona_pipeline.world.models import Window
 
 _MESSAGES, _CHANGES = tables.run_messages, tables.message_changes
+_REMEMBERED, _AGED = tables.remembered, "messages aged out before"
 _DAYS, _TOTALS, _WINDOWS = tables.message_days, tables.message_totals, tables.message_windows
 _MODULUS = 2**63
 _ADVISORY_LOCK = 0x7065_7273_6F6E_62
 # Agents whose days are counted in one transaction, and days asked for one by one.
 _AT_ONCE, _MOST_SPANS = 40, 10
-_ROWS = 5000
+_ROWS, _TURN = 5000, 0.15
 _DAY, _MOMENT = timedelta(days=1), timedelta(microseconds=1)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -85,7 +87,7 @@ def count_messages(store: Store) -> int:
             waiting = sa.select(_CHANGES.c.agent_id).distinct().order_by(_CHANGES.c.agent_id).limit(_AT_ONCE)
             agent_ids = connection.execute(waiting).scalars().all()
         if not agent_ids:
-            return counted
+            break
         with store.begin() as connection:
             _lock(connection)
             taken = sa.delete(_CHANGES).where(_CHANGES.c.agent_id.in_(agent_ids))
@@ -95,6 +97,38 @@ def count_messages(store: Store) -> int:
             # A statement after the one that took the notes sees every message they are about.
             _count(connection, days)
             counted += sum(map(len, days.values()))
+        if len(agent_ids) < _AT_ONCE:
+            break
+    return counted
+
+
+def aged_out_before(connection: Connection) -> datetime | None:
+    """Return the UTC midnight before which real messages are deleted for their age; None: all are kept."""
+    kept = connection.execute(sa.select(_REMEMBERED.c.value).where(_REMEMBERED.c.name == _AGED)).scalar()
+    return None if kept is None else datetime.fromisoformat(kept)
+
+
+def age_out(store: Store, days: int, *, now: datetime | None = None) -> int:
+    """Delete the real messages of UTC days more than some days ago, and return how many there were.
+
+    They stay out, whoever writes them again. What was evaluated on them stays as it is and is not evaluated again. They go in
+    batches, so that other writers have their turn.
+    """
+    midnight = _at(((now or pruning_time()) - timedelta(days=days)).date(), time.min)
+    with store.begin() as connection:
+        upsert(connection, _REMEMBERED, [{"name": _AGED, "value": midnight.isoformat()}])
+    old = sa.select(_MESSAGES.c.id).where(_MESSAGES.c.synthetic.is_(False), _MESSAGES.c.created_at < midnight)
+    some = old.order_by(_MESSAGES.c.created_at).limit(_ROWS)
+    deleted, gone = 0, _ROWS
+    while gone == _ROWS:
+        with store.begin() as connection:
+            gone = connection.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.id.in_(some))).rowcount
+        deleted += gone
+        if store.is_sqlite:
+            # Who waits there asks again every tenth of a second, and would find it taken each time.
+            sleep(_TURN)
+    count_messages(store)
+    return deleted
 
 
 def check_counts(store: Store) -> dict[str, int]:
@@ -205,7 +239,13 @@ def _judged_days(connection: Connection, days: Mapping[str, Collection[date]]) -
     windows: dict[str, list[Window]] = defaultdict(list)
     for row in connection.execute(sa.select(*bounds).where(_WINDOWS.c.agent_id.in_(list(days))).distinct()):
         windows[row.agent_id].append(Window(row.window_end, row.window_start))
-    return {agent_id: {day for day in found if _is_judged(day, windows[agent_id])} for agent_id, found in days.items()}
+    # What aged out changes nothing that is to be judged.
+    aged = aged_out_before(connection)
+    first = date.min if aged is None else aged.date()
+    return {
+        agent_id: {day for day in found if day >= first and _is_judged(day, windows[agent_id])}
+        for agent_id, found in days.items()
+    }
 
 
 def _is_judged(day: date, windows: Sequence[Window]) -> bool:

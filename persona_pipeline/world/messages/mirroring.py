@@ -7,6 +7,7 @@ how far it goes: whoever is killed in between loses nothing and doubles nothing.
 import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -218,13 +219,16 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
     """
     written = WriteResult()
     if unread_files(store, files):
-        with exclusive(store, [LEASE]):
+        with store.together(), exclusive(store, [LEASE]):
             # What went from one file may stand in another one too, which is then read again.
             while unread := unread_files(store, files):
                 before = written
-                for name in unread.files:
-                    reading = Reading(name, 0, files.keys() - {name}, unread.gone)
-                    written += _mirror(store, files[name], reading, aliases)
+                size = sum(files[name].stat().st_size for name in unread.files if files[name].exists())
+                # What is little is one transaction; of more each batch is.
+                with store.begin() if size <= _BATCH_CHARACTERS else nullcontext():
+                    for name in unread.files:
+                        reading = Reading(name, 0, files.keys() - {name}, unread.gone)
+                        written += _mirror(store, files[name], reading, aliases)
                 for name in unread.gone:
                     written += WriteResult(removed=remove_unread(store, Reading(name, -1)))
                     with store.begin() as connection:

@@ -16,7 +16,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.world.messages.counting import said_by_agent
+from persona_pipeline.world.messages.counting import aged_out_before, said_by_agent
 from persona_pipeline.world.messages.files import ENDINGS, parse_messages
 from persona_pipeline.world.models import Message, Window, grouped
 from persona_pipeline.world.names import AgentNames, Aliases
@@ -101,12 +101,14 @@ def remove_messages(store: Store, selected: Selected) -> int:
 
 
 def kept_out(connection: Connection, messages: Sequence[Message]) -> set[str]:
-    """Return the ids of messages that were taken out and that say what they said then."""
+    """Return the ids of messages that were taken out and that say what they said then, or that aged out."""
+    aged = aged_out_before(connection)
     said: dict[str, str] = {}
     for these in chunks([message.id for message in messages]):
         rows = connection.execute(sa.select(_REMOVED.c.id, _REMOVED.c.content_hash).where(_REMOVED.c.id.in_(these)))
         said |= {row.id: row.content_hash for row in rows}
-    return {message.id for message in messages if message.id in said and said[message.id] == _hash(message)}
+    out = {message.id for message in messages if message.id in said and said[message.id] == _hash(message)}
+    return out | {item.id for item in messages if aged and item.created_at < aged and not item.synthetic}
 
 
 def let_in(connection: Connection, messages: Sequence[Message]) -> None:
@@ -144,7 +146,7 @@ _MOST_NAMED = 100
 
 @dataclass(frozen=True)
 class WriteResult:
-    """How many messages a write added, changed, left and removed. ``kept_out``: taken out before, by a person."""
+    """How many messages a write added, changed, left and removed. ``kept_out``: taken out before, by a person or for age."""
 
     inserted: int = 0
     updated: int = 0

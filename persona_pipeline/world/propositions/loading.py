@@ -232,16 +232,15 @@ def read_claims(
     return claims, broken
 
 
-def store_proposition_sets(store: Store, sets: Mapping[tuple[str, str], StoredSet]) -> None:
-    """Write agents' sets by agent and dimension, as far as they are not the same already."""
+def changed_sets(connection: Connection, sets: Mapping[tuple[str, str], StoredSet]) -> dict[tuple[str, str], StoredSet]:
+    """Return those of agents' sets, by agent and dimension, that the store has not or has otherwise."""
+    if not sets:
+        return {}
     table = tables.proposition_sets
     columns = (table.c.agent_id, table.c.dimension, table.c.content_hash)
     query = sa.select(*columns).where(among(table.c.agent_id, {agent_id for agent_id, _ in sets}))
-    with store.connect() as connection:
-        known = {(row.agent_id, row.dimension): row.content_hash for row in connection.execute(query)}
-    if new := {key: item for key, item in sets.items() if known.get(key) != item.version}:
-        with store.begin() as connection:
-            write_sets(connection, new)
+    known = {(row.agent_id, row.dimension): row.content_hash for row in connection.execute(query)}
+    return {key: item for key, item in sets.items() if known.get(key) != item.version}
 
 
 def write_sets(connection: Connection, sets: Mapping[tuple[str, str], StoredSet]) -> None:
