@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
-from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_delta, format_score, xml_text
@@ -38,7 +37,8 @@ def render_junit(report: RunReport) -> str:
     if report.findings:
         suite = TestSuite("run")
         for finding in report.findings:
-            suite.add_testcase(_finding_case("persona.run", finding.kind, finding))
+            found = _result(_kind(finding), finding.kind, finding.text)
+            suite.add_testcase(_case("persona.run", finding.kind, found))
         document.add_testsuite(suite)
     return _document(document)
 
@@ -58,14 +58,15 @@ def _cases(row: AgentRow) -> Iterator[TestCase]:
         if cell.evaluation or cell.comparison:
             yield _dimension_case(row, cell, findings)
         for drop in cell.drops:
-            yield _drop_case(row, drop)
+            details = "\n".join(filter(None, (drop.claim, drop.recommendation)))
+            fell = _result(Failure, "proposition_drop", _fall(drop.baseline, drop.current, drop.delta), details)
+            yield _case(_class(row), f"{drop.dimension}/{drop.proposition_id}", fell)
     for finding in row.report.findings:
         if id(finding) not in named:
-            yield _finding_case(_class(row), finding.kind, finding)
+            yield _case(_class(row), finding.kind, _result(_kind(finding), finding.kind, finding.text))
 
 
 def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> TestCase:
-    case = TestCase(xml_text(cell.dimension), classname=_class(row))
     results = []
     if cell.status == "regressed":
         results.append(_result(Failure, "regression", _fall(cell.baseline, cell.score, cell.delta)))
@@ -80,8 +81,7 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
         reason = cell.evaluation.unscored if cell.evaluation else None
         kind = Skipped if reason is None or reason in ANSWERS else Error
         results.append(_result(kind, reason or "not_evaluated", unscored_label(reason)))
-    if results:
-        case.result = results
+    case = _case(_class(row), cell.dimension, *results)
     case.system_out = xml_text(
         f"{verdict_label(cell.conclusion or Conclusion())}: score {format_score(cell.score)}, "
         f"baseline {format_score(cell.baseline)}, judged {cell.n_scored}/{cell.n_expected}"
@@ -89,16 +89,9 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
     return case
 
 
-def _drop_case(row: AgentRow, drop: PropositionDrop) -> TestCase:
-    case = TestCase(xml_text(f"{drop.dimension}/{drop.proposition_id}"), classname=_class(row))
-    details = "\n".join(filter(None, (drop.claim, drop.recommendation)))
-    case.result = [_result(Failure, "proposition_drop", _fall(drop.baseline, drop.current, drop.delta), details)]
-    return case
-
-
-def _finding_case(classname: str, name: str, finding: Finding) -> TestCase:
-    case = TestCase(xml_text(name), classname=classname)
-    case.result = [_result(_kind(finding), finding.kind, finding.text)]
+def _case(classname: str, name: str, *results: Failure | Error | Skipped) -> TestCase:
+    case = TestCase(xml_text(name), classname=xml_text(classname))
+    case.result = list(results)
     return case
 
 
@@ -120,7 +113,7 @@ def _fall(baseline: float | None, current: float | None, delta: float | None) ->
 
 
 def _class(row: AgentRow) -> str:
-    return xml_text(f"persona.{row.agent_id}")
+    return f"persona.{row.agent_id}"
 
 
 def render_suite_junit(*results: "SuiteResult") -> str:
@@ -142,9 +135,8 @@ def render_suite_junit(*results: "SuiteResult") -> str:
             suite.add_testcase(_test_case(test))
         if not part.tests and not part.unchanged:
             # A file without cases is green wherever it is read.
-            nothing = TestCase("nothing was run", classname=xml_text(part.suite))
-            nothing.result = [Error(xml_text(part.reason or "there are no tests"), "nothing_run")]
-            suite.add_testcase(nothing)
+            why = _result(Error, "nothing_run", part.reason or "there are no tests")
+            suite.add_testcase(_case(part.suite, "nothing was run", why))
         document.add_testsuite(suite)
     return _document(document)
 
@@ -159,12 +151,9 @@ def _test_case(test: "SuiteTest") -> TestCase:
         properties.add_property(Property("digest", test.digest))
         case.append(properties)
     if test.verdict is SuiteVerdict.ERROR:
-        error = Error(xml_text(str(test.error)), test.error.reason if test.error else "error")
-        case.result = [error]
+        case.result = [_result(Error, test.error.reason if test.error else "error", str(test.error))]
     elif test.verdict is SuiteVerdict.FAIL:
-        failure = Failure(xml_text(f"score {test.score:.3f}"), "fail")
-        failure.text = xml_text(reason_of(test))
-        case.result = [failure]
+        case.result = [_result(Failure, "fail", f"score {test.score:.3f}", reason_of(test))]
     if test.best.output:
         case.system_out = xml_text(test.best.output.text)
     return case

@@ -1,7 +1,6 @@
 """Reports and pages in the format that was asked for, written where they were asked for; a run's JSON, and read back."""
 
 import json
-import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -204,7 +203,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "usage": report.usage.model_dump(mode="json"),
         "expenses": plain["expenses"],
     }
-    return _finite(data)
+    return json.loads(json.dumps(data), parse_constant=lambda _: None)
 
 
 def json_text(report: RunReport) -> str:
@@ -265,14 +264,4 @@ def _read_agent(data: Any) -> AgentReport:
 
 def _sorted(value: Any) -> Any:
     """Return plain data with the keys of every object in order, for a store may hand them back in another."""
-    if isinstance(value, dict):
-        return {str(key): _sorted(value[key]) for key in sorted(value, key=str)}
-    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.loads(json.dumps(value, sort_keys=True))

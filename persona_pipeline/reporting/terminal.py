@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -27,9 +27,6 @@ from persona_pipeline.reporting.page import (
 )
 from persona_pipeline.reporting.text import format_delta, format_score, one_line, printable, spaced
 
-if TYPE_CHECKING:
-    from persona_pipeline.guard.report import RunReport
-
 _MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "nothing": "-", "": " "}
 _CHANGED = {"fell": "*", "untold": "?"}
 _STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good": "", "": ""}
@@ -40,13 +37,6 @@ _ANY_WIDTH = 10_000
 _FACT = 34
 # Why a score is missing is said whole below the table; in it, a long reason would push all columns apart.
 _WHY = 16
-
-
-def report_text(report: "RunReport", *, exits: bool = True, verbose: bool = False) -> str:
-    """Return a run's table and what matters most, ``verbose`` every finding, as plain text without colour, ending in a new line."""
-    from persona_pipeline.reporting.pages.evaluation import short_page
-
-    return page_text(short_page(report, exits=exits, verbose=verbose))
 
 
 def page_text(page: Page) -> str:

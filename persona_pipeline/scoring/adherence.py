@@ -14,11 +14,7 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.world.models import Message, windowed
-from persona_pipeline.world.propositions.models import (
-    ACTION_LEVEL_WINDOW_DEFAULTS,
-    EVALUATION_WINDOW_DEFAULTS,
-    PropositionSet,
-)
+from persona_pipeline.world.propositions.models import ACTION_LEVEL_WINDOW_DEFAULTS, PropositionSet
 
 MOST_ACTIONS = 20
 
@@ -36,19 +32,14 @@ def plan_adherence(case: AgentCase, propositions: PropositionSet) -> DimensionPl
     return judged_plan(case, propositions, contexts, composed, persona=case.persona)
 
 
-def trajectory_messages(case: AgentCase, propositions: PropositionSet) -> Sequence[Message]:
-    """Return the messages a set is about: the agent's own, or everything said in its channels."""
-    if propositions.target_type == "agent":
-        return case.messages
-    messages = [message for channel in case.channels.values() for message in channel]
-    return sorted(messages, key=lambda message: (message.created_at, message.id))
-
-
 def _window(case: AgentCase, propositions: PropositionSet) -> JudgingContext:
-    messages = trajectory_messages(case, propositions)
-    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
+    """The agent's own messages, or everything said in its channels."""
+    messages = case.messages
+    if propositions.target_type != "agent":
+        said = (message for channel in case.channels.values() for message in channel)
+        messages = sorted(said, key=lambda message: (message.created_at, message.id))
     entries = [case.entry(message) for message in messages]
-    return JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
+    return JudgingContext(windowed(entries, *propositions.window()), {"agent_name": case.display_name})
 
 
 def _actions(case: AgentCase, propositions: PropositionSet) -> list[JudgingContext]:

@@ -16,7 +16,7 @@ from persona_pipeline.scoring.plan import (
     no_evidence,
 )
 from persona_pipeline.world.models import Entry, Message, grouped, message_entry, windowed
-from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
+from persona_pipeline.world.propositions.models import PropositionSet
 
 MOST_PAIRS = 10
 EXCERPT_LENGTH = 5
@@ -30,8 +30,7 @@ def plan_consistency(case: AgentCase, propositions: PropositionSet) -> Dimension
     if not pairs:
         return no_evidence("consistency", propositions, "there are no earlier messages to compare with")
     entries = _entries(case, pairs)
-    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
-    context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": SPEAKER})
+    context = JudgingContext(windowed(entries, *propositions.window()), {"agent_name": SPEAKER})
 
     def composed(judged: JudgedPropositions) -> Composed:
         elsewhere = sum(earlier[0].conversation != now[0].conversation for earlier, now in pairs)

@@ -28,10 +28,10 @@ from persona_pipeline.scoring.text.agreement import (
     unread_language,
 )
 from persona_pipeline.scoring.text.language import languages_of
-from persona_pipeline.scoring.text.likeness import as_statistics, voice_statistics
+from persona_pipeline.scoring.text.likeness import as_statistics, by_speaker, voice_statistics
 from persona_pipeline.scoring.text.tokens import sampled_similarity, vocabulary_stats
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory, message_entry, seed_from, windowed
-from persona_pipeline.world.propositions.models import CONVERGENCE, EVALUATION_WINDOW_DEFAULTS, PropositionSet
+from persona_pipeline.world.propositions.models import CONVERGENCE, PropositionSet
 
 
 def plan_convergence(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
@@ -46,9 +46,11 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     ]
 
     def composed(judged: JudgedPropositions) -> Composed:
-        by_channel = {channel: channel_statistics(messages, case.lexicon) for channel, messages in channels.items()}
-        for channel, found in voice_statistics(channels, case.earlier_texts(), case.names).items():
-            by_channel[channel] |= found
+        voices = voice_statistics(channels, case.earlier_texts(), case.names)
+        by_channel = {
+            channel: channel_statistics(tuple(messages), case.lexicon) | voices[channel]
+            for channel, messages in channels.items()
+        }
         vocabulary = _row("_vocabulary", "The speakers use words of their own", by_channel, weights, "diversity")
         agreement = _row("_agreement", "The speakers do not just agree", by_channel, weights, "disagreement")
         parts = [
@@ -68,22 +70,16 @@ def plan_convergence(case: AgentCase, propositions: PropositionSet) -> Dimension
     return judged_plan(case, propositions, contexts, composed)
 
 
-def channel_statistics(messages: Sequence[Message], lexicon: AgreementLexicon | None = None) -> dict[str, Any]:
+# Everybody in a channel asks for the same numbers, here and below.
+@lru_cache(maxsize=64)
+def channel_statistics(messages: tuple[Message, ...], lexicon: AgreementLexicon | None) -> dict[str, Any]:
     """Return a channel's mean pairwise vocabulary Jaccard (0-1), agreement ratio (0-1), and both as scores 0-9.
 
     ``languages`` are those it is in. Without a lexicon of one there is no agreement ratio: ``unread_language`` names it.
     """
-    return dict(_channel_statistics(tuple((message.agent_id, message.text) for message in messages), lexicon))
-
-
-@lru_cache(maxsize=64)
-def _channel_statistics(messages: tuple[tuple[str, str], ...], lexicon: AgreementLexicon | None) -> dict[str, Any]:
-    # Everybody in a channel asks for the same numbers, here and below.
-    spoken: dict[str, list[str]] = {}
-    for agent_id, text in messages:
-        spoken.setdefault(agent_id, []).append(text)
+    spoken = by_speaker(messages)
     similarity = sampled_similarity(spoken) or 0.0
-    texts = [text for _, text in messages]
+    texts = [message.text for message in messages]
     agreed: dict[str, Any] = {"unread_language": unread_language(texts, lexicon)}
     if agreed["unread_language"] is None:
         agreement = agreement_ratio(texts, lexicon)
@@ -117,8 +113,7 @@ def _context(
     # The seed knows the channel, not the agent: everybody in it is judged on the same transcript, cached once.
     seed = seed_from("convergence", channel, *(message.id for message in messages))
     labels = anonymous_labels(messages, seed)
-    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
-    shown = windowed([message_entry(m, labels[m.agent_id]) for m in messages], first_n, last_n)
+    shown = windowed([message_entry(m, labels[m.agent_id]) for m in messages], *propositions.window())
     entries: list[Entry] = list(shown.entries)
     random.Random(seed + 1).shuffle(entries)
     omitted = tuple(item for item in shown.items if isinstance(item, Omission))

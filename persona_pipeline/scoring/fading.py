@@ -105,12 +105,10 @@ class Fading:
         )
 
 
-def fading(conversations: Mapping[str, Sequence[MessageValue]], *, threshold: float = THRESHOLD) -> Fading | None:
+def fading(conversations: Mapping[str, Sequence[MessageValue]]) -> Fading | None:
     """Return how a character fares by turn; None with fewer than 5 conversations of at least 5 judged turns.
 
-    Args:
-        conversations: of one agent and one version of its persona, each its turns in order.
-        threshold: a value below it is out of character.
+    ``conversations``: of one agent and one version of its persona, each its turns in order.
     """
     judged = {
         key: [turn for turn in turns if turn.value is not None and math.isfinite(turn.value)]
@@ -119,11 +117,11 @@ def fading(conversations: Mapping[str, Sequence[MessageValue]], *, threshold: fl
     long = [turns for turns in judged.values() if len(turns) >= SHORTEST]
     if len(long) < FEWEST_CONVERSATIONS:
         return None
-    broken = [[_is_broken(turn, threshold) for turn in turns] for turns in long]
+    broken = [[_is_broken(turn) for turn in turns] for turns in long]
     lasts = {key: turns[-1].number for key, turns in conversations.items() if turns}
-    leaving = _leaves_when_broken([(turns, lasts[key]) for key, turns in judged.items() if turns], threshold)
+    leaving = _leaves_when_broken([(turns, lasts[key]) for key, turns in judged.items() if turns])
     fades = not leaving and _leans_to_the_end(broken)
-    ends = [_end(turns, threshold) if fades else (turns[-1].number, False) for turns in long]
+    ends = [_end(turns) if fades else (turns[-1].number, False) for turns in long]
     survival = kaplan_meier(ends)
     return Fading(
         conversations=len(long),
@@ -183,8 +181,8 @@ def kaplan_meier(ends: Sequence[tuple[int, bool]]) -> tuple[SurvivalPoint, ...]:
     return tuple(points)
 
 
-def _is_broken(turn: MessageValue, threshold: float) -> bool:
-    return (turn.value or 0.0) < threshold
+def _is_broken(turn: MessageValue) -> bool:
+    return (turn.value or 0.0) < THRESHOLD
 
 
 def _leans_to_the_end(broken: Sequence[Sequence[bool]]) -> bool:
@@ -204,7 +202,7 @@ def _leans_to_the_end(broken: Sequence[Sequence[bool]]) -> bool:
     return bool(stdtr(len(leans) - 1, -fmean(leans) / (spread / math.sqrt(len(leans)))) < FALSE_FADING)
 
 
-def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], int]], threshold: float) -> bool:
+def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], int]]) -> bool:
     """Return whether conversations end at a broken turn more often than at another of the same number (Mantel and Haenszel, 1959).
 
     Args:
@@ -213,7 +211,7 @@ def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], in
     at: dict[int, list[tuple[bool, bool]]] = {}
     for turns, last in conversations:
         for turn in turns:
-            at.setdefault(turn.number, []).append((_is_broken(turn, threshold), turn.number == last))
+            at.setdefault(turn.number, []).append((_is_broken(turn), turn.number == last))
     excess = variance = 0.0
     for seen in at.values():
         count, broken, ended = len(seen), sum(one for one, _ in seen), sum(end for _, end in seen)
@@ -224,10 +222,10 @@ def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], in
     return excess - 0.5 > CONFIDENCE_Z * math.sqrt(variance)
 
 
-def _end(turns: Sequence[MessageValue], threshold: float) -> tuple[int, bool]:
+def _end(turns: Sequence[MessageValue]) -> tuple[int, bool]:
     """Return the turn from which on the character is lost for good, and whether it is; the last turn where it is not."""
     # How far below the threshold all that follows lies, from each turn on.
-    below = list(accumulate(threshold - (turn.value or 0.0) for turn in reversed(turns)))[HELD - 1 :][::-1]
+    below = list(accumulate(THRESHOLD - (turn.value or 0.0) for turn in reversed(turns)))[HELD - 1 :][::-1]
     deepest = max(below)
     return (turns[below.index(deepest)].number, True) if deepest > 0 else (turns[-1].number, False)
 

@@ -30,8 +30,7 @@ def plan_fluency(case: AgentCase, propositions: PropositionSet) -> DimensionPlan
     count = min(MOST_MESSAGES, len(case.messages))
     chosen = [case.messages[index] for index in sorted(generator.sample(range(len(case.messages)), count))]
     entries = [case.entry(message) for message in chosen]
-    first_n, last_n = propositions.window()
-    context = JudgingContext(windowed(entries, first_n, last_n), {"agent_name": case.display_name})
+    context = JudgingContext(windowed(entries, *propositions.window()), {"agent_name": case.display_name})
     history = case.earlier_texts().get(case.agent_id) or [message.text for message in case.earlier]
 
     def composed(judged: JudgedPropositions) -> Composed:

@@ -14,7 +14,7 @@ from persona_pipeline.scoring.plan import (
 )
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.models import windowed
-from persona_pipeline.world.propositions.models import EVALUATION_WINDOW_DEFAULTS, PropositionSet
+from persona_pipeline.world.propositions.models import PropositionSet
 
 
 def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> DimensionPlan:
@@ -22,10 +22,9 @@ def plan_ideas_quantity(case: AgentCase, propositions: PropositionSet) -> Dimens
     channels = {channel: messages for channel, messages in case.channels.items() if messages}
     if not channels:
         return no_evidence("ideas_quantity", propositions, "the agent said nothing in a channel")
-    first_n, last_n = propositions.window(EVALUATION_WINDOW_DEFAULTS)
     contexts = [
         JudgingContext(
-            windowed([case.entry(message) for message in messages], first_n, last_n),
+            windowed([case.entry(message) for message in messages], *propositions.window()),
             {"agent_name": case.display_name, "channel_name": channel},
             part=channel,
             weight=float(case.own_count(messages)),

@@ -22,7 +22,7 @@ from persona_pipeline.scoring.results import (
     weighted_mean,
 )
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
-from persona_pipeline.scoring.text.likeness import VoiceFinding
+from persona_pipeline.scoring.text.likeness import VoiceFinding, by_speaker
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window, message_entry, seed_from
 from persona_pipeline.world.propositions.models import (
     DIMENSIONS,
@@ -98,11 +98,8 @@ class AgentCase:
         """Return what each speaker said before the window, oldest first."""
         if self.history:
             return {agent_id: list(texts) for agent_id, texts in self.history.items()}
-        found: dict[str, list[str]] = {}
         everything = (message for messages in self.earlier_channels.values() for message in messages)
-        for message in sorted(everything, key=lambda message: (message.created_at, message.id)):
-            found.setdefault(message.agent_id, []).append(message.text)
-        return found
+        return by_speaker(sorted(everything, key=lambda message: (message.created_at, message.id)))
 
     def own_count(self, messages: Sequence[Message]) -> int:
         return sum(message.agent_id == self.agent_id for message in messages)
@@ -204,7 +201,9 @@ class JudgingPlan:
             result.detail = first.detail if first else "there is nothing to judge"
             result.reasoning = first.reasoning if first else ""
             return result
-        by_context = self._by_context(pairs, self.samples[proposition.id])
+        samples = self.samples[proposition.id]
+        groups = [pairs[start : start + samples] for start in range(0, len(self.contexts) * samples, samples)]
+        by_context = [[float(v.score) for _, v in group if v.score is not None] for group in groups]
         result.raw = weighted_mean(
             (sum(scores) / len(scores), context.weight)
             for context, scores in zip(self.contexts, by_context, strict=True)
@@ -212,7 +211,7 @@ class JudgingPlan:
         )
         result.score = final_score(result.raw, inverted=proposition.inverted, hard=self.propositions.hard)
         result.samples = [float(verdict.score or 0) for _, verdict in scored]
-        if self.samples[proposition.id] > 1:
+        if samples > 1:
             result.spread, result.standard_error = _pooled_spread(by_context)
         result.reasoning = " / ".join(dict.fromkeys(verdict.reasoning for _, verdict in scored))
         result.evidence = [
@@ -221,16 +220,10 @@ class JudgingPlan:
             for item in verdict.evidence
         ]
         if len(self.contexts) > 1:
-            samples = self.samples[proposition.id]
             result.parts = [
                 _part(self.contexts[position // samples], verdict) for position, (_, verdict) in enumerate(pairs)
             ]
         return result
-
-    def _by_context(self, pairs: Sequence[tuple[JudgeRequest, Verdict]], samples: int) -> list[list[float]]:
-        """Return the scores given in each context."""
-        groups = [pairs[start : start + samples] for start in range(0, len(self.contexts) * samples, samples)]
-        return [[float(v.score) for _, v in group if v.score is not None] for group in groups]
 
 
 def _pooled_spread(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
@@ -411,17 +404,7 @@ def no_evidence(
     dimension: str, propositions: PropositionSet, detail: str, statistics: Mapping[str, Any] | None = None
 ) -> DimensionPlan:
     """Return a plan that asks nothing: there is nothing to judge."""
-    results = {
-        item.id: PropositionResult(
-            id=item.id,
-            claim=item.claim,
-            weight=item.weight,
-            inverted=item.inverted,
-            unscored=Unscored.NO_EVIDENCE.value,
-            detail=detail,
-            recommendation=item.recommendations_for_improvement,
-        )
-        for item in propositions.propositions
-    }
-    judged = JudgedPropositions(results=results)
+    judged = plan_judgments(propositions, (), agent_id="").collect(())
+    for result in judged.results.values():
+        result.detail = detail
     return DimensionPlan((), lambda _: evaluation(dimension, judged, (), (), dict(statistics or {}), propositions))

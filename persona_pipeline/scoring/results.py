@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.judging.verdict import Unscored, Usage
 from persona_pipeline.world.propositions.models import DIMENSIONS
 
 HIGHEST = 9.0
@@ -123,17 +123,7 @@ class UsageSummary(BaseModel, extra="forbid"):
 
 def add_usage(parts: Iterable[UsageSummary]) -> UsageSummary:
     """Return the sum of several usages; one unknown price makes the whole price unknown."""
-    total = UsageSummary()
-    for part in parts:
-        total = UsageSummary(
-            input_tokens=total.input_tokens + part.input_tokens,
-            output_tokens=total.output_tokens + part.output_tokens,
-            cache_creation_tokens=total.cache_creation_tokens + part.cache_creation_tokens,
-            cache_read_tokens=total.cache_read_tokens + part.cache_read_tokens,
-            calls=total.calls + part.calls,
-            usd=None if total.usd is None or part.usd is None else total.usd + part.usd,
-        )
-    return total
+    return UsageSummary(**vars(sum((Usage(**vars(part)) for part in parts), Usage())))
 
 
 class DimensionEvaluation(BaseModel, extra="forbid"):
@@ -171,10 +161,7 @@ class DimensionEvaluation(BaseModel, extra="forbid"):
     @property
     def failed(self) -> dict[str, int]:
         """How many judgments failed, by reason: of unscored propositions, and single ones of scored propositions."""
-        total: Counter[str] = Counter()
-        for row in self.propositions.values():
-            total.update(row.failed)
-        return dict(total)
+        return dict(sum((Counter(row.failed) for row in self.propositions.values()), Counter[str]()))
 
     @property
     def unscored_reasons(self) -> dict[str, int]:

@@ -219,15 +219,9 @@ class Trajectory:
 
 def windowed(entries: Sequence[Entry], first_n: int, last_n: int) -> Trajectory:
     """Return the trajectory of the first and last entries, omissions marked."""
-    items: list[Entry | Omission] = []
-    previous = -1
-    for index in window_indices(len(entries), first_n, last_n):
-        if index > previous + 1:
-            items.append(Omission(index - previous - 1))
-        items.append(entries[index])
-        previous = index
-    if previous + 1 < len(entries):
-        items.append(Omission(len(entries) - previous - 1))
+    items: list[Entry | Omission] = [entries[index] for index in window_indices(len(entries), first_n, last_n)]
+    if len(items) < len(entries):
+        items.insert(first_n, Omission(len(entries) - len(items)))
     return Trajectory(tuple(items))
 
 

@@ -34,10 +34,10 @@ from persona_pipeline.judging.cache import note_ability
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.world import World
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
+from tests.support.reports import report_text
 
 SAME = DRIFTS[0]
 Answer = Callable[[float], int | None]

@@ -7,8 +7,9 @@ import pytest
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.page import Score
 from persona_pipeline.reporting.render import print_report
-from persona_pipeline.reporting.terminal import cell_text, report_text
+from persona_pipeline.reporting.terminal import cell_text
 from tests.reporting.sample import sample_report
+from tests.support.reports import report_text
 
 
 def test_table_of_a_drifted_run(report: RunReport, golden) -> None:

@@ -13,9 +13,9 @@ from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.lab.claims.drafts import plan_claims
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import write_small_world
+from tests.support.reports import report_text
 
 root = write_small_world(Path(sys.argv[1]))
 world = pp.load_world(root)

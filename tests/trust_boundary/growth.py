@@ -18,7 +18,6 @@ from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.judging.verdict import JudgeRequest, Verdict
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.terminal import report_text
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.text.agreement import is_agreement
 from persona_pipeline.scoring.text.likeness import voice_similarity
@@ -39,6 +38,7 @@ from persona_pipeline.world.messages.files import parse_messages
 from persona_pipeline.world.models import Entry, Message, Trajectory, Window
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet
 from tests.reporting.sample import sample_report
+from tests.support.reports import report_text
 
 HOSTILE: dict[str, str] = {
     "line breaks": "\n",

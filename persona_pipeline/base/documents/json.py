@@ -163,17 +163,13 @@ def csv_rows(text: str, path: str, problems: list[Problem]) -> Iterator[tuple[in
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     line = 1
-    while True:
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            what = "a quoted cell is not closed" if "unexpected end" in str(error) else str(error)
-            problems.append(Problem(f"is not valid CSV: {what}", path, line, 1))
-            return
-        yield line, cells
-        line = rows.line_num + 1
+    try:
+        for cells in rows:
+            yield line, cells
+            line = rows.line_num + 1
+    except csv.Error as error:
+        what = "a quoted cell is not closed" if "unexpected end" in str(error) else str(error)
+        problems.append(Problem(f"is not valid CSV: {what}", path, line, 1))
 
 
 def canonical_json(value: Any) -> str:

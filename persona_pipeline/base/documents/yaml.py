@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -355,21 +355,19 @@ EXPECTED = {
 }
 
 
-def validate_document(model: type[Model], document: Document, *, context: Mapping[str, Any] | None = None) -> Model:
+def validate_document(model: type[Model], document: Document) -> Model:
     """Validate a document against a strict pydantic model; ``ConfigError``: all problems at once, each placed in the file."""
     try:
-        return model.model_validate(document.data, strict=True, context=dict(context or {}))
+        return model.model_validate(document.data, strict=True)
     except ValidationError as error:
         raise ConfigError(model_problems(model, document, error)) from error
 
 
-def model_problems(
-    model: type[BaseModel], document: Document, error: ValidationError, prefix: Location = ()
-) -> list[Problem]:
-    """Return the problems of a pydantic error, placed in the document below ``prefix``."""
+def model_problems(model: type[BaseModel], document: Document, error: ValidationError) -> list[Problem]:
+    """Return the problems of a pydantic error, placed in the document."""
     problems = []
     for item in error.errors():
-        location = (*prefix, *item["loc"])
+        location = item["loc"]
         name = ".".join(str(part) for part in item["loc"]) or "the file"
         if item["type"] == "extra_forbidden":
             hint = did_you_mean(str(item["loc"][-1]), names_at(model, item["loc"][:-1]))

@@ -50,7 +50,7 @@ from persona_pipeline.judging.estimate import Estimate, estimate_questions
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
+from persona_pipeline.judging.verdict import Backend, Question, Usage
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.scoring.text.said_again import LOOK_BACK
@@ -217,13 +217,9 @@ async def _checked(backend: Backend, item: GateQuestion) -> ReplayedCheck:
     started = time.monotonic()
     (answer,) = await backend.ask([item.question])
     seconds = time.monotonic() - started if answer.usage.calls and not answer.cached else None
-    return _scored(item.message, item.facts, answer, seconds)
-
-
-def _scored(message: Message, facts: GateFacts, answer: Answer, seconds: float | None) -> ReplayedCheck:
-    told = ReplayedCheck(message, model=answer.model, usage=answer.usage, seconds=seconds)
+    told = ReplayedCheck(item.message, model=answer.model, usage=answer.usage, seconds=seconds)
     try:
-        return replace(told, score=reviewed(answer, facts).score)
+        return replace(told, score=reviewed(answer, item.facts).score)
     except NotJudgedError as error:
         return replace(told, reason=error.reason)
 
@@ -356,7 +352,9 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
                 usage = sum((item.usage for item in checked), usage)
                 items, found = _of_gate(checked, known, done)
             else:
-                items, found = _of_turns(measured_turns(world, correction, agent_id, messages, known))
+                turns = measured_turns(world, correction, agent_id, messages, known)
+                items, nothing = [item for item in turns if item is not None], turns.count(None)
+                found = {"messages": len(turns), "unmeasured": {"nothing_to_look_at": nothing} if nothing else {}}
             results.append(_summed(correction, agent_id, settings, items, request.risk, found))
     return Replay(results=results, notes=notes, usd=usage.usd, calls=usage.calls)
 
@@ -383,12 +381,6 @@ def _of_gate(
         "judges": dict(sorted(Counter(item.model or "" for item in scored).items())),
         "cost": _cost(checked, done),
     }
-
-
-def _of_turns(turns: Sequence[MeasuredMessage | None]) -> tuple[list[MeasuredMessage], _Found]:
-    items = [item for item in turns if item is not None]
-    nothing = len(turns) - len(items)
-    return items, {"messages": len(turns), "unmeasured": {"nothing_to_look_at": nothing} if nothing else {}}
 
 
 def _summed(

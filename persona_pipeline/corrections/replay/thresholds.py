@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import floor
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -132,7 +131,7 @@ def touched_at_most(good: int, risk: float) -> int:
     if not 0 < risk < 1:
         raise ValueError(f"a risk of {risk:g} is no share; give one between 0 and 1")
     # The k-th order statistic lets k - 1 be touched; more are never safer.
-    ranks = range(1, floor(risk * good + 1e-9) + 2)
+    ranks = range(1, math.floor(risk * good + 1e-9) + 2)
     return bisect_left(ranks, True, key=lambda rank: not _keeps(rank, good, risk)) - 1
 
 
@@ -157,7 +156,7 @@ def _keeps(rank: int, good: int, risk: float) -> bool:
     if rank > good:
         return False
     alpha = 1 - CONFIDENCE
-    allowed = floor(risk * good + 1e-9)
+    allowed = math.floor(risk * good + 1e-9)
     # More than ``allowed`` of those to come lie below the rank: of the lowest rank + allowed of all, fewer than rank are known.
     drawn = (2 * good, good, rank + allowed)
     beyond = allowed < good and hypergeom.cdf(rank - 1, *drawn) > alpha

@@ -59,9 +59,9 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark |
     styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}
     banded = any("overall" in point.margins for point in points)
     margins = [point.margins.get("overall") for point in points] if banded else []
-    series = [Series("Overall", [point.overall for point in points], margins=margins)]
+    series = [Series([point.overall for point in points], margins=margins)]
     for key in names:
-        series.append(Series(dimension_label(key), [point.dimensions.get(key) for point in points], styles[key]))
+        series.append(Series([point.dimensions.get(key) for point in points], styles[key]))
     ends = [point.window_end for point in points]
     caption = mark.text if mark else f"No slow trend ({len(points)} windows)."
     title = f"{name}: scores over {len(points)} windows. {caption}"

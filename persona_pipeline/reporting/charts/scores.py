@@ -91,7 +91,6 @@ class Series:
     ``margins``: half the width of each score's interval, in points, drawn as a band where it is known; empty: no band.
     """
 
-    label: str
     scores: Sequence[float | None]
     style: str = ""
     margins: Sequence[float | None] = ()

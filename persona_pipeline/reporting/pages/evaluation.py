@@ -54,6 +54,7 @@ from persona_pipeline.reporting.view import (
     warnings_of,
 )
 from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import dimension_label
 
 TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
@@ -79,7 +80,9 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     """
     view = ReportView(report)
     ending = f" Exit code {report.exit_code}." if exits else ""
-    lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *_judge_lines(view, verbose)]
+    # In short only where it cannot be believed, or nobody knows.
+    judged = [Item(text, tone="dim") for text in view.people_lines if verbose or " validated (" not in text]
+    lines = [*agent_lines(view), *([] if verbose else _run_lines(view)), *judged]
     lines += [] if verbose else _blind_line(view)
     top: list[Block] = [Item(f"{view.headline}. {cost_line(report.usage)}{ending}"), Items(lines)]
     if view.rows:
@@ -139,11 +142,6 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
     more = len(findings) - len(of_run[:_MOST_LINES]) - len(shown) + len(warnings_of(view.rows))
     if more:
         yield Item(f"{more} more {'finding' if more == 1 else 'findings'} with -v", tone="dim")
-
-
-def _judge_lines(view: ReportView, verbose: bool) -> list[Item]:
-    """Return how far the judge can be believed; in short only where it cannot, or nobody knows."""
-    return [Item(text, tone="dim") for text in view.people_lines if verbose or " validated (" not in text]
 
 
 def _blind_line(view: ReportView) -> Iterator[Item]:
@@ -392,10 +390,8 @@ def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
 
 
 def _grouped(expenses: list[Expense], name_of: Callable[[Expense], str]) -> list[tuple[str, UsageSummary]]:
-    groups: dict[str, list[UsageSummary]] = {}
-    for expense in expenses:
-        groups.setdefault(name_of(expense), []).append(expense.usage)
-    rows = [(name, add_usage(parts)) for name, parts in groups.items()]
+    groups = grouped(expenses, name_of).items()
+    rows = [(name, add_usage(expense.usage for expense in own)) for name, own in groups]
     return sorted(rows, key=lambda row: (-(row[1].usd or 0), -row[1].calls, row[0]))
 
 

@@ -111,9 +111,9 @@ class AgreementLexicon:
         terms = frozenset(
             (name, term) for name in _TERM_LISTS for term in _forms(getattr(file, name), known, document, name)
         )
-        words = frozenset((f"<{name}>", _tokens(word)) for name, list_ in file.words.items() for word in list_)
+        listed = ((f"<{name}>", _tokens(word)) for name, list_ in file.words.items() for word in list_)
+        words = frozenset((name, phrase) for name, phrase in listed if phrase)
         languages = frozenset({base_language(file.language)})
-        words = frozenset((name, phrase) for name, phrase in words if phrase)
         return cls(terms, words=words, languages=languages, reach=file.reach, recall=file.recall)
 
     def __or__(self, other: "AgreementLexicon") -> "AgreementLexicon":

@@ -214,10 +214,8 @@ def excessive_repetition(
 
 def _read_all(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> tuple[tuple[str, ...], list["_Read"]]:
     exempt = exempt_phrases(messages, catchphrases)
-    if not exempt:
-        return (), [_read(message) for message in messages]
     phrases = tuple(exempt.values())
-    return tuple(exempt), [_read_without(message, phrases) for message in messages]
+    return tuple(exempt), [_read(message, phrases) for message in messages]
 
 
 def exempt_phrases(messages: Sequence[str], catchphrases: Sequence[Catchphrase]) -> dict[str, Words]:
@@ -250,17 +248,8 @@ class _Read:
 
 
 @lru_cache(maxsize=KEPT)
-def _read(message: str) -> _Read:
-    tokens = tuple(tokenize(message))
-    return _of_parts((tokens,) if tokens else ())
-
-
-@lru_cache(maxsize=KEPT)
-def _read_without(message: str, exempt: tuple[Words, ...]) -> _Read:
-    return _of_parts(without(tuple(tokenize(message)), exempt))
-
-
-def _of_parts(parts: tuple[Words, ...]) -> _Read:
+def _read(message: str, exempt: tuple[Words, ...]) -> _Read:
+    parts = without(tuple(tokenize(message)), exempt)
     grams = [frozenset(zip(part, part[1:], part[2:], strict=False)) for part in parts]
     return _Read(parts, grams[0] if len(grams) == 1 else frozenset().union(*grams))
 
@@ -337,7 +326,7 @@ def without(tokens: Words, phrases: Sequence[Words]) -> tuple[Words, ...]:
     parts: list[Words] = []
     start = position = 0
     ordered = sorted((phrase for phrase in phrases if phrase), key=len, reverse=True)
-    while position < len(tokens):
+    while ordered and position < len(tokens):
         held = next((phrase for phrase in ordered if tokens[position : position + len(phrase)] == phrase), None)
         if held is None:
             position += 1

@@ -93,10 +93,7 @@ def pairwise_similarity(agents: Mapping[str, Sequence[str]]) -> dict[tuple[str, 
     words = {
         agent: {token for message in messages for token in tokenize(message)} for agent, messages in agents.items()
     }
-    similarities = {}
-    for first, second in combinations(sorted(agents), 2):
-        similarities[first, second] = overlap(words[first], words[second])
-    return similarities
+    return {(a, b): overlap(words[a], words[b]) for a, b in combinations(sorted(agents), 2)}
 
 
 def sampled_similarity(agents: Mapping[str, Sequence[str]], tokens: int = 50) -> float | None:

@@ -440,11 +440,12 @@ def _compared(
     ]
     parts = _quantiles(nearer[0].mean(axis=1), nearer[1].mean(axis=1), _prior(len(pairs)))
     channel = before.alike.mean(axis=1)
-    toward = {}
+    toward, was_like, is_like = {}, before.likeness.mean(axis=0), now.likeness.mean(axis=0)
     for a, b in permutations(range(len(names)), 2):
         margins = _standardized(before.margins[:, a, b : b + 1], now.margins[:, a, b : b + 1])
         lost = _quantiles(-margins[0][:, 0], -margins[1][:, 0], 1.0)
-        way = _way(before.likeness.mean(axis=0), now.likeness.mean(axis=0), a, b)
+        apart = float(was_like[b, b] - was_like[a, b])
+        way = float(is_like[a, b] - was_like[a, b]) / apart if apart > 0 else 0.0
         toward[names[a], names[b]] = Approach(way, fmean(lost))
     return Nearness(
         similarity=float(now.alike.mean()),
@@ -465,11 +466,6 @@ def _compared(
         },
         toward=toward,
     )
-
-
-def _way(before: Any, now: Any, a: int, b: int) -> float:
-    apart = float(before[b, b] - before[a, b])
-    return float(now[a, b] - before[a, b]) / apart if apart > 0 else 0.0
 
 
 def _standardized(before: Any, now: Any) -> tuple[Any, Any]:

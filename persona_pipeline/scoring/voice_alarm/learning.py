@@ -216,7 +216,8 @@ def _sides(
     # Where its own messages hardly vary, the draws alone would give a threshold that two odd ones reach.
     least = max(theirs) * LEAST_DELAY if is_stock else -sides[-1].usual * (1 - _WAY) / _WAY * 2
     threshold = max(_threshold(steps, _batches(own), provenance, false_alarms), least)
-    if not (_knows(provenance) and 0 < threshold <= LONGEST_DELAY * max(theirs)):
+    is_known = provenance.conversations >= FEWEST_CONVERSATIONS or provenance.messages >= FEWEST_UNMARKED
+    if not (is_known and 0 < threshold <= LONGEST_DELAY * max(theirs)):
         return []
     told = zip(columns, sides, theirs, strict=True)
     return [(side.shared(threshold, their_mean), weights[:, n]) for n, side, their_mean in told]
@@ -272,10 +273,6 @@ def _side(other: str, ours: Any, theirs: Any, *, everyday: bool) -> VoiceSide:
         everyday=everyday,
     )
     return side.model_copy(update={"usual": float(np.mean([side.step(value) for value in ours]))})
-
-
-def _knows(provenance: VoiceProvenance) -> bool:
-    return provenance.conversations >= FEWEST_CONVERSATIONS or provenance.messages >= FEWEST_UNMARKED
 
 
 def _folds(said: Sequence[Message], agent_id: str) -> Any:

@@ -158,10 +158,6 @@ class Card:
                 fields.pop(_OLDER.get(key, ""), None)
         return Card(data)
 
-    def as_version_2(self) -> "Card":
-        """Return the same for programs that know no third version."""
-        return Card({**self.data, "spec": V2, "spec_version": "2.0"})
-
     def text(self) -> str:
         """Return the card's JSON, letters of any script as themselves."""
         text = json.dumps(self.data, ensure_ascii=False, allow_nan=False, indent=2)
@@ -213,9 +209,9 @@ class CardFile:
             raise ValueError("a card in a PNG needs a picture; name one with --image")
         if self.card.version < 3:
             return write_png(picture, {b"chara": text})
-        return write_png(
-            picture, dict(zip(KEYWORDS, (text, self.card.as_version_2().text().encode("utf-8")), strict=True))
-        )
+        # The same for programs that know no third version.
+        older = Card({**self.card.data, "spec": V2, "spec_version": "2.0"}).text().encode("utf-8")
+        return write_png(picture, dict(zip(KEYWORDS, (text, older), strict=True)))
 
 
 def read_card(path: Path) -> CardFile:
@@ -311,16 +307,15 @@ def export_card(root: Path, agent_id: str, format: CardFormat | None = None, ima
     """
     persona = load_persona(root, agent_id)
     stored = _stored(root, agent_id)
-    kept = read_card(stored[0]) if stored else None
-    picture = _picture(image) if image else None
-    if kept is None:
-        kept = CardFile(Card.of_persona(persona.display_name, persona.persona), CardFormat.JSON, b"")
-        format = format or CardFormat.JSON
-        card = kept.card
-    else:
-        card = kept.card.changed(persona.display_name, persona.persona)
-        if card is kept.card and picture is None and format in (None, kept.format):
-            return Exported(kept.data, kept.format)
+    new = Card.of_persona(persona.display_name, persona.persona)
+    kept = read_card(stored[0]) if stored else CardFile(new, CardFormat.JSON, b"")
+    try:
+        picture = image.read_bytes() if image else None
+    except OSError as error:
+        raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(image))) from error
+    card = kept.card.changed(persona.display_name, persona.persona)
+    if stored and card is kept.card and picture is None and format in (None, kept.format):
+        return Exported(kept.data, kept.format)
     format = format or kept.format
     notes = []
     if stored and persona.persona != kept.card.persona:
@@ -350,13 +345,6 @@ def example_messages(root: Path, agent_id: str, since: datetime | None = None) -
 def _stored(root: Path, agent_id: str) -> list[Path]:
     paths = (root / CARDS / f"{agent_id}.{format}" for format in CardFormat)
     return [path for path in paths if path.is_file()]
-
-
-def _picture(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(Problem(f"cannot be read ({error.strerror}); check the path", str(path))) from error
 
 
 def card_notes(root: Path, agent_id: str) -> Iterator[str]:

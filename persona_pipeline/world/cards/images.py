@@ -15,6 +15,7 @@ KEYWORDS = (b"ccv3", b"chara")
 MOST_CARD = 8_000_000
 _MOST_CHUNK = 2 * MOST_CARD
 _MOST_CHUNKS = 100_000
+_TOO_LARGE = f"has a card larger than {MOST_CARD:,} bytes"
 
 
 def is_png(data: bytes) -> bool:
@@ -82,20 +83,16 @@ def _decoded(kind: bytes, text: bytes) -> bytes:
         except zlib.error as error:
             raise ValueError(f"has a damaged card ({error})") from None
         if unpacking.unconsumed_tail:
-            raise ValueError(_too_large())
+            raise ValueError(_TOO_LARGE)
     if len(text) > _MOST_CHUNK:
-        raise ValueError(_too_large())
+        raise ValueError(_TOO_LARGE)
     try:
         card = base64.b64decode(b"".join(text.split()), validate=True)
     except binascii.Error:
         raise ValueError("has a damaged card: it is not base64") from None
     if len(card) > MOST_CARD:
-        raise ValueError(_too_large())
+        raise ValueError(_TOO_LARGE)
     return card
-
-
-def _too_large() -> str:
-    return f"has a card larger than {MOST_CARD:,} bytes"
 
 
 CARD = "card.json"
@@ -173,10 +170,8 @@ def _unpacked(archive: zipfile.ZipFile, name: str, most: int) -> Iterator[bytes]
                 if most < 0:
                     raise ValueError(f"has more in {name[:80]} than it may")
                 yield block
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
-        raise ValueError(f"is a damaged CHARX file ({error})") from None
+    except ValueError:
+        raise
     except Exception as error:
         # Decompressors raise errors of their own.
-        if isinstance(error, ValueError):
-            raise
         raise ValueError(f"is a damaged CHARX file ({error})") from None

@@ -80,25 +80,18 @@ def find_proposition_set(root: Path | str, dimension: str, agent_id: str | None 
 def load_proposition_file(path: Path) -> LoadedFile:
     """Read one file on its own; ConfigError: every problem in it, each with its place."""
     document = load_document(path)
-    duplicates = _duplicates([document])
-    try:
-        loaded = _checked(document)
-    except ConfigError as error:
-        raise ConfigError([*error.problems, *duplicates]) from error
-    if duplicates:
-        raise ConfigError(duplicates)
-    return loaded
+    return _checked(document, _duplicates([document]))
 
 
-def _checked(document: Document) -> LoadedFile:
-    """Return the file of a document."""
-    misplaced = _misplaced(document)
+def _checked(document: Document, more: Sequence[Problem] = ()) -> LoadedFile:
+    """Return the file of a document; ``more``: what else is wrong with it."""
+    problems = [*_misplaced(document), *more]
     try:
         content = validate_document(PropositionFile, document)
     except ConfigError as error:
-        raise ConfigError([*error.problems, *misplaced]) from error
-    if misplaced:
-        raise ConfigError(misplaced)
+        raise ConfigError([*error.problems, *problems]) from error
+    if problems:
+        raise ConfigError(problems)
     return LoadedFile(document, content)
 
 

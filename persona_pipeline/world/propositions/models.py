@@ -149,16 +149,8 @@ def select_dimensions(dimensions: Sequence[str] | None) -> list[str]:
     return [dimension for dimension in ALL_DIMENSIONS if dimension in dimensions]
 
 
-@dataclass(frozen=True)
-class WindowDefaults:
-    """How many entries of a trajectory are shown when a file does not say."""
-
-    first_n: int
-    last_n: int
-
-
-EVALUATION_WINDOW_DEFAULTS = WindowDefaults(first_n=10, last_n=100)
-ACTION_LEVEL_WINDOW_DEFAULTS = WindowDefaults(first_n=5, last_n=10)
+# How many entries of a trajectory are shown, first and last, when a file does not say.
+EVALUATION_WINDOW_DEFAULTS, ACTION_LEVEL_WINDOW_DEFAULTS = (10, 100), (5, 10)
 
 
 @dataclass(frozen=True)
@@ -196,11 +188,10 @@ class PropositionSet:
     last_n: int | None = None
     catchphrases: tuple[Catchphrase, ...] = ()
 
-    def window(self, defaults: WindowDefaults = EVALUATION_WINDOW_DEFAULTS) -> tuple[int, int]:
+    def window(self, defaults: tuple[int, int] = EVALUATION_WINDOW_DEFAULTS) -> tuple[int, int]:
         """Return ``(first_n, last_n)`` with the context's defaults where the files say nothing."""
-        first_n = defaults.first_n if self.first_n is None else self.first_n
-        last_n = defaults.last_n if self.last_n is None else self.last_n
-        return first_n, last_n
+        first_n, last_n = defaults
+        return first_n if self.first_n is None else self.first_n, last_n if self.last_n is None else self.last_n
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; absent optional values are left out."""
@@ -316,15 +307,10 @@ def claim_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: _in_claim(name, value) for name, value in variables.items()}
 
 
-def is_plain_name(text: str) -> bool:
-    """Whether a text is a name that may stand in a claim: at most 64 letters, digits, spaces and ``_.&+#@/'’()-``."""
-    return text.isprintable() and _NAME.fullmatch(text) is not None
-
-
 def _in_claim(name: str, value: str) -> str:
     if name == "action":
         return value
-    if not is_plain_name(value):
+    if not (value.isprintable() and _NAME.fullmatch(value)):
         return f"the {name.removesuffix('_name')}"
     return value if name == "agent_name" else f'"{value}"'
 

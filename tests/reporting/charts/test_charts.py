@@ -27,7 +27,7 @@ def parts(chart: str, tag: str, name: str = "") -> list[ElementTree.Element]:
 
 
 def test_timeline_golden(golden) -> None:
-    series = [Series("Overall", [8.5, 8.6, 2.1]), Series("Adherence", [8.0, None, 0.3], "d1")]
+    series = [Series([8.5, 8.6, 2.1]), Series([8.0, None, 0.3], "d1")]
     golden("timeline.svg", timeline(ends(3), series, title="Michael", change_index=2, change_label="−6.43") + "\n")
 
 
@@ -62,7 +62,7 @@ def test_bars_golden(golden) -> None:
 @given(st.lists(SCORES, min_size=1, max_size=30), st.lists(SCORES, min_size=1, max_size=30))
 def test_any_series_of_scores_stays_within_the_picture(main: list[float | None], other: list[float | None]) -> None:
     other = (other * len(main))[: len(main)]
-    chart = timeline(ends(len(main)), [Series("a", main), Series("b", other, "d1")], title="t", change_index=0)
+    chart = timeline(ends(len(main)), [Series(main), Series(other, "d1")], title="t", change_index=0)
     width, height = map(float, ElementTree.fromstring(chart).get("viewBox", "").split()[2:])
     for path in parts(chart, "path"):
         for x, y in re.findall(r"[ML](\S+) (\S+)", path.get("d", "")):
@@ -70,13 +70,13 @@ def test_any_series_of_scores_stays_within_the_picture(main: list[float | None],
 
 
 def test_a_window_without_a_score_breaks_the_line() -> None:
-    (line,) = parts(timeline(ends(4), [Series("a", [5, 6, None, 7])], title="t"), "path")
+    (line,) = parts(timeline(ends(4), [Series([5, 6, None, 7])], title="t"), "path")
     assert line.get("d", "").count("M") == 2
-    assert len(parts(timeline(ends(4), [Series("a", [5, 6, None, 7])], title="t"), "circle")) == 3
+    assert len(parts(timeline(ends(4), [Series([5, 6, None, 7])], title="t"), "circle")) == 3
 
 
 def test_a_lone_score_of_a_thin_line_is_a_dot() -> None:
-    assert len(parts(timeline(ends(3), [Series("a", [None, 6, None], "d1")], title="t"), "circle")) == 1
+    assert len(parts(timeline(ends(3), [Series([None, 6, None], "d1")], title="t"), "circle")) == 1
 
 
 def test_the_newest_window_is_always_dated() -> None:
@@ -88,7 +88,7 @@ def test_the_newest_window_is_always_dated() -> None:
 
 def test_series_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="one score, or None, a window"):
-        timeline(ends(2), [Series("a", [1.0])], title="t")
+        timeline(ends(2), [Series([1.0])], title="t")
 
 
 @pytest.mark.parametrize(("score", "width"), [(0, "0"), (4.5, "60"), (9, "120")], ids=["worst", "middle", "best"])
@@ -139,6 +139,6 @@ def test_a_data_uri_is_a_picture_of_its_own() -> None:
 
 
 def test_no_chart_carries_a_style_attribute_for_the_policy_forbids_it() -> None:
-    charts = [bullet(5, 6), sparkline([1, 2]), timeline(ends(2), [Series("a", [1, 2])], title="t", change_index=1)]
+    charts = [bullet(5, 6), sparkline([1, 2]), timeline(ends(2), [Series([1, 2])], title="t", change_index=1)]
     charts += [bar_chart([Bar("a", 1, "1")], title="t", maximum=1), map_chart(["a"], [], {}, title="t")]
     assert not any("style=" in chart for chart in charts)
