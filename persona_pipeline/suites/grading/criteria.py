@@ -57,12 +57,7 @@ class Criterion(StrictFields):
         return TOP if self.required and self.required_min_score is None else self.required_min_score
 
     def asked(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"id": self.id}
-        if self.outcome is not None:
-            data["outcome"] = self.outcome
-        if self.score_ranges:
-            data["score_ranges"] = [item.model_dump() for item in self.score_ranges]
-        return data
+        return self.model_dump(include={"id", "outcome", "score_ranges"}, exclude_none=True)
 
 
 def check_coverage(ranges: Sequence[ScoreRange]) -> None:

@@ -73,7 +73,9 @@ class RowWriter:
     def __init__(self, path: Path, *, append: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if append and path.exists():
-            _cut_half_line(path)
+            with path.open("rb+") as stream:
+                raw = stream.read()
+                stream.truncate(raw.rfind(b"\n") + 1)
         self._stream: TextIO = path.open("a" if append else "w", encoding="utf-8", newline="\n")
 
     def write(self, result: TestResult) -> None:
@@ -101,13 +103,6 @@ def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newlin
 
 def _json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
-
-
-def _cut_half_line(path: Path) -> None:
-    with path.open("rb+") as stream:
-        raw = stream.read()
-        if raw and not raw.endswith(b"\n"):
-            stream.truncate(raw.rfind(b"\n") + 1)
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ class HttpTarget(TargetFields):
             self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
         sent: dict[str, Any] = {
             "method": self.method,
-            "url": self._url(request),
+            "url": _VARIABLE.sub(lambda match: quote(_as_text(_value(match[1], request)), safe=""), self.url),
             "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
         }
         if self.method != "GET":
@@ -107,9 +107,6 @@ class HttpTarget(TargetFields):
                 raise problem
             await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retry) if pause is None else pause)
         raise AssertionError("unreachable")
-
-    def _url(self, request: Request) -> str:
-        return _VARIABLE.sub(lambda match: quote(_as_text(_value(match[1], request)), safe=""), self.url)
 
     @cached_property
     def _path(self) -> Any:
