@@ -26,6 +26,7 @@ from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
 from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
+from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.world.personas import is_world
 
 if TYPE_CHECKING:
@@ -105,12 +106,8 @@ def grants_for(
 MAX_BYTES = 512_000_000
 
 
-class ResponseError(Exception):
+class ResponseError(ReasonedError):
     """There is no recorded answer to give; ``reason`` is a word for machines."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason, self.message = reason, message
 
 
 @dataclass(frozen=True)
@@ -374,7 +371,7 @@ class OutputCache:
             write_atomically(self.path(key), json.dumps(output.to_dict(), ensure_ascii=True))
 
 
-class TargetError(Exception):
+class TargetError(ReasonedError):
     """The target did not answer.
 
     Attributes:
@@ -383,8 +380,8 @@ class TargetError(Exception):
     """
 
     def __init__(self, reason: str, message: str, *, transient: bool = False) -> None:
-        super().__init__(message)
-        self.reason, self.message, self.transient = reason, message, transient
+        super().__init__(reason, message)
+        self.transient = transient
 
 
 @dataclass(frozen=True)

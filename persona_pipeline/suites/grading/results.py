@@ -163,7 +163,6 @@ class AssertResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "AssertResult":
         """Return the result that ``to_dict`` wrote."""
-        error = data.get("error")
         return cls(
             data["name"],
             data["type"],
@@ -176,7 +175,7 @@ class AssertResult:
             data.get("reasoning"),
             data.get("details"),
             tuple(cls.from_dict(child) for child in data.get("scores", ())),
-            Failure(error["reason"], error["message"]) if error else None,
+            _failure(data.get("error")),
             tuple(data.get("failed_gates", ())),
         )
 

@@ -149,7 +149,20 @@ def _run_all(
             runner.workspaces.suite_hook("before_all")
     except WorkspaceError as problem:
         failure = Failure(problem.reason, f"before_all: {problem.message}")
-        return [_failed(cell, failure, runner.options) for cell in cells]
+        attempt, now = Attempt(0, None, SuiteVerdict.ERROR, error=failure), runner.options.clock().isoformat()
+        return [
+            TestResult(
+                cell.id,
+                cell.test.id,
+                None,
+                attempt.verdict,
+                attempt,
+                cell.target_name,
+                cell.test.dataset,
+                timestamp=now,
+            )
+            for cell in cells
+        ]
     earlier = {row.id: row for row in runner.options.earlier}
     runner.prefetch([cell for cell in cells if cell.id not in earlier])
     lock = threading.Lock()
@@ -192,20 +205,6 @@ def _workers(cells: Sequence[PlannedTest], runner: CellRunner) -> int:
         judged = any(item.needs_judge for cell in cells for item in runner.asserts(cell.test))
         return _JUDGED_AT_ONCE if judged else 1
     return min((cell.target.workers or 1 for cell in cells if cell.target), default=1)
-
-
-def _failed(cell: PlannedTest, failure: Failure, options: RunOptions) -> TestResult:
-    attempt = Attempt(0, None, SuiteVerdict.ERROR, error=failure)
-    return TestResult(
-        cell.id,
-        cell.test.id,
-        None,
-        SuiteVerdict.ERROR,
-        attempt,
-        cell.target_name,
-        cell.test.dataset,
-        timestamp=options.clock().isoformat(),
-    )
 
 
 def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.models import Text
+from persona_pipeline.suites.format.models import Text, over_texts
 
 MOST_BYTES = 16_000_000
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
@@ -87,7 +87,7 @@ class HttpTarget(TargetFields):
             "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
         }
         if self.method != "GET":
-            sent["json"] = _filled(self.body, request)
+            sent["json"] = over_texts(self.body, lambda text: _text(text, request))
         for retry in range(self.max_retries + 1):
             try:
                 async with self._client.stream(**sent) as response:
@@ -180,11 +180,3 @@ def _text(template: str, request: Request) -> Any:
     if whole:
         return _value(whole[1], request)
     return _VARIABLE.sub(lambda match: _as_text(_value(match[1], request)), template)
-
-
-def _filled(template: Any, request: Request) -> Any:
-    if isinstance(template, dict):
-        return {key: _filled(value, request) for key, value in template.items()}
-    if isinstance(template, list):
-        return [_filled(value, request) for value in template]
-    return _text(template, request) if isinstance(template, str) else template
