@@ -134,7 +134,8 @@ class Responses:
                 "no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out"
             )
         value = self.answers[key]
-        if not isinstance(value, list) or _is_conversation(value):
+        # A list of answers holds texts, mappings without a role, or lists; with roles it is the messages of one answer.
+        if not isinstance(value, list) or (value and all(isinstance(item, dict) and "role" in item for item in value)):
             return value
         if attempt >= len(value):
             raise ResponseError(
@@ -167,11 +168,6 @@ class Responses:
             return parse_output(value)
         except OutputError as problem:
             raise ResponseError("invalid_response", f"{self.source}, {test_id!r}: {problem}") from problem
-
-
-def _is_conversation(value: list[Any]) -> bool:
-    """Whether a list is the messages of one answer: a list of answers holds texts, mappings without a role, or lists."""
-    return bool(value) and all(isinstance(item, dict) and "role" in item for item in value)
 
 
 def read_responses(data: Any, source: str = "the responses") -> Responses:

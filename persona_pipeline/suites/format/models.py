@@ -141,11 +141,21 @@ def present(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None}
 
 
+def apart(name: str, taken: set[str]) -> str:
+    """Return a name, numbered where it is taken, and take it."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}-{number}"
+    taken.add(found)
+    return found
+
+
 def over_texts(value: Any, change: Callable[[str], Any]) -> Any:
     """Return a value of JSON with every text in it changed; keys stay."""
     if isinstance(value, dict):
         return {key: over_texts(item, change) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [over_texts(item, change) for item in value]
     return change(value) if isinstance(value, str) else value
 

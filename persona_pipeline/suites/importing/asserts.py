@@ -11,8 +11,9 @@ from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.asserts.texts import SPELLINGS
 from persona_pipeline.suites.format.loading.external_tests import words
 from persona_pipeline.suites.format.loading.tests import read_assert
+from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.findings import Findings, apart, listed
+from persona_pipeline.suites.importing.findings import Findings, listed
 from persona_pipeline.suites.importing.prompts import filled
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from persona_pipeline.suites.format.models import over_texts
+from persona_pipeline.suites.format.models import apart, over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
-from persona_pipeline.suites.importing.findings import Findings, apart, children, first_of, items, listed
+from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
 # Servers that speak chat completions: where, and whose key they take. Ollama takes any.

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -47,19 +48,14 @@ MOST_FAILURES = 50
 
 def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
     """Return what a run report shows of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
-    counts = part.summary
+    counts = Counter(test.verdict for test in part.tests)
     failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
     return {
         "suite": part.suite,
         "target": target,
         "verdict": part.verdict.value,
         "score": part.score,
-        "tests": {
-            "pass": counts["passed"],
-            "borderline": counts["borderline"],
-            "fail": counts["failed"],
-            "error": counts["errors"],
-        },
+        "tests": {verdict.value: counts[verdict] for verdict in SuiteVerdict},
         "failures": [
             {"id": test.id, "verdict": test.verdict.value, "score": test.score, "reason": reason_of(test)}
             for test in failures[:MOST_FAILURES]
@@ -195,12 +191,12 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
     )
     ranked = sa.select(runs.c.suite, runs.c.target, runs.c.result, newest.label("place")).subquery()
     query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
-    with store.connect() as connection:
-        rows = connection.execute(query).all()
     found = []
-    for target, data in ((row.target, row.result) for row in rows):
-        tests = [TestResult.from_dict(item) for item in data["tests"]]
-        found.append(summary_of(target, SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])))
+    with store.connect() as connection:
+        for row in connection.execute(query).all():
+            tests = [TestResult.from_dict(item) for item in row.result["tests"]]
+            part = SuiteResult(row.result["suite"], row.result["path"], tests, row.result["suite_hash"])
+            found.append(summary_of(row.target, part))
     return found
 
 
