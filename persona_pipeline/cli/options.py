@@ -186,12 +186,9 @@ def token_in(variable: str) -> str | None:
 
 def require_token(token: str | None, variable: str, host: str) -> None:
     """Raise ``ConfigError`` where an address can be reached from outside, and there is no token."""
-    if token is None and not is_loopback(host):
-        raise ConfigError(f"{host} can be reached from outside; put a token into {variable}, or listen on 127.0.0.1")
-
-
-def is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        outside = not ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        outside = host != "localhost"
+    if token is None and outside:
+        raise ConfigError(f"{host} can be reached from outside; put a token into {variable}, or listen on 127.0.0.1")

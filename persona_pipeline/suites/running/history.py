@@ -300,9 +300,8 @@ def judge_pairs(
     found: dict[str, JudgedPair] = {}
     asked: dict[str, list[Question]] = {}
     for row in b:
-        if row["id"] not in first:
+        if (key := row["id"]) not in first:
             continue
-        key = row["id"]
         try:
             same, questions = _pair(key, first[key], row, _context(key, row.get("target"), known))
         except UngradedError as problem:
@@ -379,11 +378,6 @@ class Comparison:
     only_a: Sequence[str] = ()
     only_b: Sequence[str] = ()
     threshold: float = WIN
-
-    @property
-    def scored(self) -> list[Pair]:
-        """Pairs with a score on both sides."""
-        return [pair for pair in self.pairs if pair.delta is not None]
 
     @property
     def unscored(self) -> list[Pair]:

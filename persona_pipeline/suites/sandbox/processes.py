@@ -163,7 +163,12 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
     process.wait()
     needle = f"{MARK}={mark}".encode()
     for _ in range(3):
-        left = _marked(needle)
+        left = []
+        for folder in Path("/proc").glob("[0-9]*") if Path("/proc/self/environ").exists() else ():
+            with contextlib.suppress(OSError):
+                # A dead process that nobody has waited for has an empty environment.
+                if needle in (folder / "environ").read_bytes():
+                    left.append(int(folder.name))
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -171,16 +176,6 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
             return
         # What was started while we looked is found the next time.
         time.sleep(0.005)
-
-
-def _marked(needle: bytes) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*") if Path("/proc/self/environ").exists() else ():
-        with contextlib.suppress(OSError):
-            # A dead process that nobody has waited for has an empty environment.
-            if needle in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-    return found
 
 
 _MOST_BYTES = 10_000_000

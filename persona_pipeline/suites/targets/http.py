@@ -102,7 +102,9 @@ class HttpTarget(TargetFields):
                 problem = TargetError("api_error", f"target {self.name!r} said {response.status_code}: {shown}")
                 if response.status_code not in _PASSING:
                     raise problem
-                pause = _seconds(response.headers.get("retry-after"))
+                # A date, which few send, is not read.
+                told = response.headers.get("retry-after", "")
+                pause = float(told) if told.isascii() and told.isdigit() else None
             if retry == self.max_retries:
                 raise problem
             await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retry) if pause is None else pause)
@@ -153,11 +155,6 @@ async def _content(response: Any, name: str) -> str:
         if len(read) > MOST_BYTES:
             raise TargetError("invalid_response", f"target {name!r} sent more than {MOST_BYTES:,} bytes")
     return read.decode("utf-8", "replace")
-
-
-def _seconds(text: str | None) -> float | None:
-    """Return the seconds of a Retry-After; None where there is none, or a date, which few send."""
-    return float(text) if text and text.isascii() and text.isdigit() else None
 
 
 def _value(name: str, request: Request) -> Any:
