@@ -1,5 +1,8 @@
 """What Dagster loads: the world of the environment, which has this code location for itself."""
 
+import json
+import sys
+
 import dagster as dg
 
 from persona_pipeline.defs.component import build_world
@@ -9,3 +12,8 @@ _PLACE = Place()
 
 # Of the jobs each names its own; this one is for what is materialized by hand.
 defs = dg.Definitions.merge(build_world(_PLACE), dg.Definitions(executor=_PLACE.executor))
+
+if __name__ == "__main__":
+    # Doctor asks how many runs the instance in a folder has, and how many jobs are defined.
+    with dg.DagsterInstance.from_config(sys.argv[1]) as instance:
+        print(json.dumps({"runs": instance.get_runs_count(), "jobs": len(list(defs.resolve_all_job_defs()))}))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
@@ -21,13 +21,16 @@ from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
+from tests.support.browser import chromium
 from tests.support.clock import Clock
 from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
+from tests.support.worlds import PROJECT, copy_sample
 
-PROJECT = Path(__file__).parents[1]
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 BEFORE_THE_DRIFT = datetime(2026, 6, 14, 23, 59, 59, tzinfo=UTC)
-SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines", "calibration")
 POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
 
 # A shell lets programs ignore SIGINT that it starts in the background, and Dagster's take SIGTERM for it: none could be stopped.
@@ -103,10 +106,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def sample_root(tmp_path: Path) -> Path:
     """A copy of the sample world, to be edited."""
-    root = tmp_path / "world"
-    for name in SAMPLE_FOLDERS:
-        shutil.copytree(PROJECT / name, root / name)
-    return root
+    return copy_sample(tmp_path / "world")
 
 
 @pytest.fixture
@@ -121,9 +121,7 @@ def finished_voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample world with its store, in which everybody's voice is learnt from the two weeks before the drift; to be copied."""
     from persona_pipeline.corrections.voices import VoiceWatches
 
-    root = tmp_path_factory.mktemp("voices") / "world"
-    for name in SAMPLE_FOLDERS:
-        shutil.copytree(PROJECT / name, root / name)
+    root = copy_sample(tmp_path_factory.mktemp("voices") / "world")
     world = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")
     world.sync()
     assert VoiceWatches.learn(world, world.agent_ids(), BEFORE_THE_DRIFT).notes == []
@@ -166,6 +164,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[MessagesServer]:
         get_settings.cache_clear()
         yield running
     assert running.problems == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    """A browser of this file's tests. While it is there, this thread has an event loop: no other file's may be run in it."""
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

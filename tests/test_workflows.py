@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -17,7 +17,9 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.reporting.markdown import MARKER
 from persona_pipeline.world.changes import FOLDERS
 from tests.support import github
-from tests.support.browser import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PROJECT = Path(__file__).parents[1]
 FOLDER = PROJECT / ".github" / "workflows"
@@ -280,12 +282,13 @@ HEAD = {"number": 5, "head": {"sha": "abc"}}
         pytest.param([], [], ["notice", None], id="a pull request that was closed gets none"),
     ],
 )
-def test_there_is_one_comment(pulls: list[dict], comments: list[dict], expected: list[Any]) -> None:
+def test_there_is_one_comment(browser: "Browser", pulls: list[dict], comments: list[dict], expected: list[Any]) -> None:
     script = next(step["with"]["script"] for step in steps("persona-comment.yml") if "script" in step.get("with", {}))
     run = {"head_sha": "abc", "head_branch": "fix", "head_repository": {"owner": {"login": "fork"}}}
     world = {"pulls": pulls, "comments": comments, "run": run, "body": BODY}
-    with chromium() as browser:
-        calls = browser.new_page().evaluate(RUN_SCRIPT, [script, world])
+    page = browser.new_page()
+    calls = page.evaluate(RUN_SCRIPT, [script, world])
+    page.close()
     assert calls[0] == ["pulls", {"owner": "o", "repo": "r", "state": "open", "head": "fork:fix"}]
     name, options = calls[-1]
     assert name == expected[0]

@@ -6,9 +6,9 @@ import os
 import threading
 import time
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,7 +31,7 @@ from persona_pipeline.corrections.judgment import (
 )
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.prompt import feedback_text, language_of_action
-from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_check
+from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_checks
 from persona_pipeline.corrections.voices import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -164,7 +164,9 @@ class ActionGate:
         self.bypasses: Bypasses = bypasses or Bypasses(world.store)
         self._judge = ActionJudge(world, backend, settings, most_at_once, {"threshold": breaker_threshold})
         self._nudges = Nudges.load(world.root)
-        self._writes = DaemonPool(2, "gate-write")
+        # One thread: what is handed over later is not done before what came earlier.
+        self._writes = DaemonPool(1, "gate-write")
+        self._unwritten: deque[CheckRecord] = deque()
         self.voices: LearntChecks = LearntChecks(world.root)
         # What it takes is loaded now, and not while a text waits.
         emitter(world.settings)
@@ -358,19 +360,31 @@ class ActionGate:
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""
         try:
-            future = self._writes.submit(lambda: self._write_safely(record))
+            self._unwritten.append(record)
+            future = self._writes.submit(self._write_all)
         except (QueueFullError, RuntimeError) as error:
-            _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
-            self._count_unwritten(record)
+            with suppress(ValueError):
+                self._unwritten.remove(record)
+                _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, error)
+                self._count_unwritten(record)
             return
         # Whoever has used up the deadline has none left to wait for this.
         seconds = min(_RECORD_WAIT_SECONDS, ends - _NO_MORE_WAITING_SECONDS - time.monotonic())
         if seconds > 0:
             await asyncio.wait({asyncio.wrap_future(future)}, timeout=seconds)
 
+    def _write_all(self) -> None:
+        """Write down what waits: together, or where one of them cannot be written each alone."""
+        records = [self._unwritten.popleft() for _ in range(len(self._unwritten))]
+        try:
+            write_checks(self.world.store, records)
+        except Exception:
+            for record in records:
+                self._write_safely(record)
+
     def _write_safely(self, record: CheckRecord) -> None:
         try:
-            write_check(self.world.store, record)
+            write_checks(self.world.store, [record])
         except Exception as error:
             _LOGGER.warning("a check of %r is not written down: %s", record.agent_id, type(error).__name__)
             self._count_unwritten(record)

@@ -1,10 +1,12 @@
 """What a check waits for, each bounded in time: facts gathered from the store beforehand, and an answer from the judge."""
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +35,8 @@ from persona_pipeline.world.propositions.models import (
     claim_variables,
 )
 from persona_pipeline.world.world import World
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -64,34 +68,86 @@ class ClaimFiles:
         return known[1]
 
 
+_LONGEST_SHARED_SECONDS = 0.25
+
+
+@dataclass
+class _SharedRead:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    began: float = float("-inf")
+    value: Any = None
+
+
+class SharedReads:
+    """What checks at the same time read of the same things: one reads, after all of them had asked."""
+
+    def __init__(self) -> None:
+        self._of = lru_cache(maxsize=200)(lambda _: _SharedRead())
+
+    def since(self, asked: float, key: object, read: Callable[[], Value]) -> Value:
+        """Return what was read of a key after a moment (``time.monotonic``), by whomever."""
+        known = self._of(key)
+        if not known.lock.acquire(timeout=_LONGEST_SHARED_SECONDS):
+            # Whoever reads it may never come back.
+            return read()
+        try:
+            if known.began < asked:
+                began = time.monotonic()
+                known.value = read()
+                known.began = began
+            return known.value
+        finally:
+            known.lock.release()
+
+
+def _alone(_: object, read: Callable[[], Value]) -> Value:
+    return read()
+
+
 def gather_facts(
-    world: World, claims: ClaimFiles, call: GateCall, settings: CorrectionSettings | None, before: Before | None = None
+    world: World,
+    claims: ClaimFiles,
+    call: GateCall,
+    given: CorrectionSettings | None,
+    before: Before | None = None,
+    share: Callable[..., Any] = _alone,
 ) -> GateFacts | None:
     """Return the facts of a check, or None when the agent's gate is off; earlier attempts that this process forgot are looked up.
 
-    ``claims``: of adherence. ``before``: of a stored message that is looked at again; see ``action_trajectory``. Raises
-    ``ConfigError``: the agent has no persona or no valid propositions.
+    ``claims``: of adherence. ``given``: instead of the stored settings. ``before``: of a stored message looked at again; see
+    ``action_trajectory``. ``share``: takes what is read from others who read it, by a key. Raises ``ConfigError``: the agent has no
+    persona or no valid propositions.
     """
     agent_id, channel, recipient = call.place
-    settings = settings or read_config(world.store, agent_id).settings
+    settings: CorrectionSettings = given or share(
+        (agent_id, "settings"), lambda: read_config(world.store, agent_id).settings
+    )
     if not settings.action_gate_enabled:
         # The check of the voice needs a text and nothing else.
         nothing = PropositionSet(ADHERENCE.name, ())
         return GateFacts(settings, "", nothing, Trajectory(()), {}, call.known) if settings.voice_check else None
-    found = claims.of(agent_id) or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
+    own = share((agent_id, "claims"), lambda: claims.of(agent_id))
+    found = own or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
     if not found.propositions:
         raise ConfigError(f"agent {agent_id!r} has no adherence propositions to be checked against")
     first_n, last_n = found.window(ACTION_LEVEL_WINDOW_DEFAULTS)
-    agents, known = tables.agents, call.known
-    with world.store.connect() as connection:
-        row = connection.execute(sa.select(agents).where(agents.c.id == agent_id)).one_or_none()
-        if row is None or row.persona is None:
-            raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
-        whole_channel = found.target_type == "environment"
-        trajectory = action_trajectory(
-            connection, call, whole_channel=whole_channel, first_n=first_n, last_n=last_n, before=before
-        )
-        if call.attempt > 1 and known.first_text is None:
+    known, whole_channel = call.known, found.target_type == "environment"
+
+    def said() -> tuple[sa.Row[Any], Trajectory]:
+        with world.store.connect() as connection:
+            row = connection.execute(sa.select(tables.agents).where(tables.agents.c.id == agent_id)).one_or_none()
+            if row is None or row.persona is None:
+                raise ConfigError(f"agent {agent_id!r} has no persona in the store; write personas/{agent_id}.yaml")
+            return row, action_trajectory(
+                connection, call, whole_channel=whole_channel, first_n=first_n, last_n=last_n, before=before
+            )
+
+    row, trajectory = share((agent_id, whole_channel and channel, recipient, first_n, last_n), said)
+    # Of the same scope all but the action itself is the same.
+    action = replace(trajectory.entries[-1], text=call.text, channel=channel)
+    trajectory = Trajectory((*trajectory.items[:-1], action))
+    if call.attempt > 1 and known.first_text is None:
+        with world.store.connect() as connection:
             known = prior_attempts(connection, agent_id, call.action_id)
     names = {"agent_name": row.display_name}
     if channel is not None:
@@ -110,8 +166,6 @@ _MOST_CHARACTERS = 1_000_000
 _OUTAGES = (Unscored.TIMEOUT, Unscored.API_ERROR)
 # Of the time that is left, for waiting for a place: the rest is for the judge, and who has less would only load it.
 _SHARE_FOR_WAITING = 0.8
-
-Value = TypeVar("Value")
 
 
 class NotJudgedError(Exception):
@@ -167,7 +221,7 @@ class ActionJudge:
     ) -> None:
         self._world, self._backend, self._settings = world, backend, settings
         self._claims = ClaimFiles(world.root, ADHERENCE.name)
-        self._reads = DaemonPool(8, "gate-read")
+        self._reads, self._shared = DaemonPool(8, "gate-read"), SharedReads()
         self._database, self._judge = Breaker(**breaking), Breaker(**breaking)
         self._agents = AgentBreakers(**breaking)
         self._places = CheckSlots(most_at_once)
@@ -186,7 +240,8 @@ class ActionJudge:
         if refusal := breaker.refusal():
             raise NotJudgedError(DATABASE, refusal)
         try:
-            job = self._reads.run(lambda: gather_facts(self._world, self._claims, call, self._settings))
+            share = partial(self._shared.since, started)
+            job = self._reads.run(lambda: gather_facts(self._world, self._claims, call, self._settings, share=share))
             facts = await within(job, call.ends)
         except ConfigError as error:
             breaker.succeeded()

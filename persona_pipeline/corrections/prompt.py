@@ -83,7 +83,8 @@ def gate_question(
     alone, where it cannot pass for an instruction. Persona and claims come first and stay the same from
     message to message, so that the API can cache them.
     """
-    reviewed = trajectory.content()[-1]["id"]
+    shown = trajectory.content()
+    reviewed = shown[-1]["id"]
     known = {**variables, "action": f"the message under review ({reviewed})"}
     asked = [{"proposition_id": item.id, "claim": fill_template(item.claim, known)} for item in propositions]
     # Without the entry's id, which depends on how much was said before.
@@ -93,12 +94,12 @@ def gate_question(
     context.append(f"Claims to check, as JSON:\n{plain_json({'claims': claims})}")
     return Question(
         kind=KIND,
-        subject={"kind": KIND, "propositions": asked, "persona": persona, "trajectory": trajectory.content()},
+        subject={"kind": KIND, "propositions": asked, "persona": persona, "trajectory": shown},
         label=f"gate of {agent_id}",
         system=RULES,
         context=tuple(context),
         context_recurs=True,
-        evidence=plain_json(trajectory.content()),
+        evidence=plain_json(shown),
         ask=f"Check {reviewed} against each of these claims: {', '.join(item['id'] for item in claims)}.",
         schema=SCHEMA,
         max_tokens=_TOKENS + _TOKENS_PER_CLAIM * len(asked),

@@ -4,7 +4,7 @@ import logging
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -82,44 +82,51 @@ def prior_attempts(connection: Connection, agent_id: str, action_id: str) -> Pri
     return PriorAttempts(len(texts), texts[0] if texts else None)
 
 
-def write_check(store: Store, record: CheckRecord) -> None:
+def write_checks(store: Store, records: Sequence[CheckRecord]) -> None:
+    """Write checks down, all or none."""
+    if records:
+        with store.begin() as connection:
+            for record in records:
+                _write_check(connection, record)
+
+
+def _write_check(connection: Connection, record: CheckRecord) -> None:
     decision = record.decision
     usage = asdict(decision.usage)
     usd = usage.pop("usd")
     common = {"agent_id": record.agent_id, "action_id": decision.action_id, "token_usage": usage}
     common |= {"attempt_number": decision.attempt, "score": decision.score, "created_at": record.decided_at}
-    with store.begin() as connection:
-        connection.execute(
-            sa.insert(tables.gate_checks),
-            common
-            | {
-                "decision": (decision.would or decision.action).value,
-                "shadow": decision.would is not None,
-                "reason": decision.reason,
-                "latency_ms": decision.latency_ms,
-                "usd": usd,
-            },
-        )
-        if decision.outcome not in LOGGED or decision.score is None or decision.threshold is None:
-            return
-        if record.run_id is not None:
-            upsert(connection, tables.runs, [{"id": record.run_id}], update=False)
-        original, corrected = storable(decision.text), None
-        if decision.outcome is not Outcome.CORRECTED and decision.attempt > 1:
-            original, corrected = storable(record.first_text), original
-        connection.execute(
-            sa.insert(tables.correction_logs),
-            common
-            | {
-                "run_id": record.run_id,
-                "original_text": original,
-                "corrected_text": corrected,
-                "threshold": decision.threshold,
-                "reasoning": storable(record.reasoning),
-                "outcome": decision.outcome.value,
-                "judge_model": record.judge_model,
-            },
-        )
+    connection.execute(
+        sa.insert(tables.gate_checks),
+        common
+        | {
+            "decision": (decision.would or decision.action).value,
+            "shadow": decision.would is not None,
+            "reason": decision.reason,
+            "latency_ms": decision.latency_ms,
+            "usd": usd,
+        },
+    )
+    if decision.outcome not in LOGGED or decision.score is None or decision.threshold is None:
+        return
+    if record.run_id is not None:
+        upsert(connection, tables.runs, [{"id": record.run_id}], update=False)
+    original, corrected = storable(decision.text), None
+    if decision.outcome is not Outcome.CORRECTED and decision.attempt > 1:
+        original, corrected = storable(record.first_text), original
+    connection.execute(
+        sa.insert(tables.correction_logs),
+        common
+        | {
+            "run_id": record.run_id,
+            "original_text": original,
+            "corrected_text": corrected,
+            "threshold": decision.threshold,
+            "reasoning": storable(record.reasoning),
+            "outcome": decision.outcome.value,
+            "judge_model": record.judge_model,
+        },
+    )
 
 
 _BYPASSES = tables.gate_bypasses

@@ -101,6 +101,8 @@ def _settled_agents(specs: Specs, instance: dg.DagsterInstance, store: Store, ag
 
 
 MOST_NAMED = 2
+# A look has a minute, and Dagster writes what it records event by event; of whom is left the next look records all.
+MOST_RECORDED = 1000
 _CURSOR = "event "
 
 
@@ -134,7 +136,12 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
             is_settled=partial(debounce.settled, at=datetime.now(UTC)),
             reading=reading,
         )
-        partitions = partition_requests(specs.agents, now.agent_ids, known)
+        changed = list(dict.fromkeys(change.agent_id for change in changes))
+        later = set(changed[MOST_RECORDED:])
+        changes = [change for change in changes if change.agent_id not in later]
+        # Who is no partition yet is new also at the next look.
+        there = [agent_id for agent_id in now.agent_ids if agent_id in known or agent_id not in later]
+        partitions = partition_requests(specs.agents, there, known)
         if not (changes or partitions):
             why = "which are being read" if reading else "not yet enough or quiet"
             more = f"; {len(waiting)} with new messages, {why}" if waiting else ""
@@ -143,7 +150,8 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
             context.log.info(f"{change.agent_id}: {change.source} changed")
         return dg.SensorResult(
             # Nothing is started; without it the page says that the result was empty.
-            skip_reason=f"{len(changes)} versions of {len({change.agent_id for change in changes})} agents recorded",
+            skip_reason=f"{len(changes)} versions of {len(changed) - len(later)} agents recorded"
+            + (f", {len(later)} agents are left for the next looks" if later else ""),
             dynamic_partitions_requests=partitions,
             asset_events=[observation(specs, change) for change in changes],
         )

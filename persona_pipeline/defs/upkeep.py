@@ -11,7 +11,13 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.statistics import forget_bypasses, forget_texts
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
-from persona_pipeline.defs.platform.dagster_internals import PARTITION, RANGE, delete_run, events_of_run
+from persona_pipeline.defs.platform.dagster_internals import (
+    PARTITION,
+    RANGE,
+    delete_run,
+    events_of_run,
+    forget_observations,
+)
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import WorldResource, known_agents
@@ -218,8 +224,9 @@ _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagste
 Subject = tuple[str, ...]
 
 
-def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
+def build_forget_old_runs(specs: Specs, ours: Ours) -> dg.JobDefinition:
     """Return the job that forgets what is old; ``ours``: whether a run is one of this place."""
+    place = specs.place
 
     @place.op()
     def delete_old_runs(context: dg.OpExecutionContext) -> None:
@@ -229,7 +236,8 @@ def build_forget_old_runs(place: Place, ours: Ours) -> dg.JobDefinition:
         for run_id in list(old_runs(instance, before, ours)):
             delete_run(instance, run_id)
             deleted += 1
-        context.add_output_metadata({"deleted": deleted, "before": before.isoformat()})
+        observed = forget_observations(instance, [spec.key for spec in specs.sources.by_name.values()], before)
+        context.add_output_metadata({"deleted": deleted, "observations": observed, "before": before.isoformat()})
 
     @place.op()
     def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> None:
@@ -402,7 +410,7 @@ def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:
         dg.AssetSelection.assets(calibration),
         "Measures the judges against people's labels. Judges nothing.",
     )
-    check_message_counts, forget_old_runs = build_check_message_counts(place), build_forget_old_runs(place, ours)
+    check_message_counts, forget_old_runs = build_check_message_counts(place), build_forget_old_runs(specs, ours)
     schedules = [
         place.schedule(
             "weekly_baseline_review",

@@ -150,12 +150,6 @@ def judged_messages(rows: Iterable[Row], persona_hash: str) -> list[JudgedMessag
     return [JudgedMessages(row.window_start, row.message_scores or {}) for row in alike]
 
 
-def overall_values(points: Sequence[Point], until: datetime, limit: int = 30) -> list[HistoryValue]:
-    """Return the overall scores of the last ``limit`` windows up to a moment."""
-    known = [HistoryValue(point.window_end, point.overall) for point in points if point.window_end <= until]
-    return known[-limit:]
-
-
 @dataclass(frozen=True)
 class SavedRun:
     """A run as it is stored, whole: its scores and their comparison.

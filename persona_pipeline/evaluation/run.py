@@ -25,7 +25,7 @@ from persona_pipeline.evaluation.decide import (
     rules_of,
     scored,
 )
-from persona_pipeline.evaluation.history import HistoryValue, SavedRun, announce, overall_values, rows_of, with_points
+from persona_pipeline.evaluation.history import SavedRun, announce, rows_of, with_points
 from persona_pipeline.evaluation.plan import (
     AgentPlan,
     SyntheticAgents,
@@ -99,12 +99,6 @@ class Decided:
     earlier: Sequence[AgentResult] = ()
     results: Sequence[AgentResult] = ()
     broken: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
-
-    def history(self, result: AgentResult) -> list[HistoryValue]:
-        """Return an agent's overall scores up to the end of its window, oldest first, as they are once all this is saved."""
-        agent_id, end = result.plan.scope.agent_id, result.plan.scope.window.end
-        saved = [(item.saved.evaluation, item.saved.whole) for item in self.results]
-        return overall_values(with_points(self.snapshot.points, saved).get(agent_id, ()), end)
 
 
 def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
@@ -262,7 +256,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
 
 @dataclass
 class CohortResult:
-    """Results and score histories of the agents that could be evaluated, and the problems of those that could not.
+    """Results of the agents that could be evaluated, and the problems of those that could not.
 
     Attributes:
         fail_on: see ``EvaluationRequest``.
@@ -273,7 +267,6 @@ class CohortResult:
     length: str
     fail_on: Sequence[str] | None = None
     results: dict[str, AgentResult] = field(default_factory=dict)
-    histories: dict[str, list[HistoryValue]] = field(default_factory=dict)
     broken: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
     names: NameMatch = field(default_factory=NameMatch)
 
@@ -295,8 +288,7 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
         decided = evaluate(snapshot, judge, request)
         write(world, written_of(decided))
     results = {item.plan.scope.agent_id: item for item in decided.results}
-    histories = {agent_id: decided.history(item) for agent_id, item in results.items()}
-    return CohortResult(request.window, request.fail_on, results, histories, dict(decided.broken), snapshot.speakers)
+    return CohortResult(request.window, request.fail_on, results, dict(decided.broken), snapshot.speakers)
 
 
 def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest, rules: GateRules) -> RunReport:

@@ -1,10 +1,14 @@
 """What judges said, kept in the store: answers by all that could have changed them, and which judges were found unable."""
 
+import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +18,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from persona_pipeline.base.database.engine import Store, chunks, upsert
-from persona_pipeline.base.database.tables import judgments
+from persona_pipeline.base.database.tables import judgments, remembered
 from persona_pipeline.base.documents.json import canonical_json, content_hash
 from persona_pipeline.judging.verdict import Answer, Question, Usage
 
@@ -34,6 +38,8 @@ class JudgmentCache:
     def __init__(self, store: Store, *, anew: bool = False) -> None:
         self.store = store
         self.anew = anew
+        self._unwritten: deque[tuple[str, dict[str, Any]]] = deque()
+        self.writer: ThreadPoolExecutor = ThreadPoolExecutor(1, "judgments")
 
     def find(self, wanted: Iterable[tuple[str, Question]]) -> dict[str, Answer]:
         """Return cached answers by key. A damaged entry, or one not valid any more, is a miss and a warning."""
@@ -71,19 +77,29 @@ class JudgmentCache:
         """
         if answer.data is None:
             raise ValueError("only valid answers are cached")
-        tokens = {name: count for name, count in asdict(answer.usage).items() if name != "usd"}
-        self._write(
-            f"judgment of {question.label} was not cached",
-            key=key,
-            subject_key=batched_as or question.key,
-            kind=question.kind,
-            agent_id=question.agent_id or None,
-            model=answer.model or "",
-            prompt_version=answer.prompt_version or "",
-            answer=_packed(answer.data),
-            token_usage=tokens | ({_BATCH: _UNCHARGED} if batched_as else {}),
-            usd=answer.usage.usd,
-        )
+        self._write([_judgment(key, question, answer, batched_as)])
+
+    async def keep(self, key: str, question: Question, answer: Answer) -> None:
+        """Keep a valid answer as ``put`` does, together with those that come while others are written, and hold up no other work.
+
+        Who stops waiting does not stop the writing; ``flush`` waits for it.
+        """
+        if answer.data is None:
+            raise ValueError("only valid answers are cached")
+        self._unwritten.append(_judgment(key, question, answer))
+        await asyncio.shield(asyncio.wrap_future(self.writer.submit(self._write_all)))
+
+    def flush(self) -> None:
+        """Wait until all that is to be kept is committed."""
+        self.writer.submit(self._write_all).result()
+
+    def _write_all(self) -> None:
+        rows = []
+        with suppress(IndexError):
+            while True:
+                rows.append(self._unwritten.popleft())
+        if rows:
+            self._write(rows)
 
     def rejects_structured_output(self, base_url: str, model: str) -> bool:
         """Whether the endpoint is known to reject ``output_config`` for a model."""
@@ -98,25 +114,46 @@ class JudgmentCache:
 
     def note(self, key: str, kind: str, model: str, prompt_version: str, answer: Mapping[str, Any]) -> None:
         """Remember something of a model that is no judgment. A database that fails costs a warning."""
-        self._write(
-            f"{kind} of {model} was not remembered",
-            key=key,
-            subject_key=key,
-            kind=kind,
-            agent_id=None,
-            model=model,
-            prompt_version=prompt_version,
-            answer=dict(answer),
-            token_usage=None,
-            usd=None,
-        )
+        row = {
+            "key": key,
+            "subject_key": key,
+            "kind": kind,
+            "agent_id": None,
+            "model": model,
+            "prompt_version": prompt_version,
+            "answer": dict(answer),
+            "token_usage": None,
+            "usd": None,
+            "created_at": datetime.now(UTC),
+        }
+        self._write([(f"{kind} of {model} was not remembered", row)])
 
-    def _write(self, lost: str, **row: Any) -> None:
+    def _write(self, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
         try:
             with self.store.begin() as connection:
-                upsert(connection, judgments, [{**row, "created_at": datetime.now(UTC)}])
+                upsert(connection, judgments, [row for _, row in rows])
         except SQLAlchemyError as error:
-            log.warning("%s: %s", lost, type(error).__name__)
+            for lost, _ in rows:
+                log.warning("%s: %s", lost, type(error).__name__)
+
+
+def _judgment(
+    key: str, question: Question, answer: Answer, batched_as: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return what to say where the row of an answer cannot be written, and the row."""
+    tokens = {name: count for name, count in asdict(answer.usage).items() if name != "usd"}
+    return f"judgment of {question.label} was not cached", {
+        "key": key,
+        "subject_key": batched_as or question.key,
+        "kind": question.kind,
+        "agent_id": question.agent_id or None,
+        "model": answer.model or "",
+        "prompt_version": answer.prompt_version or "",
+        "answer": _packed(answer.data),
+        "token_usage": tokens | ({_BATCH: _UNCHARGED} if batched_as else {}),
+        "usd": answer.usage.usd,
+        "created_at": datetime.now(UTC),
+    }
 
 
 @dataclass(frozen=True)
@@ -167,6 +204,58 @@ def _unpacked(column: str) -> Any:
 
 def _endpoint_key(base_url: str, model: str) -> str:
     return content_hash({"endpoint": base_url, "model": model})
+
+
+# Between two looks at who asks, and how long ago whoever does not any more was counted last.
+_LOOK_SECONDS, _GONE = 1.0, timedelta(seconds=5)
+_USERS = remembered.c
+
+
+class KeyUsers:
+    """The processes that ask with one key just now, as far as the store knows: a server limits them together.
+
+    ``key``: of the server, or what else it tells its users by; only its hash is kept. A store that does not answer tells of nobody.
+    """
+
+    def __init__(self, cache: JudgmentCache, key: str) -> None:
+        self._cache = cache
+        self._group = f"judge {hashlib.sha256(key.encode()).hexdigest()[:16]} "
+        self._name = self._group + uuid.uuid4().hex
+
+    @asynccontextmanager
+    async def counted(self, tell: Callable[[int], None]) -> AsyncIterator[None]:
+        """Be one of them for as long as the block runs, and say from time to time how many there are."""
+        await self._tell(tell)
+        telling = asyncio.create_task(self._keep_telling(tell))
+        try:
+            yield
+        finally:
+            telling.cancel()
+            self._cache.writer.submit(self._leave)
+
+    async def _tell(self, tell: Callable[[int], None]) -> None:
+        try:
+            tell(await asyncio.wait_for(asyncio.wrap_future(self._cache.writer.submit(self._count)), _LOOK_SECONDS))
+        except (SQLAlchemyError, TimeoutError) as error:
+            log.debug("nobody knows who else asks: %s", type(error).__name__)
+
+    async def _keep_telling(self, tell: Callable[[int], None]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            await self._tell(tell)
+
+    def _count(self) -> int:
+        with self._cache.store.begin() as connection:
+            upsert(connection, remembered, [{"name": self._name, "value": None}])
+            seen = sa.select(_USERS.updated_at).where(_USERS.name.startswith(self._group))
+            moments = connection.execute(seen).scalars().all()
+        # By the clock of the store, which has just seen this one.
+        return sum(max(moments) - moment < _GONE for moment in moments)
+
+    def _leave(self) -> None:
+        old = _USERS.name.startswith("judge ") & (_USERS.updated_at < datetime.now(UTC) - timedelta(days=1))
+        with suppress(SQLAlchemyError), self._cache.store.begin() as connection:
+            connection.execute(sa.delete(remembered).where((_USERS.name == self._name) | old))
 
 
 _ABILITY = "ability"

@@ -106,7 +106,16 @@ class Pacer:
         self._paused_until = float("-inf")
         self._accepted_at = float("-inf")
         self._refused_in_a_row = 0
+        self._users = 1
         self.refused = 0
+
+    def share(self, users: int) -> None:
+        """Take one part of what the server allows, as so many processes ask it with one key."""
+        part, self._users = self._users / users, users
+        for allowance in self._allowances.values():
+            allowance.per_minute *= part
+            allowance.level *= part
+            allowance.most = allowance.most and allowance.most * part
 
     def idle(self, since: float) -> float:
         """Return for how many seconds the server has let nothing through, counted from a moment of the pacer's clock at most."""
@@ -162,11 +171,13 @@ class Pacer:
     def _told(self, kind: Limit, turn: Admission, told: "_Told", now: float) -> None:
         """Take what a response said remained when its request came in, less what was sent and more what was refilled since."""
         fixed = self._fixed.get(kind, float("inf"))
-        most, rate = min(told.limit, fixed), min(told.per_minute, fixed)
+        most, rate, remaining = (
+            value / self._users for value in (min(told.limit, fixed), min(told.per_minute, fixed), told.remaining)
+        )
         known = self._allowances.get(kind)
         spent = known.spent if known else 0.0
         since = spent - turn.spent.get(kind, spent)
-        level = min(most, told.remaining + max(0.0, now - turn.sent - _ON_THE_WAY) * rate / _MINUTE) - since
+        level = min(most, remaining + max(0.0, now - turn.sent - _ON_THE_WAY) * rate / _MINUTE) - since
         self._allowances[kind] = _Allowance(rate, level, now, spent=spent, most=most)
 
 
@@ -213,26 +224,35 @@ Item = TypeVar("Item")
 # Calls that were under way together are told the same thing; it counts once.
 _ONE_WARNING_SECONDS = 0.5
 
-# About the work of one call. Calls that start at one instant are answered at one instant and keep waiting for each other.
-_SPACING_SECONDS = 0.002
+# A turn of the event loop with more work than this has much to read: what is under way goes before what is new.
+_LONGEST_TURN_SECONDS = 0.05
+# After so many of them in a row one call starts all the same.
+_MOST_LONG_TURNS = 20
 
 
 class AdaptiveWidth:
     """How many calls may be under way: halved when the server is overloaded, widened again as calls succeed.
 
-    Calls start one after another, two milliseconds apart. The width grows by one a success up to half of what it was when
-    throttled, then by one a round, as TCP does. ``maximum`` (at least 1) is the width when nothing narrows it.
+    Calls start one after another, each in a turn of the event loop of its own, and none while the loop has much to read: calls that
+    start at one instant are answered at one instant, and more than can be read wait in vain. The width grows by one a success up
+    to half of what it was when throttled, then by one a round, as TCP does. ``maximum`` (at least 1): when nothing narrows it.
     """
 
-    def __init__(self, maximum: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        maximum: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        work: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.maximum = max(1, maximum)
         self.narrowed = 0
-        self._clock = clock
+        self._clock, self._work = clock, work
         self._width = float(self.maximum)
         self._threshold = float(self.maximum)
         self._last_narrowed = float("-inf")
         self._active = 0
-        self._next_start = float("-inf")
+        self._started: asyncio.Future[None] | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -270,18 +290,27 @@ class AdaptiveWidth:
                 raise
         self._active += 1
         try:
-            await self._spaced()
+            await self._on_its_own()
             yield
         finally:
             self._active -= 1
             self._wake()
 
-    async def _spaced(self) -> None:
-        now = self._clock()
-        start = max(now, self._next_start)
-        self._next_start = start + _SPACING_SECONDS
-        if start > now:
-            await asyncio.sleep(start - now)
+    async def _on_its_own(self) -> None:
+        loop = asyncio.get_running_loop()
+        before, self._started = self._started, loop.create_future()
+        mine = self._started
+        try:
+            if before and before.get_loop() is loop:
+                await asyncio.wait({before})
+            for _ in range(_MOST_LONG_TURNS):
+                # The loop's own work: a turn that is long because others have the processor is no reason to ask less.
+                began = self._work()
+                await asyncio.sleep(0)
+                if self._work() - began <= _LONGEST_TURN_SECONDS:
+                    break
+        finally:
+            mine.set_result(None)
 
     def _wake(self) -> None:
         free = self.width - self._active

@@ -272,7 +272,7 @@ def test_a_broken_dagster_instance_is_named(sample_root: Path, tmp_path: Path, m
 
 
 def test_a_dagster_that_hangs_is_given_up(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_ASK_DAGSTER", "import time; time.sleep(60)")
+    monkeypatch.setattr(command, "_ASK_DAGSTER", ("-c", "import time; time.sleep(60)"))
     monkeypatch.setattr(command, "_DAGSTER_SECONDS", 0.3)
     *_, found = diagnose(Settings(root=sample_root), calls=False)
     assert found.said == "no answer in 0.3 s"

@@ -1,10 +1,11 @@
 """``try`` from the shell: every format, its exit codes, and the world that it leaves."""
 
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,46 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.world.models import Message
 from tests.first.worlds import drifted, lines_of, support, together
 from tests.importing.samples import SAMPLES, TEXTS
+from tests.support.command_line import Done, in_process
 from tests.support.worlds import write_jsonl
 
+KEYS = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+NO_STORE = "postgresql://127.0.0.1:9/none"
+Persona = Callable[..., Done]
 
-def persona(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture
+def persona(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Persona:
     """Run a command as a stranger does: in a folder of his own, with a key that must not be used."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "ANTHROPIC_API_KEY": "k"}
-    environment |= {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "PERSONA_DATABASE_URL": "postgresql://127.0.0.1:9/none"}
-    if arguments[0] != "try":
-        del environment["PERSONA_DATABASE_URL"]
+
+    def run(folder: Path, *arguments: str, stdin: str = "") -> Done:
+        command = in_process(folder, monkeypatch, capsys)
+        with monkeypatch.context() as patched:
+            patched.delenv("PERSONA_ROOT")
+            patched.chdir(folder)
+            for name, value in KEYS.items():
+                patched.setenv(name, value)
+            if arguments[0] == "try":
+                patched.setenv("PERSONA_DATABASE_URL", NO_STORE)
+            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+            return command(*arguments)
+
+    return run
+
+
+def in_a_process(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``try`` as ``persona`` does, in a process of its own."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **KEYS}
     command = [sys.executable, "-m", "persona_pipeline", *arguments]
     return subprocess.run(
-        command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=300
+        command,
+        cwd=folder,
+        env=environment | {"PERSONA_DATABASE_URL": NO_STORE},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
@@ -49,7 +78,7 @@ def as_chats(path: Path, messages: Sequence[Message], *, timed: bool = True) -> 
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_format_is_recognised_and_leaves_a_world(name: str, tmp_path: Path) -> None:
+def test_every_format_is_recognised_and_leaves_a_world(persona: Persona, name: str, tmp_path: Path) -> None:
     (given := tmp_path / "given").mkdir()
     source = SAMPLES[name](given, len(TEXTS))
     done = persona(tmp_path, "try", str(source), "--output", "world", "--json")
@@ -65,10 +94,10 @@ def test_every_format_is_recognised_and_leaves_a_world(name: str, tmp_path: Path
     assert checked.returncode == 0, checked.stderr
 
 
-def test_a_drift_is_told_in_ten_seconds_and_its_world_goes_on(tmp_path: Path) -> None:
+def test_a_drift_is_told_in_ten_seconds_and_its_world_goes_on(persona: Persona, tmp_path: Path) -> None:
     names = {"de": "Jürgen", "ar": "سارة", "ja": "美咲"}
     export = as_chats(tmp_path / "chats.jsonl", together(*(drifted(code, name) for code, name in names.items())))
-    done = persona(tmp_path, "try", export.name)
+    done = in_a_process(tmp_path, "try", export.name)
     assert (done.returncode, done.stderr) == (1, "")
     shown = done.stdout.splitlines()
     findings = [number for number, line in enumerate(shown) if "sounds like a support desk's courtesies: " in line]
@@ -88,7 +117,7 @@ def test_a_drift_is_told_in_ten_seconds_and_its_world_goes_on(tmp_path: Path) ->
     assert len(json.loads(evaluated.stdout)["agents"]) == 3
 
 
-def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(tmp_path: Path) -> None:
+def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(persona: Persona, tmp_path: Path) -> None:
     export = as_chats(tmp_path / "chats.jsonl", support("de", lines_of("de")), timed=False)
     done = persona(tmp_path, "try", export.name, "--output", "whole")
     assert (done.returncode, done.stdout.startswith("Nothing found: "), done.stderr) == (0, True, "")
@@ -110,7 +139,9 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("data", "said"), UNREADABLE.values(), ids=list(UNREADABLE))
-def test_what_cannot_be_read_is_said_and_leaves_nothing(data: bytes, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_said_and_leaves_nothing(
+    persona: Persona, data: bytes, said: str, tmp_path: Path
+) -> None:
     (tmp_path / "bad.jsonl").write_bytes(data)
     done = persona(tmp_path, "try", "bad.jsonl")
     assert (done.returncode, done.stdout, said in done.stderr, "Traceback" in done.stderr) == (2, "", True, False), (
@@ -119,20 +150,20 @@ def test_what_cannot_be_read_is_said_and_leaves_nothing(data: bytes, said: str, 
     assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
 
 
-def test_a_pipe_one_message_and_a_name_that_is_chosen(tmp_path: Path) -> None:
+def test_a_pipe_one_message_and_a_name_that_is_chosen(persona: Persona, tmp_path: Path) -> None:
     line = json.dumps({"who": "Ann", "room": "a", "body": "hi", "at": 1772355600, "n": 1})
     maps = [
         part
         for item in ("who=agent_id", "room=channel", "body=text", "at=created_at", "n=id", "Ann=Bo")
         for part in ("--map", item)
     ]
-    done = persona(tmp_path, "try", "-", *maps, "--agent", "bo", "-v", stdin=line)
+    done = in_a_process(tmp_path, "try", "-", *maps, "--agent", "bo", "-v", stdin=line)
     assert (done.returncode, "  Bo (" in done.stdout) == (3, True), done.stdout + done.stderr
     assert (tmp_path / "stdin-world" / "personas" / "bo.yaml").is_file()
     assert persona(tmp_path, "try", "-", *maps, "--agent", "bob", "--output", "x", stdin=line).returncode == 2
 
 
-def test_a_folder_with_things_in_it_is_not_touched(tmp_path: Path) -> None:
+def test_a_folder_with_things_in_it_is_not_touched(persona: Persona, tmp_path: Path) -> None:
     export = as_chats(tmp_path / "chats.jsonl", support("de", lines_of("de")[:3]))
     (tmp_path / "mine").mkdir()
     assert persona(tmp_path, "try", export.name, "--output", "mine").returncode == 3

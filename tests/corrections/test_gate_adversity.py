@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -15,7 +15,7 @@ from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.records import CheckRecord, write_check
+from persona_pipeline.corrections.records import CheckRecord, write_checks
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend, spoil_settings
@@ -144,18 +144,14 @@ def test_more_text_than_a_judge_can_read_is_not_asked_about(world: World) -> Non
 def test_decisions_are_counted_in_their_order_however_late_they_are_written(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    second_is_written = threading.Event()
+    held: list[CheckRecord] = []
 
-    def write(store: Store, record: CheckRecord) -> None:
-        if record.decision.attempt == 1:
-            second_is_written.wait(LONG)
-        write_check(store, record)
-        if record.decision.attempt == 2:
-            second_is_written.set()
+    def write(store: Store, records: Sequence[CheckRecord]) -> None:
+        held.extend(records)
+        if len(held) == 2:
+            write_checks(store, held[::-1])
 
-    monkeypatch.setattr(gate_module, "write_check", write)
-    # The second is decided while the first waits to be written.
-    monkeypatch.setattr(gate_module, "_RECORD_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(gate_module, "write_checks", write)
     gate = ActionGate(world, TextBackend())
 
     async def run() -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
+import sqlalchemy as sa
 
 from persona_pipeline.base.calls import AgentBreakers, Breaker
 from persona_pipeline.corrections.configuration import write_config
@@ -12,6 +14,8 @@ from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored
 from persona_pipeline.world import World
+from persona_pipeline.world.messages.store import write_messages
+from persona_pipeline.world.models import Message
 from tests.corrections.support import GATED, TextBackend
 from tests.corrections.test_gate_faults import BREAKER_COOLDOWN, live
 from tests.support.clock import LONG, Clock, ended_at, until
@@ -159,3 +163,45 @@ def test_breakers_of_agents_do_not_grow_without_end() -> None:
         breakers.failed(f"agent-{number}", "400")
     assert len(breakers._of) == 1000
     assert breakers.refusal("agent-2999") is not None
+
+
+def statements(world: World, count: int) -> int:
+    """Return how many statements it takes to check so many texts at once, each for a place of its own, all written down."""
+    gate, told = ActionGate(world, TextBackend()), []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        told.append(statement)
+
+    async def run() -> list[GateDecision]:
+        return await asyncio.gather(*(gate.check("ann", f"{n} fine 8", channel=f"room-{n}") for n in range(count)))
+
+    asyncio.run(gate.check("ann", "fine 8", channel="general"))
+    sa.event.listen(world.store.engine, "before_cursor_execute", note)
+    try:
+        decisions = asyncio.run(run())
+        assert gate.flush()
+    finally:
+        sa.event.remove(world.store.engine, "before_cursor_execute", note)
+    assert [item.text for item in decisions] == [f"{n} fine 8" for n in range(count)]
+    assert correction_statistics(world.store).total.checks == count + 1
+    return len(told)
+
+
+def test_checks_that_come_at_once_read_what_they_share_once_and_are_written_together(world: World) -> None:
+    # Each alone takes seven to read and three to write.
+    assert statements(world, 100) < 4 * 100
+
+
+def test_what_was_said_since_an_earlier_check_is_known_to_the_next(world: World) -> None:
+    backend = TextBackend()
+    gate = ActionGate(world, backend)
+
+    async def run() -> None:
+        for number in range(3):
+            await gate.check("ann", "fine 8", channel="general")
+            write_messages(
+                world.store, [Message(f"m{number}", "ann", f"just said {number}", datetime.now(UTC), "general")]
+            )
+
+    asyncio.run(run())
+    assert [question.evidence.count("just said") for question in backend.questions] == [0, 1, 2]

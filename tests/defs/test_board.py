@@ -13,9 +13,9 @@ import pytest
 
 from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.defs.platform.run_tags import VERDICT
-from tests.conftest import PROJECT, SAMPLE_FOLDERS
 from tests.defs.board import Board, open_board
 from tests.support.browser import chromium
+from tests.support.worlds import copy_sample
 
 EVERYBODY = ["dwight", "jim", "michael", "pam"]
 FOLDER = "PERSONA_TEST_SCREENSHOTS"
@@ -33,9 +33,7 @@ class Told(NamedTuple):
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     """One session of daemon and webserver: a collapsed, a healthy and a repeated backfill, then runs of single agents."""
-    root = tmp_path_factory.mktemp("board") / "world"
-    for name in SAMPLE_FOLDERS:
-        shutil.copytree(PROJECT / name, root / name)
+    root = copy_sample(tmp_path_factory.mktemp("board") / "world")
     golden = root / "baselines/michael.json"
     collapsed = golden.read_text(encoding="utf-8")
     baseline = json.loads(collapsed)

@@ -1,6 +1,7 @@
 """Dagster's event log with its connections kept open, and events written in batches: nothing is lost, and everybody sees it."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,11 +9,17 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy.pool import QueuePool
 
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, event_log_of, newest_versions
-from persona_pipeline.defs.platform.instance_storage import Batching, KeptEventLog, in_one_batch, kept_engine
+from persona_pipeline.defs.platform.dagster_internals import MATERIALIZED, delete_run, event_log_of, newest_versions
+from persona_pipeline.defs.platform.instance_storage import (
+    Batching,
+    KeptEventLog,
+    in_one_batch,
+    kept_engine,
+)
 from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
 from tests.defs.support import Project
 
@@ -152,3 +159,38 @@ def test_a_cohort_leaves_the_same_on_postgres_as_anywhere(
         left.append((len(made), events, checks))
     assert left[0] == left[1]
     assert left[0][0] == 2 * 14
+
+
+def messages_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:
+    return [record.message.split(" - ")[-1] for record in instance.all_logs(run.run_id)]
+
+
+def test_what_a_cohort_leaves_stands_once_and_is_small(home: Path, small_root: Path) -> None:
+    with opened(home) as instance:
+        assert Project(small_root, instance).run("evaluate_cohort").get_asset_check_evaluations()
+    [file] = (home / "kept").rglob("history/runs/*.db")
+    assert file.name == "index.db"
+    with sqlite3.connect(file) as connection:
+        said = "select partition, sum(length(event)), count(*) from event_logs where partition is not null group by 1"
+        rows = connection.execute(said).fetchall()
+        [checks] = connection.execute("select sum(length(evaluation_event)) from asset_check_executions").fetchone()
+    assert len(rows) == 2 and all(count >= 14 for *_, count in rows)
+    assert max(size for _, size, _ in rows) < 60_000, "of the events of an agent"
+    assert checks < 40_000
+
+
+def test_a_run_of_an_earlier_release_stays_in_its_file_and_goes_with_it(home: Path) -> None:
+    with opened(home) as instance:
+        job = dg.GraphDefinition("nothing").to_job()
+        new, old = (instance.create_run_for_job(job) for _ in range(2))
+        instance.report_engine_event("first", new)
+        [entry] = instance.all_logs(new.run_id)
+        [index] = (home / "kept").rglob("index.db")
+        SqliteEventLogStorage(str(index.parent)).store_event(entry._replace(run_id=old.run_id))
+        assert index.with_name(f"{old.run_id}.db").exists()
+        instance.report_engine_event("second", old)
+        assert messages_of(instance, old) == ["first", "second"]
+        delete_run(instance, old.run_id)
+        assert index.exists() and not index.with_name(f"{old.run_id}.db").exists()
+        delete_run(instance, instance.create_run_for_job(job).run_id)
+        assert index.exists() and messages_of(instance, new) == ["first"]

@@ -10,6 +10,12 @@ import pytest
 from dagster._core.storage.dagster_run import DagsterRun
 
 from persona_pipeline.definitions import defs
+from persona_pipeline.defs.platform.dagster_internals import (
+    DATA_VERSION,
+    OBSERVED,
+    forget_observations,
+    newest_versions,
+)
 from persona_pipeline.defs.upkeep import old_runs, subjects
 from tests.defs.support import PARTITION, Project
 
@@ -112,3 +118,16 @@ def test_the_job_leaves_nothing_of_a_run_behind(
         assert list(home.rglob(f"*{old}*")) == []
         assert list(home.rglob(f"*{new}*"))
         assert instance.get_run_by_id(old) is None and instance.get_run_by_id(new) is not None
+
+
+def test_of_what_sensors_observed_the_newest_of_each_agent_stays(instance: dg.DagsterInstance) -> None:
+    key, other = dg.AssetKey("persona_files"), dg.AssetKey("of_somebody_else")
+    for asset, partition, version in [(key, "ann", "1"), (key, "bob", "1"), (other, "ann", "1"), (other, "ann", "2")]:
+        instance.report_runless_asset_event(
+            dg.AssetObservation(asset, partition=partition, tags={DATA_VERSION: version})
+        )
+    instance.report_runless_asset_event(dg.AssetObservation(key, partition="ann", tags={DATA_VERSION: "2"}))
+    assert forget_observations(instance, [key], LATER - timedelta(days=2)) == 0
+    assert [forget_observations(instance, [key], LATER) for _ in range(2)] == [1, 0]
+    assert newest_versions(instance, key, OBSERVED) == {"ann": "2", "bob": "1"}
+    assert len(instance.fetch_observations(other, limit=9).records) == 2

@@ -6,6 +6,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from persona_pipeline.defs import changes
+from persona_pipeline.defs.agents.specs import build_sources
+from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import AGENTS
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
@@ -249,3 +252,16 @@ def test_partitions_follow_the_persona_files_without_a_run(small: Project) -> No
     small.observe()
     assert small.instance.get_dynamic_partitions(AGENTS) == ["ann", "bob"]
     assert small.why_idle() == "2 agents, nothing changed"
+
+
+def test_a_first_look_at_many_is_recorded_in_pieces(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MOST_RECORDED", 1)
+    small.read_messages()
+    sources = len(build_sources(Place()).by_name)
+    seen: list[set[str | None]] = []
+    while isinstance((result := small.look("source_observations")[0]), dg.SensorResult):
+        assert len(result.asset_events) == sources
+        seen.append({event.partition for event in result.asset_events})
+        small.requests("source_observations")
+        assert len(small.instance.get_dynamic_partitions(AGENTS)) == len(seen)
+    assert seen == [{"ann"}, {"bob"}]

@@ -1,5 +1,6 @@
 """Dagster and the store on SQLite and on Postgres: one switch, two runs at once, a server that restarts, a locked file."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -130,12 +131,17 @@ def test_two_runs_at_once(
     command += ["-c", str(config)]
     environment = {**os.environ, "PERSONA_ROOT": str(sample_root)}
     jobs = [["-j", "evaluate_cohort"], ["-j", "evaluate_agent", "--tags", f'{{"{PARTITION}": "pam"}}']]
-    running = [
-        subprocess.Popen([*command, *job], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for job in jobs
-    ]
-    said = [process.communicate(timeout=480)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0], "\n".join(text[-3000:] for text in said)
+    logs = [home / f"{number}.log" for number, _ in enumerate(jobs)]
+    # Into files: who waits to write into a full pipe keeps the locks that the other one waits for.
+    with contextlib.ExitStack() as files:
+        running = [
+            subprocess.Popen(
+                [*command, *job], env=environment, stdout=files.enter_context(log.open("wb")), stderr=subprocess.STDOUT
+            )
+            for job, log in zip(jobs, logs, strict=True)
+        ]
+        ended = [process.wait(480) for process in running]
+    assert ended == [0, 0], "\n".join(log.read_text("utf-8")[-3000:] for log in logs)
     with dg.DagsterInstance.get() as instance:
         statuses = {run.status for run in instance.get_runs()}
         assert (instance.get_runs_count(), statuses) == (2, {dg.DagsterRunStatus.SUCCESS})

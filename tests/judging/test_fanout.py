@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.judging import pace
 from persona_pipeline.judging.pace import AdaptiveWidth, fan_out
 from tests.support.clock import LONG
 
@@ -75,24 +74,39 @@ def test_a_slot_is_free_again_when_its_waiter_is_cancelled() -> None:
     assert asyncio.run(run()) == ["first", "third"]
 
 
-def test_calls_with_places_free_start_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
+def starts(count: int, late: int) -> list[int]:
+    """Return the turn of the event loop in which each of so many calls starts, the first ``late`` turns being long."""
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    async def run() -> None:
-        width = AdaptiveWidth(20, clock=Clock())
+    async def run() -> list[int]:
+        clock, turn, started = Clock(), 0, []
+        width = AdaptiveWidth(count, work=clock)
 
         async def work() -> None:
             async with width.slot():
-                pass
+                started.append(turn)
 
-        await asyncio.gather(*(work() for _ in range(20)))
+        def tick() -> None:
+            nonlocal turn
+            turn += 1
+            clock.now += 1.0 if turn <= late else 0.0
+            asyncio.get_running_loop().call_soon(tick)
 
-    monkeypatch.setattr(pace.asyncio, "sleep", sleep)
-    asyncio.run(run())
-    assert slept == pytest.approx([0.002 * number for number in range(1, 20)])
+        tick()
+        await asyncio.gather(*(work() for _ in range(count)))
+        return started
+
+    return asyncio.run(run())
+
+
+def test_calls_with_places_free_start_one_after_another_each_in_a_turn_of_its_own() -> None:
+    assert len(set(starts(20, late=0))) == 20
+
+
+@pytest.mark.parametrize(("late", "first"), [(0, 3), (10, 13), (10_000, 23)])
+def test_while_the_loop_has_much_to_read_no_call_starts_but_one_now_and_then(late: int, first: int) -> None:
+    turns = starts(3, late=late)
+    assert min(late, 20) <= turns[0] <= first
+    assert late < 10_000 or turns[1] - turns[0] >= 20
 
 
 def run_groups(groups: Sequence[Sequence[str]], failing: set[str], lead: bool) -> list[str]:

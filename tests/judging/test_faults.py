@@ -12,7 +12,7 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from tests.support.clock import LONG, Clock, ended_at
+from tests.support.clock import LONG, Clock, ended_at, until
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import (
     ANSWER,
@@ -29,6 +29,7 @@ from tests.support.messages_server import (
     verdicts,
 )
 from tests.support.providers import PROVIDERS, options_of, set_environment
+from tests.support.waiting import wait_until
 
 BROKEN = "Michael has habit 1"
 
@@ -130,15 +131,21 @@ FAULTS = {
 }
 
 
-def judged(options: ModelOptions, asked: Sequence[JudgeRequest], clock: Clock, *, hanging: int) -> Sequence[Verdict]:
-    """Judge; when only as many calls as hang are left, their deadline passes."""
+def judged(
+    server: MessagesServer, options: ModelOptions, asked: Sequence[JudgeRequest], clock: Clock, *, hanging: int
+) -> Sequence[Verdict]:
+    """Judge; when only as many calls as hang are left, and have come to the server, their deadline passes."""
     progress = Progress(lambda line: None)
 
     async def run() -> Sequence[Verdict]:
         judging = live_judge(ModelBackend(options, progress=progress)).judge(asked)
         if not hanging:
             return await judging
-        return await ended_at(clock, options.deadline, judging, waiting=lambda: progress.done == len(asked) - hanging)
+
+        def only_these_are_left() -> bool:
+            return progress.done == len(asked) - hanging and server.under_way == hanging
+
+        return await ended_at(clock, options.deadline, judging, waiting=only_these_are_left)
 
     return asyncio.run(run())
 
@@ -150,12 +157,31 @@ def test_a_fault_is_named_and_stops_nothing_else(
     server.handler = lambda call: _outcome(fault, call) if BROKEN in call.raw.decode() else ANSWER
     hanging = int(fault.reason is Unscored.TIMEOUT)
 
-    before, broken, after = judged(options, requests(3), clock, hanging=hanging)
+    before, broken, after = judged(server, options, requests(3), clock, hanging=hanging)
 
     assert (broken.score, broken.unscored) == (None, fault.reason)
     assert fault.said in broken.detail
     assert before.score is not None
     assert after.score is not None
+
+
+def test_an_answer_that_came_while_the_loop_was_busy_is_read_though_its_time_is_over(
+    server: MessagesServer, options: ModelOptions, clock: Clock
+) -> None:
+    server.answer_only(0)
+
+    async def run() -> Sequence[Verdict]:
+        judging = asyncio.create_task(live_judge(ModelBackend(options)).judge([request()]))
+        await until(lambda: server.calls)
+        # Nothing else runs in this loop meanwhile.
+        server.answer_only(1)
+        wait_until(lambda: server.paid == 1)
+        clock.forward(2 * options.deadline - 1)
+        return await judging
+
+    (verdict,) = asyncio.run(run())
+    assert verdict.score is not None
+    assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("fault", ["refusal", "truncated JSON", "score 10"])
@@ -261,7 +287,7 @@ def test_the_fault_table(
     with MessagesServer(lambda call: _outcome(FAULTS[names[_number(call)]], call), protocol=provider) as server:
         options = replace(options_of(provider, server), width=len(names), breaker_threshold=len(names))
         hanging = sum(fault.reason is Unscored.TIMEOUT for fault in FAULTS.values())
-        told = judged(options, asked, clock, hanging=hanging)
+        told = judged(server, options, asked, clock, hanging=hanging)
     (nowhere,) = asyncio.run(live_judge(ModelBackend(options)).judge([request()]))
 
     with capsys.disabled():

@@ -134,6 +134,11 @@ class MessagesServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}{self.protocol.base_path}"
 
+    @property
+    def under_way(self) -> int:
+        """Requests that have come and have no answer yet."""
+        return len(self._answering)
+
     def script(self, *outcomes: Outcome) -> None:
         """Set what happens to the next requests for messages; afterwards the handler is asked again."""
         self._script.extend(outcomes)

@@ -1,11 +1,21 @@
 """Files of worlds, for tests."""
 
 import json
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+PROJECT = Path(__file__).parents[2]
+SAMPLE_FOLDERS = ("personas", "propositions", "messages", "recordings", "baselines", "calibration")
 DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
+
+
+def copy_sample(root: Path, folders: Sequence[str] = SAMPLE_FOLDERS) -> Path:
+    """Copy folders of the sample world to ``root``, which is returned."""
+    for name in folders:
+        shutil.copytree(PROJECT / name, root / name)
+    return root
 
 
 def write_yaml(path: Path, data: Mapping[str, Any]) -> Path:

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,13 +28,23 @@ from tests.support.protocols import ACCESS_KEY, BEARER, SECRET_KEY, SESSION_TOKE
 from tests.support.providers import MODELS
 from tests.support.waiting import wait_until
 
-COMMAND = """
-import logging, sys, warnings
+# Several commands of one environment in one process; what any of them is told more stands in front.
+COMMANDS = """
+import json, logging, os, sys
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 logging.captureWarnings(True)
+from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
-main()
+for more, *arguments in json.loads(sys.argv[1]):
+    os.environ.update(more)
+    get_settings.cache_clear()
+    sys.argv = ["persona-pipeline", *arguments]
+    try:
+        main()
+    except SystemExit as ended:
+        print("exit code", ended.code, flush=True)
 """
+Command = Sequence[str]
 STORING = """
 from persona_pipeline.defs.platform.assets import open_folder
 from obstore.store import S3Store
@@ -73,7 +83,7 @@ class Scene:
     """A world, a server that speaks a provider's protocol, and the environment of the commands."""
 
     def __init__(self, root: Path, server: MessagesServer, database: str | None) -> None:
-        self.root, self.server = root, server
+        self.root, self.server, self.log = root, server, root.parent / "log"
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self.environment = kept | {name: secret for name, secret in PLANTED.items() if "_" in name} | {
             "PERSONA_ROOT": str(root),
@@ -92,19 +102,26 @@ class Scene:
             named = make_url(database).set(password=PLANTED["DATABASE"])
             self.environment["PERSONA_DATABASE_URL"] = named.render_as_string(hide_password=False)
 
-    def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *arguments],
-            env=self.environment | more,
-            cwd=self.root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def start(self, *commands: Command, more: Sequence[Mapping[str, str]] = ()) -> subprocess.Popen[bytes]:
+        """Start commands, one after another; ``more`` is what each is told beside.
 
-    def run(self, *arguments: str, **more: str) -> str:
-        """Return what a command writes, to either stream."""
-        said, _ = self.start(*arguments, **more).communicate(timeout=LONG)
+        What they write, to either stream, goes into ``log``: a pipe that nobody reads fills up.
+        """
+        paired = list(zip(commands, more or [{}] * len(commands), strict=True))
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", COMMANDS, json.dumps([[told, *each] for each, told in paired])],
+                env=self.environment,
+                cwd=self.root,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def run(self, *commands: Command, more: Sequence[Mapping[str, str]] = ()) -> str:
+        """Return what commands write, each of which ended by itself."""
+        self.start(*commands, more=more).wait(LONG)
+        said = self.log.read_text("utf-8")
+        assert said.count("exit code ") >= len(commands), said[-3000:]
         return said
 
 
@@ -118,22 +135,23 @@ def scene(folder: Path, protocol: str = "anthropic", database: str | None = None
 def test_a_judge_a_signature_and_a_collector_of_events(provider: str, tmp_path: Path) -> None:
     with scene(tmp_path, provider) as here:
         here.server.script(ANSWER, status(500), status(429, "rate_limit_error"), ANSWER)
-        said = here.run("evaluate", "--judge", provider, "--record", PERSONA_JUDGE_MODEL=MODELS[provider])
+        here.environment["PERSONA_JUDGE_MODEL"] = MODELS[provider]
+        said = here.run(("evaluate", "--judge", provider, "--record"), ("doctor", "--judge", provider))
         assert here.server.calls, said[-3000:]
         assert "DEBUG:sqlalchemy" in said or "DEBUG:httpcore" in said or "DEBUG:botocore" in said, said[-2000:]
-        refused = here.run("doctor", "--judge", provider, PERSONA_JUDGE_MODEL=MODELS[provider])
-    assert leaked(said + refused) == []
+    assert leaked(said) == []
 
 
 @pytest.mark.parametrize("database", [POSTGRES])
 def test_a_database_that_answers_and_one_that_does_not(database: str, postgres_url: str, tmp_path: Path) -> None:
     with scene(tmp_path, database=postgres_url) as here:
-        said = here.run("evaluate", "--judge", "anthropic")
+        live = ("evaluate", "--judge", "anthropic")
+        secret = PLANTED["DATABASE"]
+        gone = f"postgresql://somebody:{secret}@127.0.0.1:9/none"
+        odd = [f"mysql://somebody:{secret}@127.0.0.1:9/none", f"somebody:{secret}@127.0.0.1"]
+        more = [{}, *({"PERSONA_DATABASE_URL": url} for url in (gone, *odd))]
+        said = here.run(live, live, ("evaluate",), ("evaluate",), more=more)
         assert here.server.calls, said[-2000:]
-        gone = f"postgresql://somebody:{PLANTED['DATABASE']}@127.0.0.1:9/none"
-        said += here.run("evaluate", "--judge", "anthropic", PERSONA_DATABASE_URL=gone)
-        said += here.run("evaluate", PERSONA_DATABASE_URL=f"mysql://somebody:{PLANTED['DATABASE']}@127.0.0.1:9/none")
-        said += here.run("evaluate", PERSONA_DATABASE_URL=f"somebody:{PLANTED['DATABASE']}@127.0.0.1")
     assert "check PERSONA_DATABASE_URL" in said and leaked(said) == []
 
 
@@ -147,15 +165,14 @@ def test_what_a_suite_sends_to_its_targets(tmp_path: Path) -> None:
             {"name": "nobody", "provider": "http", "url": "http://127.0.0.1:9", "headers": {"x-key": "${{ SUITE_TOKEN }}"}},
         ]  # fmt: skip
         (folder / "targets.yaml").write_text(json.dumps({"targets": targets}), "utf-8")
-        said = ""
+        commands: list[Command] = []
         for target in targets:
             test = "{id: a, input: hello, assert: [{type: contains, value: '9'}]}"
             suite = folder / f"{target['name']}.eval.yaml"
             suite.write_text(f"execution: {{target: {target['name']}}}\ntests:\n  - {test}\n", "utf-8")
             grants = ("--allow-env", "SUITE_TOKEN", "--allow-targets")
-            said += here.run("suite", "run", str(suite), *grants) + here.run(
-                "suite", "run", str(suite), "--json", *grants
-            )
+            commands += [("suite", "run", str(suite), *shown, *grants) for shown in ((), ("--json",))]
+        said = here.run(*commands)
         assert here.server.requests
     assert leaked(said) == []
 
@@ -181,7 +198,7 @@ def test_the_services_tokens(command: tuple[str, ...], path: str, token: str, tm
         write_config(world.store, "ann", GATED)
         world.store.close()
         port = free_port()
-        process = here.start(*command, "--port", str(port))
+        process = here.start((*command, "--port", str(port)))
         url = f"http://127.0.0.1:{port}"
         try:
             json_body = {"content-type": "application/json"} if body else {}
@@ -194,7 +211,8 @@ def test_the_services_tokens(command: tuple[str, ...], path: str, token: str, tm
             post(f"{url}{path}?token={PLANTED['WRONG'][:7]}", b"{", {"authorization": f"Bearer {PLANTED[token]}"})
         finally:
             process.terminate()
-            said, _ = process.communicate(timeout=LONG)
+            process.wait(LONG)
+            said = here.log.read_text("utf-8")
     assert said and leaked(said) == []
 
 

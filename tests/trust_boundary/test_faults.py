@@ -16,8 +16,8 @@ from persona_pipeline.guard.labels.files import Label, label_of
 from persona_pipeline.reporting.html import page_html
 from persona_pipeline.reporting.page import Page, Quote
 from persona_pipeline.world.revisions import find_revision, revisions_of
-from tests.conftest import PROJECT, SAMPLE_FOLDERS
 from tests.labels.judgments import judgment
+from tests.support.worlds import copy_sample
 
 UNSHOWN = "\x9b31m\u202eevil\u2066\x1e\x07\u200f"
 
@@ -32,9 +32,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample world with a store that holds an evaluation, in one file."""
-    root = tmp_path_factory.mktemp("stored") / "world"
-    for name in SAMPLE_FOLDERS:
-        shutil.copytree(PROJECT / name, root / name)
+    root = copy_sample(tmp_path_factory.mktemp("stored") / "world")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERSONA_ROOT", str(root))
         assert run(patch, "evaluate", "--judge", "recorded") == 1, "one of the sample world has drifted"

@@ -164,23 +164,22 @@ def judge() -> SuiteJudge:
 
 
 def told(root: Path, suite: Mapping[str, Any], targets: list[Any] | None = None) -> str:
-    """Return all that a suite of a stranger brings out: problems, results, versions."""
+    """Return all that a suite of a stranger brings out: problems, results, versions. JSON is YAML, and written sooner."""
     path = root / "suites" / "evil.eval.yaml"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(yaml.safe_dump(suite), "utf-8")
+    path.write_text(json.dumps(suite), "utf-8")
     said = []
     settings = get_settings()
     answers = None if targets is not None else read_responses({"t": "a"})
     opened = None
     if targets is not None:
-        (root / "targets.yaml").write_text(yaml.safe_dump({"targets": targets}), "utf-8")
+        (root / "targets.yaml").write_text(json.dumps({"targets": targets}), "utf-8")
     asking = judge()
     try:
         loaded = load_suite(path, suite_roots(path, settings))
         opened = open_targets(path, None, settings) if targets is not None else None
-        result: SuiteResult = run_suite(
-            loaded, targets=opened, responses=answers, judge=asking, options=RunOptions(world_root=lambda: root)
-        )
+        options = RunOptions(world_root=lambda: root, settings=settings)
+        result: SuiteResult = run_suite(loaded, targets=opened, responses=answers, judge=asking, options=options)
         said.append(json.dumps(result.to_dict(), default=str))
     except PersonaError as error:
         said.append(str(error))

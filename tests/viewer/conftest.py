@@ -18,8 +18,9 @@ from persona_pipeline.suites.grading.results import (
 )
 from persona_pipeline.suites.running.history import save_suite_result
 from persona_pipeline.world.world import World
-from tests.conftest import BEFORE_THE_DRIFT, PROJECT, SAMPLE_FOLDERS
+from tests.conftest import BEFORE_THE_DRIFT
 from tests.support.evaluating import evaluate_world
+from tests.support.worlds import copy_sample
 from tests.viewer.serving import client_of, viewing_app
 
 
@@ -46,9 +47,7 @@ def suite_result() -> SuiteResult:
 
 @pytest.fixture(scope="session")
 def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("viewed") / "world"
-    for name in SAMPLE_FOLDERS:
-        shutil.copytree(PROJECT / name, root / name)
+    root = copy_sample(tmp_path_factory.mktemp("viewed") / "world")
     world = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")
     evaluate_sample(world)
     world.store.close()

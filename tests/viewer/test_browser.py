@@ -10,7 +10,6 @@ import pytest
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.guard.labels.voice import load_voice_labels
 from persona_pipeline.world.world import World
-from tests.support.browser import chromium
 from tests.viewer.serving import TOKEN, served, viewing_app
 from tests.viewer.test_runs import hostile_world
 
@@ -29,12 +28,6 @@ PAGES = (
     COMPARE,
     "/suites",
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture

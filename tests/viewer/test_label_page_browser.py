@@ -14,7 +14,6 @@ from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling
 from persona_pipeline.world.models import Entry, Omission, Trajectory
 from tests.labels.judgments import judgment, judgments
 from tests.reporting.html.test_browser import HOSTILE
-from tests.support.browser import chromium
 from tests.viewer.serving import TOKEN, labelling_app, served
 
 if TYPE_CHECKING:
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket]
 
 Opened = Callable[..., "Page"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture

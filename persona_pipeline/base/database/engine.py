@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -305,7 +306,11 @@ def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnEl
 
 def _insert(connection: Connection, table: sa.Table) -> Any:
     """Return an INSERT of this dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
-    if connection.dialect.name == "sqlite":
+    return _insert_of(connection.dialect.name, table)
+
+
+def _insert_of(dialect: str, table: sa.Table) -> Any:
+    if dialect == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
     else:
         from sqlalchemy.dialects.postgresql import insert
@@ -326,16 +331,20 @@ def upsert(
     """
     if not rows:
         return
-    names = list(key or [column.name for column in table.primary_key])
-    statement = _insert(connection, table)
-    changed = {name: statement.excluded[name] for name in rows[0] if name not in names}
-    if update and changed:
-        if "updated_at" in table.c and "updated_at" not in changed:
-            changed["updated_at"] = sa.func.now()
-        statement = statement.on_conflict_do_update(index_elements=names, set_=changed)
-    else:
-        statement = statement.on_conflict_do_nothing(index_elements=names)
-    connection.execute(statement, [dict(row) for row in rows])
+    names = tuple(key or [column.name for column in table.primary_key])
+    changed = tuple(name for name in rows[0] if name not in names) if update else ()
+    connection.execute(_upsertion(connection.dialect.name, table, names, changed), [dict(row) for row in rows])
+
+
+@lru_cache(maxsize=256)
+def _upsertion(dialect: str, table: sa.Table, names: tuple[str, ...], changed: tuple[str, ...]) -> Any:
+    statement = _insert_of(dialect, table)
+    if not changed:
+        return statement.on_conflict_do_nothing(index_elements=names)
+    values = {name: statement.excluded[name] for name in changed}
+    if "updated_at" in table.c:
+        values.setdefault("updated_at", sa.func.now())
+    return statement.on_conflict_do_update(index_elements=names, set_=values)
 
 
 # A holder that is killed without a word on another host is waited for this long.

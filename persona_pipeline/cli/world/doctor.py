@@ -21,15 +21,7 @@ if TYPE_CHECKING:
 EXIT_BROKEN, EXIT_CANNOT_JUDGE = 2, 3
 _DAGSTER_SECONDS = 120
 # Dagster is asked in a process of its own: importing it here would cost every other command a second and a half.
-_ASK_DAGSTER = """
-import json, sys
-from dagster import DagsterInstance
-with DagsterInstance.from_config(sys.argv[1]) as instance:
-    runs = instance.get_runs_count()
-from persona_pipeline.definitions import defs
-jobs = len(list(defs.resolve_all_job_defs()))
-print(json.dumps({"runs": runs, "jobs": jobs}))
-"""
+_ASK_DAGSTER = ("-m", "persona_pipeline.definitions")
 
 
 def doctor(
@@ -281,7 +273,7 @@ def _home() -> Path:
 
 def _start_dagster() -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _ASK_DAGSTER, str(_home())],
+        [sys.executable, "-W", "ignore", *_ASK_DAGSTER, str(_home())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -16,12 +16,10 @@ from persona_pipeline.defs.platform.dagster_internals import AssetJob
 from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
-from persona_pipeline.evaluation.history import overall_values, points_of
 from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.world.runs import summary_rows
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
 
@@ -104,10 +102,7 @@ def make_scores(at: AgentStep) -> Made:
 
 def make_runs(at: AgentStep) -> Made:
     """Complete the run that the scores make up, and keep it with its comparison."""
-    run = at.finished().evaluation
-    points = points_of([at.agent_id], summary_rows(at.world.store, [at.agent_id], until=run.window_end))
-    history = overall_values(points[at.agent_id], run.window_end)
-    yield outcomes.run_outcome(run, history).result(at.specs.runs)
+    yield outcomes.run_outcome(at.finished().evaluation).result(at.specs.runs)
 
 
 def make_comparisons(at: AgentStep) -> Made:

@@ -8,7 +8,6 @@ from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.verdicts import AgentVerdict
 from persona_pipeline.defs.platform.assets import AssetOutcome
-from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.evaluation.voice import VoiceState
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport
 from persona_pipeline.judging.verdict import unscored_label
@@ -20,7 +19,6 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.messages.store import messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.propositions.loading import StoredSet
-from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch
 
 
@@ -40,7 +38,7 @@ def messages_outcome(length: str, window: Window, said: Sequence[Message], names
     """Return the size and bounds of a window, its newest messages, and the ``names`` in it that match no persona."""
     rows = [
         {"time": f"{m.created_at:%Y-%m-%d %H:%M}", "where": m.conversation, "text": m.text[: metadata.MOST_TEXT]}
-        for m in said[: -metadata.MOST_ROWS - 1 : -1]
+        for m in said[: -metadata.MOST_SHOWN - 1 : -1]
     ]
     odd = [{"what": line} for line in names.warnings()]
     facts = {
@@ -71,7 +69,7 @@ def propositions_outcome(stored: StoredSet) -> AssetOutcome:
 
 
 def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
-    """Return a dimension's score, coverage, cost and propositions, the worst first; None: the agent has no propositions of it."""
+    """Return a dimension's score, coverage, cost and its worst propositions; None: the agent has no propositions of it."""
     if evaluation is None:
         return AssetOutcome(content_hash(None), {"status": "no claims for this agent"})
     rows = [
@@ -83,13 +81,12 @@ def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
         }
         for item in sorted(
             evaluation.propositions.values(), key=lambda item: item.score if item.score is not None else -1
-        )
+        )[: metadata.MOST_SHOWN]
     ]
     found: metadata.Metadata = {
         "judged": f"{evaluation.n_scored} of {evaluation.n_expected}",
         "coverage": evaluation.coverage,
-        "propositions": metadata.table(rows, ("id", "score", "claim", "reasoning")),
-        "statistics": dg.MetadataValue.json(evaluation.statistics),
+        "worst_propositions": metadata.table(rows, ("id", "score", "claim", "reasoning")),
         **metadata.usage_metadata(evaluation.usage),
     }
     if evaluation.score is None:
@@ -126,20 +123,9 @@ def voice_outcome(state: VoiceState) -> AssetOutcome:
     return AssetOutcome(content_hash(section), facts)
 
 
-def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = ()) -> AssetOutcome:
-    """Return the run's scores, its history (oldest first), its cost and what it came from; pictures of scores are here alone."""
-    lines = ["| Dimension | Score (0–9) | Judged |", "|:--|--:|--:|"]
-    for name, item in evaluation.dimensions.items():
-        score = format_score(item.score) if item.score is not None else f"_{unscored_label(item.unscored)}_"
-        lines.append(f"| {dimension_label(name)} | {score} | {item.n_scored} of {item.n_expected} |")
-    lines.append(f"| **Overall** | **{format_score(evaluation.overall)}** | |")
-    found: metadata.Metadata = {"scores": dg.MetadataValue.md("\n".join(lines))}
-    picture = pages.history_picture(evaluation.display_name, history)
-    if picture:
-        found["score_history_plot"] = dg.MetadataValue.md(picture)
-    fluency = evaluation.dimensions.get("fluency")
-    if picture := pages.repetition_picture(fluency.statistics.get("repetition", {}) if fluency else {}):
-        found["repetition_plot"] = dg.MetadataValue.md(picture)
+def run_outcome(evaluation: AgentEvaluation) -> AssetOutcome:
+    """Return the run's scores, which Dagster draws over time, its cost, and which run of the store it is."""
+    found: metadata.Metadata = {}
     if evaluation.overall is not None:
         found["overall"] = round(evaluation.overall, 4)
     scored = {name: item.score for name, item in evaluation.dimensions.items() if item.score is not None}
@@ -149,7 +135,6 @@ def run_outcome(evaluation: AgentEvaluation, history: Sequence[HistoryValue] = (
         "messages": evaluation.sample_size,
         "window_end": evaluation.window_end.isoformat(),
         "evaluation_run": evaluation.run_id,
-        "provenance": dg.MetadataValue.json(evaluation.provenance),
         **metadata.usage_metadata(evaluation.usage),
     }
     return AssetOutcome(content_hash(evaluation.model_dump(mode="json", exclude={"usage"})), facts)

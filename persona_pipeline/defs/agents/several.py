@@ -153,9 +153,7 @@ def _outcomes(
         }
         yield specs.scores[name].key, found
     if names is None or names or specs.runs.key in planned:
-        runs = {
-            a: outcomes.run_outcome(item.report.evaluation, result.histories.get(a, ())) for a, item in newest.items()
-        }
+        runs = {a: outcomes.run_outcome(item.report.evaluation) for a, item in newest.items()}
         yield specs.runs.key, runs
     compared = {a: outcomes.comparison_outcome(item.report) for a, item in newest.items()}
     yield specs.comparisons.key, compared

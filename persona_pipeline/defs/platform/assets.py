@@ -18,6 +18,10 @@ class AssetOutcome:
     version: str
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # Half of a digest tells as well, and every event downstream repeats it.
+        object.__setattr__(self, "version", self.version[:32])
+
     def result(
         self, spec: dg.AssetSpec | None = None, checks: Sequence[dg.AssetCheckResult] = ()
     ) -> dg.MaterializeResult:

@@ -1,10 +1,12 @@
 """Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import sqlalchemy as sa
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
@@ -29,6 +31,10 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 
 # What keeps its connections open and writes batches derives from these; instance_storage.py says why.
 from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log.schema import (
+    AssetEventTagsTable,
+    SqlEventLogStorageTable,
+)
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
 from dagster._core.storage.tags import (
@@ -53,6 +59,7 @@ __all__ = [
     "DagsterStorage",
     "LocalComputeLogManager",
     "PollingComputeLogSubscriptionManager",
+    "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
 ]
 
@@ -159,13 +166,37 @@ def run_code_server(arguments: Sequence[str]) -> None:
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete a run with its output, and on SQLite the file of its events, which Dagster empties and leaves behind."""
+    """Delete a run with its output, and on SQLite the file of its events if it has one, which Dagster empties and leaves behind."""
     path_of = getattr(instance.event_log_storage, "path_for_shard", None)
-    files = [Path(f"{path_of(run_id)}{ending}") for ending in ("", "-wal", "-shm")] if path_of else []
+    own = Path(path_of(run_id)) if path_of else None
     instance.delete_run(run_id)
-    for file in files:
-        file.unlink(missing_ok=True)
+    if own and own.stem == run_id:
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{own}{ending}").unlink(missing_ok=True)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
+
+
+def forget_observations(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], before: datetime) -> int:
+    """Delete what sensors observed of assets before a time, but the newest of each partition, and return how many there were.
+
+    No run holds them, so none takes them along when it is deleted.
+    """
+    columns, tags = SqlEventLogStorageTable.c, AssetEventTagsTable
+    observed = (columns.dagster_event_type == OBSERVED.value) & columns.asset_key.in_([key.to_string() for key in keys])
+    newest = sa.select(sa.func.max(columns.id)).where(observed).group_by(columns.asset_key, columns.partition)
+    superseded = observed & (columns.run_id == "") & columns.id.not_in(newest)
+    query = sa.select(columns.id).where(superseded, columns.timestamp < before.astimezone(UTC).replace(tzinfo=None))
+    storage: Any = instance.event_log_storage
+    with storage.index_connection() as connection:
+        old = list(connection.execute(query).scalars())
+        for start in range(0, len(old), _AT_ONCE):
+            part = old[start : start + _AT_ONCE]
+            connection.execute(tags.delete().where(tags.c.event_id.in_(part)))
+            connection.execute(SqlEventLogStorageTable.delete().where(columns.id.in_(part)))
+    return len(old)
+
+
+_AT_ONCE = 1000
 
 
 def handled_outputs(

@@ -1,10 +1,9 @@
-"""Dagster's own storage by environment: SQLite, or Postgres when a URL is set, with connections kept open and events in batches."""
+"""Dagster's own storage by environment: SQLite, or Postgres when a URL is set; what one asset is said is written in batches."""
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,111 +22,21 @@ from persona_pipeline.defs.platform.dagster_internals import (
     ConfigurableClass,
     ConfigurableClassData,
     DagsterStorage,
+    SqlEventLogStorageTable,
     SqliteEventLogStorage,
     event_log_of,
     postgres_storage,
     sqlite_storage,
 )
 
-# The index and the runs that are written to: a run's process has one, the daemon and a server those they start.
-_MOST_KEPT = 5
 _BUSY_SECONDS = 60
-
-
-class KeptEventLog(SqliteEventLogStorage):
-    """Dagster's event log on SQLite, with the files it writes to kept open: the index and those of the newest runs.
-
-    Dagster makes an engine for every statement, so each is compiled anew, and closes the only connection after it, at which
-    SQLite carries its log over into the file and deletes it. A commit is not waited for until it is on the disk: a killed
-    process loses nothing, a power cut at most the last events.
-    """
-
-    def __init__(self, base_dir: str) -> None:
-        # An engine belongs to the process that made it: a fork must not share it.
-        self._kept: OrderedDict[tuple[int, str], Engine] = OrderedDict()
-        self._turn = threading.RLock()
-        self._tables: set[str] = set()
-        super().__init__(base_dir)
-
-    def store_event(self, event: dg.EventLogEntry) -> None:
-        """Store an event, and tell those who follow the run: they watch its file, which a commit alone does not change."""
-        self._keep(event.run_id)
-        super().store_event(event)
-        with suppress(FileNotFoundError):
-            os.utime(self.path_for_shard(event.run_id))
-
-    def run_connection(self, run_id: str | None = None) -> Any:
-        """Return the connection to a run's events; only that of a run that is being written to is kept."""
-        kept = self._kept.get((os.getpid(), run_id or ""))
-        return super().run_connection(run_id) if kept is None else self._connection(kept)
-
-    def index_connection(self) -> AbstractContextManager[Connection]:
-        return self._connection(self._keep(INDEX_SHARD_NAME))
-
-    def has_table(self, table_name: str) -> bool:
-        """Return whether there is a table; Dagster asks at every check, and a table that is there stays."""
-        if table_name not in self._tables and super().has_table(table_name):
-            self._tables.add(table_name)
-        return table_name in self._tables
-
-    def wipe(self) -> None:
-        self._forget(0)
-        super().wipe()
-
-    def dispose(self) -> None:
-        self._forget(0)
-        super().dispose()
-
-    @contextmanager
-    def _connection(self, engine: Engine) -> Iterator[Connection]:
-        with self._turn, engine.begin() as connection:
-            yield connection
-
-    def _keep(self, shard: str) -> Engine:
-        key = (os.getpid(), shard)
-        with self._turn:
-            if key not in self._kept:
-                # Makes the tables of a file that has none.
-                with super().run_connection(shard):
-                    pass
-                self._kept[key] = _sqlite_engine(self.conn_string_for_shard(shard))
-            # The index is asked for at every event, so it never is the one to go.
-            self._kept.move_to_end(key)
-            self._forget(_MOST_KEPT)
-            return self._kept[key]
-
-    def _forget(self, most: int) -> None:
-        with self._turn:
-            while len(self._kept) > most:
-                self._kept.popitem(last=False)[1].dispose()
-
-
-def _sqlite_engine(url: str) -> Engine:
-    engine = sa.create_engine(url, pool_size=1, connect_args={"timeout": _BUSY_SECONDS})
-
-    @event.listens_for(engine, "connect")
-    def _set(connection: Any, _: object) -> None:
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    return engine
-
-
-def kept_engine(url: str) -> Engine:
-    """Return this process's engine for Dagster's event log on Postgres; one whose server restarted connects anew."""
-    return _engine_of(url, os.getpid())
-
-
-@lru_cache
-def _engine_of(url: str, process: int) -> Engine:
-    # However many instances a process opens, they share it; more connections than two are closed after use.
-    return sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_size=2, max_overflow=100, pool_pre_ping=True)
 
 
 class Batching:
     """What an event log derives from that holds back what is found about one asset until a batch of it is complete.
 
     Dagster itself writes batches (``store_event_batch``), but only of what an asset returns for many partitions at once, which
-    then all have one version. SQLite gains nothing by it.
+    then all have one version.
     """
 
     @contextmanager
@@ -149,6 +58,109 @@ class Batching:
             held.append(event)
         else:
             super().store_event(event)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class OneFileEventLog(SqliteEventLogStorage):
+    """Dagster's event log on SQLite in one file that is kept open, the index.
+
+    Dagster writes a file a run and what is about assets twice, makes an engine for every statement, so each is compiled anew, and
+    closes the only connection after it, at which SQLite carries its log over into the file and deletes it. A commit is not waited
+    for until it is on the disk: a killed process loses nothing, a power cut at most the last events. A run of an earlier release
+    stays in the file it has.
+    """
+
+    def __init__(self, base_dir: str) -> None:
+        # An engine belongs to the process that made it: a fork must not share it.
+        self._engines: dict[int, Engine] = {}
+        self._turn = threading.RLock()
+        self._there: set[str] = set()
+        super().__init__(base_dir)
+
+    def store_event(self, event: dg.EventLogEntry) -> None:
+        """Store an event, and tell those who follow the run: they watch its file, which a commit alone does not change."""
+        if self._has_own_file(event.run_id):
+            super().store_event(event)
+        else:
+            super(SqliteEventLogStorage, self).store_event(event)
+        os.utime(self.path_for_shard(event.run_id))
+
+    def store_event_batch(self, events: Sequence[dg.EventLogEntry]) -> None:
+        """Store what was found about one asset in one transaction."""
+        if any(self._has_own_file(event.run_id) for event in events):
+            super().store_event_batch(events)
+            return
+        with self.index_connection() as connection:
+            statement = SqlEventLogStorageTable.insert().returning(
+                SqlEventLogStorageTable.c.id, sort_by_parameter_order=True
+            )
+            ids = list(connection.execute(statement, [self._event_to_row(event) for event in events]).scalars())
+            self._store_asset_event_tags(connection, events, ids)
+            self._store_asset_event(connection, events[-1], ids[-1])
+        os.utime(self.path_for_shard(INDEX_SHARD_NAME))
+
+    def _has_own_file(self, run_id: str | None) -> bool:
+        return bool(run_id) and run_id != INDEX_SHARD_NAME and Path(super().path_for_shard(run_id or "")).exists()
+
+    def path_for_shard(self, run_id: str) -> str:
+        """Return the file that holds a run's events."""
+        return super().path_for_shard(run_id if self._has_own_file(run_id) else INDEX_SHARD_NAME)
+
+    def run_connection(self, run_id: str | None = None) -> Any:
+        return super().run_connection(run_id) if self._has_own_file(run_id) else self.index_connection()
+
+    def get_event_records(self, event_records_filter: Any, limit: int | None = None, ascending: bool = False) -> Any:
+        """Return records of all runs; Dagster would ask run by run, and the index holds them all."""
+        return super(SqliteEventLogStorage, self).get_event_records(event_records_filter, limit, ascending)
+
+    @contextmanager
+    def index_connection(self) -> Iterator[Connection]:
+        with self._turn:
+            engine = self._engines.get(os.getpid())
+            if engine is None:
+                # Makes the tables of a file that has none.
+                with super().index_connection():
+                    pass
+                url = self.conn_string_for_shard(INDEX_SHARD_NAME)
+                engine = self._engines[os.getpid()] = _sqlite_engine(url)
+            with engine.begin() as connection:
+                yield connection
+
+    def has_table(self, table_name: str) -> bool:
+        """Return whether there is a table; Dagster asks at every check, and a table that is there stays."""
+        if table_name not in self._there and super().has_table(table_name):
+            self._there.add(table_name)
+        return table_name in self._there
+
+    def dispose(self) -> None:
+        for engine in self._engines.values():
+            engine.dispose()
+        self._engines.clear()
+        super().dispose()
+
+
+class KeptEventLog(Batching, OneFileEventLog):
+    """The event log on SQLite as ``dagster.yaml`` has it."""
+
+
+def _sqlite_engine(url: str) -> Engine:
+    engine = sa.create_engine(url, pool_size=1, connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def _set(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine
+
+
+def kept_engine(url: str) -> Engine:
+    """Return this process's engine for Dagster's event log on Postgres; one whose server restarted connects anew."""
+    return _engine_of(url, os.getpid())
+
+
+@lru_cache
+def _engine_of(url: str, process: int) -> Engine:
+    # However many instances a process opens, they share it; more connections than two are closed after use.
+    return sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_size=2, max_overflow=100, pool_pre_ping=True)
 
 
 @contextmanager

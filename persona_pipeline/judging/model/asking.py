@@ -4,12 +4,12 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from persona_pipeline.base.calls import AgentBreakers, Breaker
-from persona_pipeline.judging.cache import JudgmentCache
+from persona_pipeline.judging.cache import JudgmentCache, KeyUsers
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.layers import Claims, OpenedJudge
 from persona_pipeline.judging.model.messages import (
@@ -101,31 +101,57 @@ class Expected:
         }
 
 
+# A client looks at each of its connections for every call.
+_CALLS_OF_ONE_CLIENT = 25
+
+
+@dataclass
+class _Connected:
+    client: Any
+    calls: int = 0
+
+
 class SharedClient:
-    """One client for all that ask at the same time in one event loop."""
+    """The clients of all that ask at the same time in one event loop: one, and more where that would have too many calls."""
 
     def __init__(self, options: ModelOptions, pacer: Pacer, on_status: Callable[[int], None]) -> None:
         self._connect = lambda: connect(options, pacer, on_status)
-        self._client: Any = None
+        self._connected: list[_Connected] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Any]:
-        """Hold the client; the last to let go closes it."""
+    async def opened(self) -> AsyncIterator[None]:
+        """Hold the connections; the last to let go closes them."""
         loop = asyncio.get_running_loop()
-        client = self._client
-        if client is None or self._loop is not loop:
-            client = self._client = self._connect()
-            self._loop, self._users = loop, 0
+        if self._loop is not loop:
+            self._connected, self._loop, self._users = [], loop, 0
+        if not self._connected:
+            self._connected = [_Connected(self._connect())]
+        mine = self._connected
         self._users += 1
         try:
-            yield client
+            yield
         finally:
-            self._users -= 1
-            if not self._users and self._client is client:
-                self._client = None
-                await client.close()
+            if self._connected is mine:
+                self._users -= 1
+                if not self._users:
+                    self._connected = []
+                    for each in mine:
+                        await each.client.close()
+
+    @contextmanager
+    def lent(self) -> Iterator[Any]:
+        """Hold a client for one call, while ``opened``."""
+        one = next((each for each in self._connected if each.calls < _CALLS_OF_ONE_CLIENT), None)
+        if one is None:
+            one = _Connected(self._connect())
+            self._connected.append(one)
+        one.calls += 1
+        try:
+            yield one.client
+        finally:
+            one.calls -= 1
 
 
 log = logging.getLogger(__name__)
@@ -191,6 +217,7 @@ class ModelBackend:
         self._fallbacks_rejected = 0
         self._expected = Expected(self.options)
         self._client = SharedClient(self.options, self.pacer, self._hear)
+        self._users: KeyUsers | None = None
         self._stack = AsyncExitStack()
 
     @property
@@ -235,10 +262,10 @@ class ModelBackend:
             if self._run_ends is None and self.options.run_deadline is not None:
                 self._run_ends = time.monotonic() + self.options.run_deadline
             shown = self.progress.shown(len(pending)) if self.progress else nullcontext()
-            async with self._client.opened() as client, shown:
+            async with self._client.opened(), self._among_others(), shown:
 
                 async def answer(call: Call) -> bool:
-                    answers[call.key] = await self._answer(client, call, shared=call.prefix in shared)
+                    answers[call.key] = await self._answer(call, shared=call.prefix in shared)
                     if self.progress:
                         self.progress.heard(answers[call.key])
                     return answers[call.key].data is not None
@@ -248,9 +275,23 @@ class ModelBackend:
                 shared = {prefix for prefix, group in by_prefix.items() if self._expected.is_cacheable(group)}
                 # With little money a few transcripts in full are worth more than the first claim of each.
                 is_tight = self.budget and self._expected.is_tight(groups, self.budget)
-                for some in [[group] for group in groups] if is_tight else [groups]:
-                    await fan_out(some, answer, leads=lambda group: group[0].prefix in shared)
+                try:
+                    for some in [[group] for group in groups] if is_tight else [groups]:
+                        await fan_out(some, answer, leads=lambda group: group[0].prefix in shared)
+                finally:
+                    # Stopped in between, what was paid is kept all the same.
+                    if self.cache:
+                        self.cache.flush()
         return list(each_paid_once(calls, answers))
+
+    def _among_others(self) -> AbstractAsyncContextManager[None]:
+        if self.cache is None:
+            return nullcontext()
+        if self._users is None:
+            with self._client.lent() as client:
+                key = getattr(client, "api_key", None)
+            self._users = KeyUsers(self.cache, f"{self.options.endpoint} {self.options.model} {key}")
+        return self._users.counted(self.pacer.share)
 
     def _charge(self, answers: dict[str, Answer]) -> None:
         """Let those who use what message batches brought bear what it cost."""
@@ -265,7 +306,7 @@ class ModelBackend:
         key = request_key(prefix, question, self.options.endpoint, provider=self.options.provider)
         return Call(question, style, key, prefix)
 
-    async def _answer(self, client: Any, call: Call, *, shared: bool) -> Answer:
+    async def _answer(self, call: Call, *, shared: bool) -> Answer:
         async with self.width.slot():
             agent_id = call.question.agent_id
             # The agent's own first: a request that is not sent must not be the endpoint's trial.
@@ -279,22 +320,22 @@ class ModelBackend:
                 return Answer(unscored=Unscored.TIMEOUT, detail=detail)
             leave = Leave(min(now + self.options.deadline, latest), latest, self._expected.cost(call))
             try:
-                answer = await self._attempt(client, call, leave, shared=shared)
+                answer = await self._attempt(call, leave, shared=shared)
             except Exception as error:
                 log.exception("judging %s failed", call.question.label)
                 answer = Answer(unscored=Unscored.API_ERROR, detail=f"{type(error).__name__}: {error}"[:200])
             self.spent += answer.usage
             return answer
 
-    async def _attempt(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _attempt(self, call: Call, leave: Leave, *, shared: bool) -> Answer:
         try:
-            answer = await self._paid(client, call, leave, shared=shared)
+            answer = await self._paid(call, leave, shared=shared)
         except CallError as error:
             if error.status not in _REJECTED or error.reason is Unscored.REFUSAL or not self._may_fall_back(call):
                 return error.answer
             call = self._prepare(call.question, replace(call.style, structured=False))
             try:
-                answer = await self._paid(client, call, leave, shared=shared)
+                answer = await self._paid(call, leave, shared=shared)
             except CallError as second:
                 self._fallbacks_rejected += second.status in _REJECTED
                 return error.answer
@@ -302,25 +343,25 @@ class ModelBackend:
         if answer.unscored is Unscored.TRUNCATED:
             longer = replace(call.question, max_tokens=2 * call.question.max_tokens)
             try:
-                second = await self._paid(client, replace(call, question=longer), leave, shared=shared)
+                second = await self._paid(replace(call, question=longer), leave, shared=shared)
             except CallError as error:
                 second = error.answer
             if second.unscored is Unscored.BUDGET:
                 return answer
             answer = replace(second, usage=answer.usage + second.usage)
         if answer.data is not None and self.cache:
-            # Nothing is awaited between the response and its commit: a kill loses what is under way, no more.
-            self.cache.put(call.key, call.question, answer)
+            # Nothing is awaited between the response and its writing: a kill loses what is under way, no more.
+            await self.cache.keep(call.key, call.question, answer)
         return answer
 
-    async def _paid(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _paid(self, call: Call, leave: Leave, *, shared: bool) -> Answer:
         """One call within the budget, asked again while only the server's limits stand against it; CallError: no message came."""
         started = time.monotonic()
         while True:
             await self._wait_for_leave(leave)
             asked = time.monotonic()
             try:
-                return await self._sent(client, call, leave, shared=shared)
+                return await self._sent(call, leave, shared=shared)
             except CallError as error:
                 if error.throttled and self._is_worth_waiting(leave, started):
                     continue
@@ -352,7 +393,7 @@ class ModelBackend:
         leave.turn = await self.pacer.turn(leave.cost)
         leave.waited(time.monotonic() - now)
 
-    async def _sent(self, client: Any, call: Call, leave: Leave, *, shared: bool) -> Answer:
+    async def _sent(self, call: Call, leave: Leave, *, shared: bool) -> Answer:
         body = call.style.body(call.question, cache_ttl=self.options.cache_ttl if shared else None)
         text = plain_json(body) if self.budget else ""
         reservation: Reservation | None = None
@@ -364,7 +405,8 @@ class ModelBackend:
                 return Answer(unscored=Unscored.BUDGET, detail=detail)
         usage = UNKNOWN_USAGE
         try:
-            message = await send(self.options.provider, client, body, leave)
+            with self._client.lent() as client:
+                message = await send(self.options.provider, client, body, leave)
             answer = read_response(
                 message,
                 call.question,

@@ -185,6 +185,7 @@ def _how_to_call(options: ModelOptions) -> dict[str, Any]:
     from anthropic import Timeout
 
     return {
-        "timeout": Timeout(options.deadline, connect=min(5.0, options.deadline)),
+        # Beyond the deadline, which every call has of its own: an answer that is waited for is not asked for again.
+        "timeout": Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
         "max_retries": options.max_retries,
     }

@@ -5,7 +5,8 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -279,17 +280,38 @@ class Leave:
         self.ends = min(self.ends + seconds, self.latest)
 
 
+# Turns of the event loop in which an answer that has come is read to its end.
+_TURNS_TO_READ = 40
+
+
 @dataclass
 class UnderWay:
+    """A call with a server. Where its time is over and the loop comes round late, what has come meanwhile is read first."""
+
     leave: Leave
-    timeout: asyncio.Timeout
+    timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     sent: int = 0
     statuses: list[int] = field(default_factory=list)
+    _timer: asyncio.Handle | None = None
 
-    def waited(self, seconds: float) -> None:
-        self.leave.waited(seconds)
-        if not self.timeout.expired():
-            self.timeout.reschedule(asyncio.get_running_loop().time() + self.leave.ends - time.monotonic())
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Let the call's time run."""
+        self._look(_TURNS_TO_READ)
+        try:
+            yield
+        finally:
+            if self._timer:
+                self._timer.cancel()
+
+    def _look(self, turns: int) -> None:
+        loop, left = asyncio.get_running_loop(), self.leave.ends - time.monotonic()
+        if left > 0:
+            self._timer = loop.call_later(left, self._look, _TURNS_TO_READ)
+        elif turns:
+            self._timer = loop.call_soon(self._look, turns - 1)
+        else:
+            self.timeout.reschedule(loop.time())
 
     @property
     def may_be_billed(self) -> bool:
@@ -317,7 +339,7 @@ def connect(
         if pacer and call.leave.turn is None:
             started = time.monotonic()
             call.leave.turn = await pacer.turn(call.leave.cost)
-            call.waited(time.monotonic() - started)
+            call.leave.waited(time.monotonic() - started)
         call.sent += 1
 
     async def hear(response: Any) -> None:
@@ -379,11 +401,12 @@ class CallError(Exception):
 async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave) -> Any:
     """Return the response as a message; ``CallError``: there is none."""
     sdk: Any = provider.sdk()
-    call = UnderWay(leave, asyncio.timeout(leave.ends - time.monotonic()))
+    call = UnderWay(leave)
     UNDER_WAY.set(call)
     try:
         async with call.timeout:
-            content = await provider.create(client, body)
+            with call.watched():
+                content = await provider.create(client, body)
     except TimeoutError:
         said = ", ".join(map(str, call.statuses))
         detail = f"no answer within the deadline{f' (the server said {said})' if said else ''}"

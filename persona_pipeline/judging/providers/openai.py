@@ -179,7 +179,7 @@ class OpenAIProvider(Provider):
         client = self.client(
             options.endpoint,
             api_key=(options.api_key.get_secret_value() if options.api_key else key) or "none",
-            timeout=Timeout(options.deadline, connect=min(5.0, options.deadline)),
+            timeout=Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
             max_retries=options.max_retries,
             http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
         )

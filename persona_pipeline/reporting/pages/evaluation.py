@@ -6,18 +6,14 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from persona_pipeline.evaluation.history import HistoryValue
 from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, Result, RunReport
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
-    REPETITION_LIMIT,
-    timeline_figure,
     trend_mark,
     voice_alarm_figure,
     voice_figure,
 )
-from persona_pipeline.reporting.charts.measures import Bar, bar_chart
 from persona_pipeline.reporting.charts.svg import data_uri, standalone
 from persona_pipeline.reporting.page import (
     Agent,
@@ -39,7 +35,7 @@ from persona_pipeline.reporting.page import (
     Tone,
     with_code,
 )
-from persona_pipeline.reporting.statistics import HistoryPoint, VoiceMap, VoiceSeen
+from persona_pipeline.reporting.statistics import VoiceMap, VoiceSeen
 from persona_pipeline.reporting.text import cost_line, format_usd, markdown_text, one_line, plural
 from persona_pipeline.reporting.view import (
     MANY,
@@ -476,26 +472,6 @@ def _spelled(name: str) -> str:
 
 # Small pictures in Dagster's metadata are SVG inside Markdown, and every event row keeps its own copy.
 _MOST_BYTES = 20_000
-
-
-def history_picture(name: str, history: Sequence[HistoryValue]) -> str:
-    """Return an agent's overall score over its windows as Markdown; a single window gives nothing to draw."""
-    points = [HistoryPoint(window_end=value.window_end, overall=value.overall) for value in history]
-    if len(points) < 2:
-        return ""
-    return _markdown(timeline_figure(name, points, None), "Overall score by window")
-
-
-def repetition_picture(repetition: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Return how much of the agent's n-grams stand in more than one message, by length of n-gram."""
-    shares = {f"{n} words": values["cross_message_share"] for n, values in repetition.items()}
-    bars = [Bar(name, share, f"{share:.1%}") for name, share in shares.items() if share is not None]
-    if not bars:
-        return ""
-    largest = max(REPETITION_LIMIT * 1.25, *(bar.value for bar in bars))
-    title = "Phrases that come back in another message"
-    chart = bar_chart(bars, title=title, maximum=largest, limit=REPETITION_LIMIT)
-    return _image(title, data_uri(chart))
 
 
 def voice_picture(statistics: Mapping[str, Any]) -> str:

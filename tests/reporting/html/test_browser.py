@@ -13,7 +13,6 @@ from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.html import render_html
 from persona_pipeline.scoring.results import QuotedEvidence
 from tests.reporting.sample import many_agents, sample_corrections, sample_report
-from tests.support.browser import chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -48,12 +47,6 @@ class Opened:
     dialogs: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture
