@@ -185,18 +185,14 @@ def _show(session: "Labelling") -> None:
         if item.get("part") != part:
             part = item.get("part")
             typer.echo(f"-- {one_line(part or '')} --")
-        typer.echo(f"{_who(item)}:\n{_indented(item['text'])}")
+        where = f" in #{item['channel']}" if "channel" in item else f" to {item['to']}" if "to" in item else ""
+        typer.echo(f"{one_line(item['speaker'] + where)}:\n{_indented(item['text'])}")
     typer.echo(f"\n{judgment.dimension}: does this hold, as it is written?\n\n  {one_line(request.claim)}\n")
     words = (
         f"{band.first} {band.words}" if band.first == band.last else f"{band.first}-{band.last} {band.words}"
         for band in BANDS
     )
     typer.echo("; ".join(words))
-
-
-def _who(item: dict[str, Any]) -> str:
-    where = f" in #{item['channel']}" if "channel" in item else f" to {item['to']}" if "to" in item else ""
-    return one_line(f"{item['speaker']}{where}")
 
 
 def _indented(text: str) -> str:

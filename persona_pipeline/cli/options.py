@@ -57,8 +57,12 @@ def taking(command: Command, options: Mapping[str, tuple[Any, Any]]) -> Command:
 
 def asks(*only: str, without: Sequence[str] = (), grouped: bool = False) -> Callable[[Command], Command]:
     """Give a command the options of an evaluation, all or some, as ``**asked``; ``grouped``: by what they are about."""
+    whole = {"agents": EVERYTHING, "dimensions": EVERYTHING}
     made = {
-        name: (Annotated[_kind(name) | None, option(name)], _default(name))
+        name: (
+            Annotated[_kind(name) | None, option(name)],
+            whole.get(name, EvaluationRequest.model_fields[name].default),
+        )
         for name in option_fields(without=without)
         if name in (only or EvaluationRequest.model_fields)
     }
@@ -83,10 +87,6 @@ def request_of(context: typer.Context, asked: Mapping[str, Any], **more: Any) ->
     sources = {name: context.get_parameter_source(name) for name in asked}
     given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
     return EvaluationRequest(**{name: asked[name] for name in given}, **more)
-
-
-def _default(name: str) -> Any:
-    return {"agents": EVERYTHING, "dimensions": EVERYTHING}.get(name, EvaluationRequest.model_fields[name].default)
 
 
 def _kind(name: str) -> type:
@@ -186,12 +186,9 @@ def token_in(variable: str) -> str | None:
 
 def require_token(token: str | None, variable: str, host: str) -> None:
     """Raise ``ConfigError`` where an address can be reached from outside, and there is no token."""
-    if token is None and not is_loopback(host):
-        raise ConfigError(f"{host} can be reached from outside; put a token into {variable}, or listen on 127.0.0.1")
-
-
-def is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        outside = not ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        outside = host != "localhost"
+    if token is None and outside:
+        raise ConfigError(f"{host} can be reached from outside; put a token into {variable}, or listen on 127.0.0.1")

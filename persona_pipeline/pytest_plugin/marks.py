@@ -61,7 +61,7 @@ class Evaluations:
     @property
     def root(self) -> Path:
         """The world's folder."""
-        given, configured = self._config.getoption("--persona-root"), self._ini("persona_root")
+        given, configured = self._config.getoption("--persona-root"), self._config.getini("persona_root")
         if given:
             return Path(self._config.invocation_params.dir) / given
         if configured:
@@ -91,7 +91,7 @@ class Evaluations:
     @property
     def judge_name(self) -> str:
         """Its name; ``PERSONA_JUDGE`` alone has no test ask a model."""
-        return self._config.getoption("--persona-judge") or self._ini("persona_judge") or RECORDED
+        return self._config.getoption("--persona-judge") or self._config.getini("persona_judge") or RECORDED
 
     def close(self) -> None:
         """Close the world's store and the judge."""
@@ -116,11 +116,8 @@ class Evaluations:
         """What the ini file asks for."""
         lines = (line.partition("=") for line in self._config.getini("persona_options"))
         written = {name.strip(): value.strip() for name, _, value in lines}
-        of_their_own = {name: self._ini(f"persona_{name}") for name in ("window", "as_of", "samples")}
+        of_their_own = {name: self._config.getini(f"persona_{name}") for name in ("window", "as_of", "samples")}
         return EvaluationRequest(**given({**written, **given(of_their_own)})).model_dump(exclude_unset=True)
-
-    def _ini(self, name: str) -> str:
-        return self._config.getini(name)
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,10 @@ def _check_file(path: Path, checked: Checked) -> None:
         checked.run(lambda: _suite(path, checked))
     elif suffix in (".yaml", ".yml") and path.resolve().parent.name == PERSONAS:
         if path.stem.endswith(DRAFT):
-            _draft_persona(path, checked)
+            name = path.stem.removesuffix(DRAFT)
+            checked.run(lambda: parse_persona(path, name))
+            said = f"is a draft that nothing reads; correct it and rename it to {name}.yaml"
+            checked.warnings.append(Problem(said, str(path)))
             return
         checked.run(lambda: load_persona(path.resolve().parent.parent, path.stem))
     elif suffix in (".yaml", ".yml") and "propositions" in parents:
@@ -283,26 +286,13 @@ def _propositions(path: Path, checked: Checked) -> None:
     # An agent's file that says nothing of the level has its default's, which may be action.
     level = content.level if "level" in content.model_fields_set or path.stem == "_default" else "action"
     filled = filled_variables(content.dimension, level)
+    whither = f"move it to {path.stem.removesuffix(DRAFT)}.yaml and " if path.stem.endswith(DRAFT) else ""
     for index, entry in enumerate(content.propositions):
         if entry.draft or path.stem.endswith(DRAFT):
-            said = f"{entry.id} is a draft and not judged; {_taken_over(path)}"
+            said = f"{entry.id} is a draft and not judged; read it, then {whither}take its draft mark away"
             checked.warnings.append(loaded.document.problem(("propositions", index, "id"), said))
         for message in _odd_variables(entry.claim, content.dimension, filled):
             checked.warnings.append(loaded.document.problem(("propositions", index, "claim"), message))
-
-
-def _taken_over(path: Path) -> str:
-    name = f"{path.stem.removesuffix(DRAFT)}.yaml"
-    whither = f"move it to {name} and " if path.stem.endswith(DRAFT) else ""
-    return f"read it, then {whither}take its draft mark away"
-
-
-def _draft_persona(path: Path, checked: Checked) -> None:
-    name = path.stem.removesuffix(DRAFT)
-    checked.run(lambda: parse_persona(path, name))
-    checked.warnings.append(
-        Problem(f"is a draft that nothing reads; correct it and rename it to {name}.yaml", str(path))
-    )
 
 
 def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterator[str]:

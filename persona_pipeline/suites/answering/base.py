@@ -26,6 +26,7 @@ from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
 from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
+from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.world.personas import is_world
 
 if TYPE_CHECKING:
@@ -105,12 +106,8 @@ def grants_for(
 MAX_BYTES = 512_000_000
 
 
-class ResponseError(Exception):
+class ResponseError(ReasonedError):
     """There is no recorded answer to give; ``reason`` is a word for machines."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason, self.message = reason, message
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,8 @@ class Responses:
                 "no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out"
             )
         value = self.answers[key]
-        if not isinstance(value, list) or _is_conversation(value):
+        # A list of answers holds texts, mappings without a role, or lists; with roles it is the messages of one answer.
+        if not isinstance(value, list) or (value and all(isinstance(item, dict) and "role" in item for item in value)):
             return value
         if attempt >= len(value):
             raise ResponseError(
@@ -170,11 +168,6 @@ class Responses:
             return parse_output(value)
         except OutputError as problem:
             raise ResponseError("invalid_response", f"{self.source}, {test_id!r}: {problem}") from problem
-
-
-def _is_conversation(value: list[Any]) -> bool:
-    """Whether a list is the messages of one answer: a list of answers holds texts, mappings without a role, or lists."""
-    return bool(value) and all(isinstance(item, dict) and "role" in item for item in value)
 
 
 def read_responses(data: Any, source: str = "the responses") -> Responses:
@@ -374,7 +367,7 @@ class OutputCache:
             write_atomically(self.path(key), json.dumps(output.to_dict(), ensure_ascii=True))
 
 
-class TargetError(Exception):
+class TargetError(ReasonedError):
     """The target did not answer.
 
     Attributes:
@@ -383,8 +376,8 @@ class TargetError(Exception):
     """
 
     def __init__(self, reason: str, message: str, *, transient: bool = False) -> None:
-        super().__init__(message)
-        self.reason, self.message, self.transient = reason, message, transient
+        super().__init__(reason, message)
+        self.transient = transient
 
 
 @dataclass(frozen=True)

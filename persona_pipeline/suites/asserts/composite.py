@@ -13,7 +13,7 @@ from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.loading.tests import read_asserts
-from persona_pipeline.suites.format.models import AssertFields, Share, StrictFields, Text, Weight, rename
+from persona_pipeline.suites.format.models import AssertFields, Share, StrictFields, Text, Weight, apart, rename
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context, run_assert
 from persona_pipeline.suites.grading.judge_questions import ask_freeform
@@ -195,12 +195,10 @@ def _distinct(members: list[AssertFields]) -> list[AssertFields]:
     """Number the members that got the same name because nobody named them."""
     taken: set[str] = set()
     for member in members:
-        written = member.entry is not None and bool(member.entry.data.get("name"))
-        base, number = member.name, 1
-        while not written and member.name in taken:
-            number += 1
-            object.__setattr__(member, "name", f"{base}-{number}")
-        taken.add(member.name)
+        if member.entry is not None and member.entry.data.get("name"):
+            taken.add(member.name)
+        else:
+            object.__setattr__(member, "name", apart(member.name, taken))
     return members
 
 

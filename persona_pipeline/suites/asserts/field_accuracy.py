@@ -42,13 +42,9 @@ _TOKEN = re.compile("|".join(_TOKENS))
 _ORDER = re.compile(r"(?:D{1,2}.M{1,2}|M{1,2}.D{1,2}).YYYY\Z")
 
 
-def check_format(text: str) -> None:
-    """Raises ``ValueError`` unless a format names a day, a month and a year with YYYY, YY, MMMM, MMM, MM, M, DD, D."""
-    _format_pattern(text)
-
-
 @lru_cache(maxsize=256)
-def _format_pattern(text: str) -> re.Pattern[str]:
+def format_pattern(text: str) -> re.Pattern[str]:
+    """Raises ``ValueError`` unless a format names a day, a month and a year with YYYY, YY, MMMM, MMM, MM, M, DD, D."""
     pattern, position = "", 0
     for match in _TOKEN.finditer(text):
         pattern += re.escape(text[position : match.start()]) + _TOKENS[match[0]]
@@ -73,7 +69,7 @@ def parse_date(value: Any, formats: Sequence[str] = ()) -> date | None:
     if not isinstance(value, str):
         return None
     text = value.strip()
-    own = [_format_pattern(text) for text in formats if not _ORDER.match(text)]
+    own = [format_pattern(text) for text in formats if not _ORDER.match(text)]
     for pattern in (*own, _ISO, _YEAR_FIRST, _DAY_NAME, _NAME_DAY):
         match = pattern.match(text)
         if match:
@@ -134,7 +130,7 @@ class FieldCheck(StrictFields):
     @classmethod
     def _known(cls, value: list[str] | None) -> list[str] | None:
         for text in value or ():
-            check_format(text)
+            format_pattern(text)
         return value
 
     def same(self, expected: Any, candidate: Any) -> bool:

@@ -35,6 +35,7 @@ from persona_pipeline.suites.grading.judge_questions import (
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
+_PROMPT_STARTS = ("./", "../", "/", "~/", "file://", ".\\", "..\\")
 _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".mustache", ".liquid")
 
 
@@ -153,7 +154,9 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
         try:
             text = reader.files.read(reader.files.find(prompt, reader.folders(entry)))
         except FileError as problem:
-            if looks_like_path(prompt):
+            # What can only have been meant as a path.
+            ends = Path(prompt).suffix.lower() in _PROMPT_ENDINGS and " " not in prompt
+            if ends or prompt.startswith(_PROMPT_STARTS):
                 reader.fail(entry, f"{label}: prompt: {problem}", "prompt")
     if not text.strip():
         reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
@@ -161,13 +164,6 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
         said = f"prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is"
         reader.warn(entry, f"{label}: {said}", "prompt")
     return text
-
-
-def looks_like_path(text: str) -> bool:
-    """Return whether a text can only have been meant as a path."""
-    if text.startswith(("./", "../", "/", "~/", "file://", ".\\", "..\\")):
-        return True
-    return Path(text).suffix.lower() in _PROMPT_ENDINGS and " " not in text
 
 
 def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> str:

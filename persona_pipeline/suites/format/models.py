@@ -1,6 +1,6 @@
 """A loaded suite in its normalised form: one spelling whatever the file used, and the kinds of values it is made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -139,6 +139,25 @@ def rename(data: dict[str, Any], old: str, new: str) -> None:
 def present(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping without the keys that have no value."""
     return {key: value for key, value in data.items() if value is not None}
+
+
+def apart(name: str, taken: set[str]) -> str:
+    """Return a name, numbered where it is taken, and take it."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}-{number}"
+    taken.add(found)
+    return found
+
+
+def over_texts(value: Any, change: Callable[[str], Any]) -> Any:
+    """Return a value of JSON with every text in it changed; keys stay."""
+    if isinstance(value, dict):
+        return {key: over_texts(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [over_texts(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
 
 
 STRATEGIES = ("pass_at_k", "mean", "confidence_interval")

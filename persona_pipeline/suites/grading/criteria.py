@@ -48,7 +48,17 @@ class Criterion(StrictFields):
             if self.outcome is None:
                 raise ValueError(f"criterion {self.id!r} needs an outcome")
             return self
-        check_coverage(self.score_ranges)
+        # Every whole score from 0 to 10 lies in exactly one range.
+        seen: set[int] = set()
+        for item in self.score_ranges:
+            low, high = item.score_range
+            numbers = set(range(low, high + 1))
+            if seen & numbers:
+                raise ValueError(f"Overlapping score_ranges at {', '.join(map(str, sorted(seen & numbers)))}")
+            seen |= numbers
+        if missing := sorted(set(range(TOP + 1)) - seen):
+            said = f"missing coverage for scores: {', '.join(map(str, missing))}"
+            raise ValueError(f"Incomplete score_ranges coverage: {said}. Ranges must cover all integers 0-{TOP}.")
         return self
 
     @property
@@ -57,29 +67,7 @@ class Criterion(StrictFields):
         return TOP if self.required and self.required_min_score is None else self.required_min_score
 
     def asked(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"id": self.id}
-        if self.outcome is not None:
-            data["outcome"] = self.outcome
-        if self.score_ranges:
-            data["score_ranges"] = [item.model_dump() for item in self.score_ranges]
-        return data
-
-
-def check_coverage(ranges: Sequence[ScoreRange]) -> None:
-    """Raises ``ValueError`` unless every whole score from 0 to 10 lies in exactly one range."""
-    seen: set[int] = set()
-    for item in ranges:
-        low, high = item.score_range
-        numbers = set(range(low, high + 1))
-        if seen & numbers:
-            raise ValueError(f"Overlapping score_ranges at {', '.join(map(str, sorted(seen & numbers)))}")
-        seen |= numbers
-    missing = sorted(set(range(TOP + 1)) - seen)
-    if missing:
-        shown = ", ".join(map(str, missing))
-        raise ValueError(
-            f"Incomplete score_ranges coverage: missing coverage for scores: {shown}. Ranges must cover all integers 0-{TOP}."
-        )
+        return self.model_dump(include={"id", "outcome", "score_ranges"}, exclude_none=True)
 
 
 def prepare_criteria(value: Any, key: str, entry: ConfigEntry, label: str, reader: Reader) -> Any:

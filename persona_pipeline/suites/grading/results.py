@@ -163,7 +163,6 @@ class AssertResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "AssertResult":
         """Return the result that ``to_dict`` wrote."""
-        error = data.get("error")
         return cls(
             data["name"],
             data["type"],
@@ -176,7 +175,7 @@ class AssertResult:
             data.get("reasoning"),
             data.get("details"),
             tuple(cls.from_dict(child) for child in data.get("scores", ())),
-            Failure(error["reason"], error["message"]) if error else None,
+            _failure(data.get("error")),
             tuple(data.get("failed_gates", ())),
         )
 
@@ -476,10 +475,6 @@ def reason_of(test: TestResult) -> str:
     if test.best.failed_gates:
         named = [item for item in test.best.results if item.name in test.best.failed_gates]
         unjudged = [f"{item.name}: {item.error}" for item in test.best.results if item.error]
-        return "; ".join([*(f"gate {item.name}: {_first(item.misses)}" for item in named), *unjudged])
+        return "; ".join([*(f"gate {item.name}: {next(iter(item.misses), '')}" for item in named), *unjudged])
     low = [item for item in test.best.results if item.verdict is not SuiteVerdict.PASS]
-    return "; ".join(f"{item.name}: {_first(item.misses) or item.verdict.value}" for item in low)
-
-
-def _first(misses: Sequence[str]) -> str:
-    return misses[0] if misses else ""
+    return "; ".join(f"{item.name}: {next(iter(item.misses), None) or item.verdict.value}" for item in low)

@@ -11,8 +11,9 @@ from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.asserts.texts import SPELLINGS
 from persona_pipeline.suites.format.loading.external_tests import words
 from persona_pipeline.suites.format.loading.tests import read_assert
+from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.findings import Findings, apart, listed
+from persona_pipeline.suites.importing.findings import Findings, listed
 from persona_pipeline.suites.importing.prompts import filled
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
@@ -183,22 +184,6 @@ def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
     return {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
 
 
-CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
-    **dict.fromkeys(_SAME_TEXT, _text),
-    "regex": _regex,
-    "is_json": _json,
-    "contains_json": _json,
-    "latency": _limit("max_ms", "latency"),
-    "cost": _limit("max_usd", "cost"),
-    **dict.fromkeys(("llm_rubric", "model_graded_closedqa", "rubrics", "rubric"), _criteria()),
-    **dict.fromkeys(("llm_grader", "llm_judge"), _criteria()),
-    **dict.fromkeys(("factuality", "model_graded_factuality"), _criteria(_FACTS)),
-    "g_eval": _criteria(limit=0.7),
-    **dict.fromkeys(("script", "script_grader", "code_grader", "code_judge", "code"), _program),
-    **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
-    "trajectory:tool_used": _used,
-    "trajectory:tool_sequence": _sequence,
-}
 # From here on a mean score is no failure, and from there on a pass.
 NO_FAILURE, PASSES = 0.6, 0.8
 
@@ -213,8 +198,7 @@ def read_asserts(
     """
     found: list[dict[str, Any]] = []
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
-    texts = [filled(findings, entry, entry.data, variables) for entry in criteria]
-    texts = [text for text in texts if text is not None]
+    texts = [text for entry in criteria if (text := filled(findings, entry, entry.data, variables)) is not None]
     if texts:
         found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
     for entry in entries:
@@ -336,6 +320,22 @@ def over_threshold(
     return [group | {"required": min(1.0, threshold)}]
 
 
-_CONVERTERS = {**CONVERTERS, **dict.fromkeys(("assert_set", "composite"), _group)}
+_CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
+    **dict.fromkeys(_SAME_TEXT, _text),
+    "regex": _regex,
+    "is_json": _json,
+    "contains_json": _json,
+    "latency": _limit("max_ms", "latency"),
+    "cost": _limit("max_usd", "cost"),
+    **dict.fromkeys(("llm_rubric", "model_graded_closedqa", "rubrics", "rubric"), _criteria()),
+    **dict.fromkeys(("llm_grader", "llm_judge"), _criteria()),
+    **dict.fromkeys(("factuality", "model_graded_factuality"), _criteria(_FACTS)),
+    "g_eval": _criteria(limit=0.7),
+    **dict.fromkeys(("script", "script_grader", "code_grader", "code_judge", "code"), _program),
+    **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
+    "trajectory:tool_used": _used,
+    "trajectory:tool_sequence": _sequence,
+    **dict.fromkeys(("assert_set", "composite"), _group),
+}
 # Types another tool has, whether they have a counterpart or not: what a table's cell may begin with.
 KNOWN = {*_CONVERTERS, *REMEDIES, "is_html", "contains_html", "is_xml", "contains_xml", "is_sql"}

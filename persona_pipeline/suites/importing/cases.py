@@ -279,7 +279,9 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
         answer = filled(findings, entry, answer, variables, expected or "vars")
         made["expected_output"] = _answer(findings, entry, answer)
     strict = findings.promptfoo and test.get("threshold") is None
-    skipped = data.get("skip_defaults") is True or _part(data, "execution").get("skip_defaults") is True
+    skipped = any(
+        isinstance(part, dict) and part.get("skip_defaults") is True for part in (data, data.get("execution"))
+    )
     layers = test.layers[:1] if skipped else test.layers
     entries = [item for layer in layers for key in ("assert", "assertions") for item in children(layer, key)]
     asserts = read_asserts(findings, entries, variables, gates=strict)
@@ -303,11 +305,6 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
         made["conversation_id"] = str(data["conversation_id"])
     execution, workspace = read_execution(findings, entry, None), read_workspace(findings, entry)
     return made | ({"execution": execution} if execution else {}) | ({"workspace": workspace} if workspace else {})
-
-
-def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _answer(findings: Findings, entry: ConfigEntry, value: Any) -> Any:

@@ -18,11 +18,11 @@ from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
 from persona_pipeline.suites.format.loading.tests import TestFields
-from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, WorkspaceFields
+from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, WorkspaceFields, apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.environment import read_execution, read_workspace
-from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, apart, first_of, listed, whole
+from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, first_of, listed, whole
 from persona_pipeline.suites.importing.prompts import read_prompts
 from persona_pipeline.suites.importing.providers import read_providers
 

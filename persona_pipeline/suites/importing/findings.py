@@ -89,16 +89,6 @@ class Findings:
         return Path(os.path.relpath(os.path.normpath(path), self.out)).as_posix()
 
 
-def apart(name: str, taken: set[str]) -> str:
-    """Return a name, numbered where it is taken, and take it."""
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name}-{number}"
-    taken.add(found)
-    return found
-
-
 def whole(text: str, path: Path) -> ConfigEntry:
     document = parse_document(text, str(path), limits=SUITE_LIMITS)
     check_numbers(document.data, document)

@@ -10,6 +10,7 @@ from typing import Any
 
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import ROLES
+from persona_pipeline.suites.format.models import over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
 
@@ -49,19 +50,19 @@ def _shown(value: Any) -> Any:
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
     """Return a value with every template in it filled; one that is a variable and nothing else becomes the thing itself."""
-    if isinstance(value, list):
-        return [fill(item, variables) for item in value]
-    if isinstance(value, dict):
-        return {key: fill(item, variables) for key, item in value.items()}
-    if not isinstance(value, str) or not any(sign in value for sign in ("{{", "{%", "{#")):
-        return value
-    only = _WHOLE.fullmatch(value.strip())
+    return over_texts(value, lambda text: _fill(text, variables))
+
+
+def _fill(template: str, variables: Mapping[str, Any]) -> Any:
+    if not any(sign in template for sign in ("{{", "{%", "{#")):
+        return template
+    only = _WHOLE.fullmatch(template.strip())
     if only and isinstance(variables.get(only[1]), dict | list):
         return variables[only[1]]
     from jinja2 import TemplateError as JinjaError
 
     try:
-        text = _environment().from_string(value).render({**variables, "vars": dict(variables)})
+        text = _environment().from_string(template).render({**variables, "vars": dict(variables)})
     except (JinjaError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise TemplateError(f"{str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
     if len(text) > MOST_CHARACTERS:

@@ -5,13 +5,15 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from persona_pipeline.suites.format.models import apart, over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
-from persona_pipeline.suites.importing.findings import Findings, apart, children, first_of, items, listed
+from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
 # Servers that speak chat completions: where, and whose key they take. Ollama takes any.
@@ -91,7 +93,9 @@ def _read(findings: Findings, entry: ConfigEntry) -> Iterator[ConvertedProvider]
         for key, left in config.items():
             if left is not None:
                 findings.none(place, f"{key} of provider {spec}", *(("config", key) if "config" in data else (key,)))
-        target = _checked(findings, place, {"name": name, **_with_environment(target)})
+        # References to the environment as targets write them.
+        written = over_texts(target, partial(_ENVIRONMENT.sub, lambda match: f"${{{{ {match[1] or match[2]} }}}}"))
+        target = _checked(findings, place, {"name": name, **written})
     yield ConvertedProvider(name, target, tuple(dict.fromkeys((name, shown, spec))), data.get("prompts"))
 
 
@@ -113,17 +117,6 @@ def _described(findings: Findings, entry: ConfigEntry, name: str) -> ConfigEntry
 
 def _name(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text.removeprefix("file://")).strip("-.") or "target"
-
-
-def _with_environment(value: Any) -> Any:
-    """Return a value with references to the environment as targets write them."""
-    if isinstance(value, dict):
-        return {key: _with_environment(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_environment(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    return _ENVIRONMENT.sub(lambda match: f"${{{{ {match[1] or match[2]} }}}}", value)
 
 
 def _checked(findings: Findings, entry: ConfigEntry, target: dict[str, Any]) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ What is in doubt is in it: of a program everything in its folder. Nothing is run
 repository and the world is read: what lies there is *unseen*, and what rests on something unseen runs.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_
 from persona_pipeline.suites.asserts.persona import PersonaDrift, PropositionClaims, VoiceSounds
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, default_roots
-from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test, over_texts
 from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
 from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
@@ -255,15 +256,15 @@ class Bases:
 
     def _add_named(self, basis: Basis, value: Any, folder: Path) -> None:
         """Add the files of the repository that any text names."""
-        for text in _strings(value):
+
+        def look(text: str) -> None:
             if text and len(text) <= _LONGEST_PATH and "\0" not in text:
-                path = folder / text
-                try:
-                    digest = digest_within(path, self.roots)
-                except OSError:
-                    continue
-                if digest is not None:
-                    basis.files[path] = digest
+                with contextlib.suppress(OSError):
+                    digest = digest_within(folder / text, self.roots)
+                    if digest is not None:
+                        basis.files[folder / text] = digest
+
+        over_texts(value, look)
 
     def _add_class(self, basis: Basis, model: type) -> None:
         """Add the source of an assert or a target that is no part of this program, where it lies in the repository."""
@@ -369,14 +370,3 @@ def _spellings(folder: Path, stem: str) -> list[Path]:
 
 def _shown(path: Path, top: Path) -> str:
     return path.relative_to(top).as_posix() if path.is_relative_to(top) else path.as_posix()
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)

@@ -207,19 +207,15 @@ class CellRunner:
 
     def request_key(self, test: Test) -> str:
         if test.id not in self._request_keys:
-            self._request_keys[test.id] = self._request_key(test)
+            files = {}
+            for reference in file_parts(test):
+                try:
+                    raw = self.files.read(reference, test).encode("utf-8", "surrogatepass")
+                    files[reference] = hashlib.sha256(raw).hexdigest()
+                except FileError as problem:
+                    files[reference] = str(problem)
+            self._request_keys[test.id] = request_key(test.input_messages, files)
         return self._request_keys[test.id]
-
-    def _request_key(self, test: Test) -> str:
-        files = {}
-        for reference in file_parts(test):
-            try:
-                files[reference] = hashlib.sha256(
-                    self.files.read(reference, test).encode("utf-8", "surrogatepass")
-                ).hexdigest()
-            except FileError as problem:
-                files[reference] = str(problem)
-        return request_key(test.input_messages, files)
 
     def _attempt(self, cell: PlannedTest, number: int, notes: list[str]) -> Attempt:
         deadline = time.monotonic() + self.options.timeout

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -47,19 +48,14 @@ MOST_FAILURES = 50
 
 def summary_of(target: str | None, part: SuiteResult) -> dict[str, Any]:
     """Return what a run report shows of one target's part of a run (an entry of ``RunReport.statistics["suites"]``)."""
-    counts = part.summary
+    counts = Counter(test.verdict for test in part.tests)
     failures = [test for test in part.tests if test.verdict is not SuiteVerdict.PASS]
     return {
         "suite": part.suite,
         "target": target,
         "verdict": part.verdict.value,
         "score": part.score,
-        "tests": {
-            "pass": counts["passed"],
-            "borderline": counts["borderline"],
-            "fail": counts["failed"],
-            "error": counts["errors"],
-        },
+        "tests": {verdict.value: counts[verdict] for verdict in SuiteVerdict},
         "failures": [
             {"id": test.id, "verdict": test.verdict.value, "score": test.score, "reason": reason_of(test)}
             for test in failures[:MOST_FAILURES]
@@ -73,7 +69,9 @@ class RowWriter:
     def __init__(self, path: Path, *, append: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if append and path.exists():
-            _cut_half_line(path)
+            with path.open("rb+") as stream:
+                raw = stream.read()
+                stream.truncate(raw.rfind(b"\n") + 1)
         self._stream: TextIO = path.open("a" if append else "w", encoding="utf-8", newline="\n")
 
     def write(self, result: TestResult) -> None:
@@ -101,13 +99,6 @@ def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newlin
 
 def _json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
-
-
-def _cut_half_line(path: Path) -> None:
-    with path.open("rb+") as stream:
-        raw = stream.read()
-        if raw and not raw.endswith(b"\n"):
-            stream.truncate(raw.rfind(b"\n") + 1)
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
@@ -200,12 +191,12 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
     )
     ranked = sa.select(runs.c.suite, runs.c.target, runs.c.result, newest.label("place")).subquery()
     query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
-    with store.connect() as connection:
-        rows = connection.execute(query).all()
     found = []
-    for target, data in ((row.target, row.result) for row in rows):
-        tests = [TestResult.from_dict(item) for item in data["tests"]]
-        found.append(summary_of(target, SuiteResult(data["suite"], data["path"], tests, data["suite_hash"])))
+    with store.connect() as connection:
+        for row in connection.execute(query).all():
+            tests = [TestResult.from_dict(item) for item in row.result["tests"]]
+            part = SuiteResult(row.result["suite"], row.result["path"], tests, row.result["suite_hash"])
+            found.append(summary_of(row.target, part))
     return found
 
 
@@ -309,9 +300,8 @@ def judge_pairs(
     found: dict[str, JudgedPair] = {}
     asked: dict[str, list[Question]] = {}
     for row in b:
-        if row["id"] not in first:
+        if (key := row["id"]) not in first:
             continue
-        key = row["id"]
         try:
             same, questions = _pair(key, first[key], row, _context(key, row.get("target"), known))
         except UngradedError as problem:
@@ -388,11 +378,6 @@ class Comparison:
     only_a: Sequence[str] = ()
     only_b: Sequence[str] = ()
     threshold: float = WIN
-
-    @property
-    def scored(self) -> list[Pair]:
-        """Pairs with a score on both sides."""
-        return [pair for pair in self.pairs if pair.delta is not None]
 
     @property
     def unscored(self) -> list[Pair]:

@@ -326,10 +326,6 @@ class SharedJudge:
         """What its judgments took so far."""
         return dataclasses.asdict(self._opened.usage) if self._opened else {}
 
-    def usage_since(self, before: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what its judgments took since they had taken ``before``."""
-        return {key: value - before.get(key, 0) for key, value in self.usage.items()}
-
     def close(self) -> None:
         if self._opened:
             self._opened.close()

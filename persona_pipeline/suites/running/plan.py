@@ -159,9 +159,9 @@ class Targets:
         entry = self.entries[name]
         reader = Reader(Files(), Path(self.path).parent)
         label = f"target {name!r}"
-        provider = entry.data.get("provider")
-        model = find_provider(provider) if isinstance(provider, str) else None
+        model = self._model(name)
         if model is None:
+            provider = entry.data.get("provider")
             hint = TARGETS.hint(str(provider))
             raise ConfigError(entry.problem(f"{label}: provider {provider!r} is unknown{hint}", "provider"))
         data = self._filled(with_function(entry.data), entry, label, (), reader)
@@ -385,13 +385,13 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
 
 
 def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:
-    runs_code = targets is not None and targets.runs_code(name)
+    if targets is None:
+        return
+    runs_code = targets.runs_code(name)
     if runs_code is None:
         yield f"target {name} (there is none)"
     elif runs_code:
         yield f"code (target {name})"
-    if targets is None:
-        return
     if targets.asks_network(name):
         yield f"a server (target {name}; --allow-targets)"
     for variable in targets.reads(name):

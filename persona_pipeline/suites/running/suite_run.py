@@ -116,7 +116,7 @@ def run_suite(
     keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
     runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed, shared)
     try:
-        results = _run_all(suite, cells, runner, workspaces, options, on_result)
+        results = _run_all(cells, runner, on_result)
     finally:
         if shared is not judge:
             shared.close()
@@ -130,7 +130,7 @@ def run_suite(
         suite.content_hash,
         [str(warning) for warning in suite.warnings],
         shared.name,
-        shared.usage_since(before),
+        {key: value - before.get(key, 0) for key, value in shared.usage.items()},
         "" if cells else why_nothing(suite, options),
     )
     announce_suite(result, options.settings or from_environment(Settings))
@@ -138,12 +138,7 @@ def run_suite(
 
 
 def _run_all(
-    suite: Suite,
-    cells: Sequence[PlannedTest],
-    runner: CellRunner,
-    workspaces: Workspaces,
-    options: RunOptions,
-    on_result: Callable[[TestResult], None] | None,
+    cells: Sequence[PlannedTest], runner: CellRunner, on_result: Callable[[TestResult], None] | None
 ) -> list[TestResult]:
     if not cells:
         return []
@@ -151,11 +146,24 @@ def _run_all(
     hooked = runner.responses is None
     try:
         if hooked:
-            workspaces.suite_hook("before_all")
+            runner.workspaces.suite_hook("before_all")
     except WorkspaceError as problem:
         failure = Failure(problem.reason, f"before_all: {problem.message}")
-        return [_failed(cell, failure, options) for cell in cells]
-    earlier = {row.id: row for row in options.earlier}
+        attempt, now = Attempt(0, None, SuiteVerdict.ERROR, error=failure), runner.options.clock().isoformat()
+        return [
+            TestResult(
+                cell.id,
+                cell.test.id,
+                None,
+                attempt.verdict,
+                attempt,
+                cell.target_name,
+                cell.test.dataset,
+                timestamp=now,
+            )
+            for cell in cells
+        ]
+    earlier = {row.id: row for row in runner.options.earlier}
     runner.prefetch([cell for cell in cells if cell.id not in earlier])
     lock = threading.Lock()
 
@@ -168,11 +176,11 @@ def _run_all(
         return result
 
     try:
-        return _in_order(one, cells, _workers(cells, options, runner))
+        return _in_order(one, cells, _workers(cells, runner))
     finally:
         with contextlib.suppress(WorkspaceError):
             if hooked:
-                workspaces.suite_hook("after_all")
+                runner.workspaces.suite_hook("after_all")
 
 
 def _in_order(one: Callable[[PlannedTest], TestResult], cells: Sequence[PlannedTest], workers: int) -> list[TestResult]:
@@ -189,28 +197,14 @@ def _in_order(one: Callable[[PlannedTest], TestResult], cells: Sequence[PlannedT
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _workers(cells: Sequence[PlannedTest], options: RunOptions, runner: CellRunner) -> int:
-    if options.workers is not None:
-        return max(1, options.workers)
+def _workers(cells: Sequence[PlannedTest], runner: CellRunner) -> int:
+    if runner.options.workers is not None:
+        return max(1, runner.options.workers)
     if runner.responses is not None:
         # Nobody is asked but the judge, which bounds its calls itself.
         judged = any(item.needs_judge for cell in cells for item in runner.asserts(cell.test))
         return _JUDGED_AT_ONCE if judged else 1
     return min((cell.target.workers or 1 for cell in cells if cell.target), default=1)
-
-
-def _failed(cell: PlannedTest, failure: Failure, options: RunOptions) -> TestResult:
-    attempt = Attempt(0, None, SuiteVerdict.ERROR, error=failure)
-    return TestResult(
-        cell.id,
-        cell.test.id,
-        None,
-        SuiteVerdict.ERROR,
-        attempt,
-        cell.target_name,
-        cell.test.dataset,
-        timestamp=options.clock().isoformat(),
-    )
 
 
 def chosen(suites: Sequence[Suite], options: RunOptions) -> list[Suite]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.problems import ReasonedError
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
@@ -62,12 +63,8 @@ class ProcessResult:
         return self.stderr.decode("utf-8", "replace").strip()[-2000:]
 
 
-class ProcessError(Exception):
+class ProcessError(ReasonedError):
     """The program could not be started (``not_found``), took too long (``timeout``) or wrote too much (``too_much_output``)."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason, self.message = reason, message
 
 
 # Sets limits in the program's own process before it becomes the program: a hook between fork and exec could deadlock under threads.
@@ -91,12 +88,6 @@ except OSError as error:
     sys.stderr.write(error.strerror or str(error))
     sys.exit(127)
 """
-
-
-def scrubbed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the little of this process's environment that programs need: no keys, no tokens, no settings of this project."""
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
-    return kept | dict(extra or {})
 
 
 def run_process(
@@ -123,6 +114,8 @@ def run_process(
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
     own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
     command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
+    # The little that programs need: no keys, no tokens, no settings of this project.
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     started = time.monotonic()
     # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -132,7 +125,7 @@ def run_process(
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**scrubbed_environment(environment), MARK: mark},
+                env={**kept, **(environment or {}), MARK: mark},
                 stdin=source,
                 stdout=out,
                 stderr=err,
@@ -170,7 +163,12 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
     process.wait()
     needle = f"{MARK}={mark}".encode()
     for _ in range(3):
-        left = _marked(needle)
+        left = []
+        for folder in Path("/proc").glob("[0-9]*") if Path("/proc/self/environ").exists() else ():
+            with contextlib.suppress(OSError):
+                # A dead process that nobody has waited for has an empty environment.
+                if needle in (folder / "environ").read_bytes():
+                    left.append(int(folder.name))
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -178,16 +176,6 @@ def _kill(process: "subprocess.Popen[bytes]", mark: str) -> None:
             return
         # What was started while we looked is found the next time.
         time.sleep(0.005)
-
-
-def _marked(needle: bytes) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*") if Path("/proc/self/environ").exists() else ():
-        with contextlib.suppress(OSError):
-            # A dead process that nobody has waited for has an empty environment.
-            if needle in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-    return found
 
 
 _MOST_BYTES = 10_000_000

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from persona_pipeline.suites.format.models import HookFields, Suite, Test, WorkspaceFields
+from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 SETUP_SECONDS, TEARDOWN_SECONDS = 60.0, 30.0
@@ -21,12 +22,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 BEFORE, AFTER = ("before_each", "setup"), ("teardown", "after_each")
 
 
-class WorkspaceError(Exception):
+class WorkspaceError(ReasonedError):
     """The workspace could not be prepared; ``reason`` is a word for machines."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason, self.message = reason, message
 
 
 @dataclass

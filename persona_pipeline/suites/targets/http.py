@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from persona_pipeline.base.calls import BackgroundLoop
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.models import Text
+from persona_pipeline.suites.format.models import Text, over_texts
 
 MOST_BYTES = 16_000_000
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
@@ -83,11 +83,11 @@ class HttpTarget(TargetFields):
             self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
         sent: dict[str, Any] = {
             "method": self.method,
-            "url": self._url(request),
+            "url": _VARIABLE.sub(lambda match: quote(_as_text(_value(match[1], request)), safe=""), self.url),
             "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
         }
         if self.method != "GET":
-            sent["json"] = _filled(self.body, request)
+            sent["json"] = over_texts(self.body, lambda text: _text(text, request))
         for retry in range(self.max_retries + 1):
             try:
                 async with self._client.stream(**sent) as response:
@@ -102,14 +102,13 @@ class HttpTarget(TargetFields):
                 problem = TargetError("api_error", f"target {self.name!r} said {response.status_code}: {shown}")
                 if response.status_code not in _PASSING:
                     raise problem
-                pause = _seconds(response.headers.get("retry-after"))
+                # A date, which few send, is not read.
+                told = response.headers.get("retry-after", "")
+                pause = float(told) if told.isascii() and told.isdigit() else None
             if retry == self.max_retries:
                 raise problem
             await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retry) if pause is None else pause)
         raise AssertionError("unreachable")
-
-    def _url(self, request: Request) -> str:
-        return _VARIABLE.sub(lambda match: quote(_as_text(_value(match[1], request)), safe=""), self.url)
 
     @cached_property
     def _path(self) -> Any:
@@ -158,11 +157,6 @@ async def _content(response: Any, name: str) -> str:
     return read.decode("utf-8", "replace")
 
 
-def _seconds(text: str | None) -> float | None:
-    """Return the seconds of a Retry-After; None where there is none, or a date, which few send."""
-    return float(text) if text and text.isascii() and text.isdigit() else None
-
-
 def _value(name: str, request: Request) -> Any:
     return {
         "prompt": request.prompt,
@@ -183,11 +177,3 @@ def _text(template: str, request: Request) -> Any:
     if whole:
         return _value(whole[1], request)
     return _VARIABLE.sub(lambda match: _as_text(_value(match[1], request)), template)
-
-
-def _filled(template: Any, request: Request) -> Any:
-    if isinstance(template, dict):
-        return {key: _filled(value, request) for key, value in template.items()}
-    if isinstance(template, list):
-        return [_filled(value, request) for value in template]
-    return _text(template, request) if isinstance(template, str) else template

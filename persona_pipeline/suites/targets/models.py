@@ -92,16 +92,11 @@ class ModelTarget(TargetFields):
             raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
 
     def said(
-        self,
-        response: Mapping[str, Any],
-        text: str,
-        calls: Sequence[Mapping[str, Any]],
-        *,
-        refused: bool,
-        truncated: bool,
-        duration_ms: float,
+        self, response: Mapping[str, Any], text: str, calls: Sequence[Mapping[str, Any]], why: Any, duration_ms: float
     ) -> Output:
         """Return the output of a response that says this, with its tokens, cached ones apart, and its price where that is known.
+
+        ``why``: it stopped, in the provider's word.
 
         Raises:
             TargetError: the model refused, or said nothing.
@@ -110,10 +105,12 @@ class ModelTarget(TargetFields):
         from persona_pipeline.judging.money import read_usage
         from persona_pipeline.judging.providers.base import find_provider
 
-        if refused:
+        if why in ("refusal", "content_filter"):
             raise TargetError("refusal", f"target {self.name!r} refused to answer")
         if not text and not calls:
-            raise TargetError("truncated" if truncated else "empty", f"target {self.name!r} said nothing")
+            raise TargetError(
+                "truncated" if why in ("max_tokens", "length") else "empty", f"target {self.name!r} said nothing"
+            )
         used, served = find_provider(self._provider).usage_in(response), str(response.get("model") or self.model)
         given = self._grants.prices
         prices = from_environment(Settings).judge_prices if given is None else given
@@ -155,9 +152,7 @@ class AnthropicTarget(ModelTarget):
             for block in blocks
             if block.get("type") == "tool_use"
         ]
-        stopped = response.get("stop_reason")
-        refused, truncated = stopped == "refusal", stopped == "max_tokens"
-        return self.said(response, text, calls, refused=refused, truncated=truncated, duration_ms=duration_ms)
+        return self.said(response, text, calls, response.get("stop_reason"), duration_ms)
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
@@ -205,9 +200,8 @@ class OpenAITarget(ModelTarget):
             calls = [_call(item) for item in said.get("tool_calls") or ()]
         except (TypeError, KeyError, IndexError, AttributeError):
             raise TargetError("invalid_response", f"target {self.name!r} did not send a chat completion") from None
-        stopped = choice.get("finish_reason")
-        refused, truncated = bool(refusal) or stopped == "content_filter", stopped == "length"
-        output = self.said(response, text, calls, refused=refused, truncated=truncated, duration_ms=duration_ms)
+        why = "refusal" if refusal else choice.get("finish_reason")
+        output = self.said(response, text, calls, why, duration_ms)
         # A server that counts no tokens does not say what they cost.
         return output if output.token_usage else replace(output, cost_usd=None)
 

@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from persona_pipeline.suites.asserts.field_accuracy import check_format, parse_date
+from persona_pipeline.suites.asserts.field_accuracy import format_pattern, parse_date
 
 DAY = date(2025, 1, 15)
 
@@ -55,4 +55,4 @@ def test_an_own_format_is_tried_first() -> None:
 @pytest.mark.parametrize("text", ["YYYY", "DD/DD/YYYY", "MM-YYYY", "whatever"])
 def test_a_format_must_name_day_month_and_year(text: str) -> None:
     with pytest.raises(ValueError):
-        check_format(text)
+        format_pattern(text)

@@ -18,14 +18,11 @@ _SPELLED = re.compile(
 _LISTS = ("contains-all", "contains-any", "icontains-all", "icontains-any")
 _WITH_VALUE = ("contains", "equals", "regex", "icontains", "starts-with", "ends-with", *_LISTS)
 _KNOWN = (*_WITH_VALUE, "is-json", "llm-rubric", "grade", "latency", "cost")
-
-
-class ExpectationError(ValueError):
-    """The text is no expectation; the message says what it could be."""
+_OF_OTHER_TOOLS = ("javascript", "python", "webhook", "similar", "levenshtein", "factuality")
 
 
 def read_expectation(text: str) -> dict[str, Any]:
-    """Return the assert item of an expectation; plain text must be equalled."""
+    """Return the assert item of an expectation; plain text must be equalled. Raises ``ValueError``: it says what it could be."""
     text = text.strip()
     match = _SPELLED.match(text)
     kind = match["kind"] if match else ""
@@ -33,9 +30,10 @@ def read_expectation(text: str) -> dict[str, Any]:
         return {"type": "equals", "value": text}
     if kind not in _KNOWN:
         hint = did_you_mean(kind, _KNOWN)
-        if not hint and not match["negated"] and not _looks_like_a_kind(kind):
+        # Plain prose has words before a colon, too, but without a hyphen.
+        if not (hint or match["negated"] or "-" in kind or kind in _OF_OTHER_TOOLS):
             return {"type": "equals", "value": text}
-        raise ExpectationError(f"there is no expectation {kind!r}{hint or '; known: ' + ', '.join(_KNOWN)}")
+        raise ValueError(f"there is no expectation {kind!r}{hint or '; known: ' + ', '.join(_KNOWN)}")
     item = _item(kind, match)
     return item | ({"negate": True} if match["negated"] else {})
 
@@ -47,20 +45,15 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
     if kind in ("latency", "cost"):
         number = parse_float(match["argument"] or value)
         if number is None:
-            raise ExpectationError(f"{kind} needs a number, as in {kind}(1000)")
+            raise ValueError(f"{kind} needs a number, as in {kind}(1000)")
         return {"type": kind, "max_ms" if kind == "latency" else "max_usd": number}
     if not value:
-        raise ExpectationError(f"{kind} needs a value, as in {kind}:text")
+        raise ValueError(f"{kind} needs a value, as in {kind}:text")
     if kind in _LISTS:
         value = words(value)
     if kind in _WITH_VALUE:
         return {"type": kind, "value": value}
     return {"type": "rubrics", "criteria": [value]}
-
-
-def _looks_like_a_kind(word: str) -> bool:
-    """Whether a word before a colon names a check of other tools: plain prose has such words too, but without a hyphen."""
-    return "-" in word or word in ("javascript", "python", "webhook", "similar", "levenshtein", "factuality")
 
 
 _TEXT = ("id", "input", "criteria", "expected_outcome", "outcome", "conversation_id")
@@ -181,7 +174,7 @@ def _expectations(row: dict[str, str]) -> list[dict[str, Any]]:
     for name in sorted((name for name in row if _EXPECTED.fullmatch(name)), key=lambda name: (len(name), name)):
         try:
             item = read_expectation(row[name])
-        except ExpectationError as problem:
+        except ValueError as problem:
             raise RowError(name, str(problem)) from problem
         number = name.removeprefix("__expected")
         if number in gates:

@@ -153,17 +153,14 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
             return None
         document = found
         entry = ConfigEntry(document.data, document)
-        if _names(document.data.get("tests"), path):
+        tests = document.data.get("tests")
+        # The path of the file that it stands beside.
+        if isinstance(tests, str) and (path.parent / tests.removeprefix("file://")).resolve() == path.resolve():
             reader.deprecated(entry, "tests", f"remove it: {path.name} is what is run", "tests")
         elif "tests" in document.data:
             said = f"{path.name} holds the tests; run this file alone or remove tests"
             reader.fail(entry, said, "tests", key=True)
     return _suite(reader, path, document, text)
-
-
-def _names(tests: Any, path: Path) -> bool:
-    """Return whether a sidecar's ``tests`` is the path of the file it stands beside."""
-    return isinstance(tests, str) and (path.parent / tests.removeprefix("file://")).resolve() == path.resolve()
 
 
 def _suite(reader: Reader, path: Path, document: Document, lines: str | None) -> Suite | None:
