@@ -231,7 +231,10 @@ def _add_messages(app: FastAPI, viewer: Viewer) -> None:
         (own,) = viewer.shown([found], index, None if whole else LONG)
         names = world.display_names()
         judged = [
-            (citation, result and as_asked_of(result, found, names.get(str(citation.agent_id)) or str(citation.agent_id)))
+            (
+                citation,
+                result and as_asked_of(result, found, names.get(str(citation.agent_id)) or str(citation.agent_id)),
+            )
             for citation, saved in _cited_by(viewer, own)
             if citation.dimension in saved.evaluation.dimensions
             for result in [saved.evaluation.dimensions[citation.dimension].propositions.get(citation.claim_id)]
