@@ -9,7 +9,15 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.judging.providers.base import CallError, Hooks, ModelOptions, Provider, refused
+from persona_pipeline.judging.providers.base import (
+    UNDER_WAY,
+    CallError,
+    Hooks,
+    ModelOptions,
+    Provider,
+    cut_stream,
+    refused,
+)
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE
 
 # Some servers take nothing but nine letters and digits.
@@ -110,8 +118,18 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
+_OF_RESPONSES = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "input_tokens_details": "prompt_tokens_details",
+}
+
+
 def read_chat_usage(usage: Any) -> Any:
     """Return usage in which cached tokens are no part of the input, and thinking is output; None where it does not say."""
+    if isinstance(usage, Mapping) and "input_tokens" in usage:
+        # The Responses API has other names for the same.
+        usage = {_OF_RESPONSES.get(name, name): value for name, value in usage.items()}
     if not isinstance(usage, Mapping) or not isinstance(usage.get("prompt_tokens"), int):
         return None
     output, total = usage.get("completion_tokens"), usage.get("total_tokens")
@@ -212,18 +230,43 @@ class OpenAIProvider(Provider):
     def usage_in(self, response: Any) -> Any:
         return read_chat_usage(response.get("usage"))
 
-    def conversing(self) -> Provider:
-        return _Conversing()
-
-
-class _Conversing(OpenAIProvider):
-    async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        limit = self.limit_of(str(client.base_url))
+    async def converse(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        # The Responses API takes an input where chat completions take messages.
+        responses = "input" in body
+        limit = "max_output_tokens" if responses else self.limit_of(str(client.base_url))
         sent = {limit if key == "max_tokens" else key: value for key, value in body.items()}
-        return (await client.chat.completions.with_raw_response.create(**sent)).content
+        calls = client.responses if responses else client.chat.completions
+        if not sent.get("stream"):
+            content = (await calls.with_raw_response.create(**sent)).content
+        elif responses:
+            content = await _streamed_response(calls, sent)
+        else:
+            content = await _streamed_completion(calls, sent)
+        return content
 
-    def read(self, response: Any) -> Any:
-        return response
+
+async def _streamed_completion(calls: Any, sent: Mapping[str, Any]) -> bytes:
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
+    state, told = ChatCompletionStreamState(), None
+    async for chunk in await calls.create(**sent, stream_options={"include_usage": True}):
+        state.handle_chunk(chunk)
+        told = state.current_completion_snapshot
+        for choice in chunk.choices:
+            if any(value for name, value in choice.delta if name != "role"):
+                UNDER_WAY.get().heard_piece()
+    if told is None or not told.choices or not all(choice.finish_reason for choice in told.choices):
+        raise cut_stream()
+    return told.to_json(warnings=False).encode()
+
+
+async def _streamed_response(calls: Any, sent: Mapping[str, Any]) -> bytes:
+    async for event in await calls.create(**sent):
+        if event.type.endswith(".delta"):
+            UNDER_WAY.get().heard_piece()
+        if event.type in ("response.completed", "response.incomplete", "response.failed"):
+            return event.response.to_json(warnings=False).encode()
+    raise cut_stream()
 
 
 def _error_in(response: Any) -> CallError | None:
@@ -258,7 +301,7 @@ class AzureProvider(OpenAIProvider):
     @property
     def default_url(self) -> str:
         raise ConfigError(
-            f"the judge azure has no server; set {self.url_variable} to the resource's address, https://NAME.openai.azure.com"
+            f"azure has no server; set {self.url_variable} to the resource's address, https://NAME.openai.azure.com"
         )
 
     def endpoint(self, base_url: str | None) -> str:

@@ -216,7 +216,7 @@ def _answered(output: Output | None) -> dict[str, Any]:
         return {}
     usage = output.token_usage and output.token_usage.to_dict()
     data = {"output": output.messages, "token_usage": usage, "cost_usd": output.cost_usd}
-    return {key: value for key, value in (data | {"duration_ms": output.duration_ms}).items() if value is not None}
+    return {key: value for key, value in data.items() if value is not None} | output.timing()
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,10 @@ class CellRunner:
             if made is not None:
                 output.workspace = str(made.path)
                 output.file_changes = output.file_changes or made.changes()
+            if output.truncated:
+                notes.append(
+                    f"attempt {number + 1}: the answer was cut off at the target's limit of tokens; raise max_tokens"
+                )
             target = cell.target.name if cell.target else None
             context = Context(self.suite, cell.test, self.services, number, deadline, target)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
@@ -269,6 +273,9 @@ class CellRunner:
             if known is not None:
                 return known, True, 0
         request = self._request(cell.test, asked, number, made)
+        began = time.monotonic()
+        target.prepare()
+        deadline += time.monotonic() - began
         output, retries = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
         if key is not None:
             self.cache.put(key, output)
