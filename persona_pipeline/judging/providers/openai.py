@@ -249,24 +249,29 @@ async def _streamed_completion(calls: Any, sent: Mapping[str, Any]) -> bytes:
     from openai.lib.streaming.chat import ChatCompletionStreamState
 
     state, told = ChatCompletionStreamState(), None
-    async for chunk in await calls.create(**sent, stream_options={"include_usage": True}):
-        state.handle_chunk(chunk)
-        told = state.current_completion_snapshot
-        for choice in chunk.choices:
-            if any(value for name, value in choice.delta if name != "role"):
-                UNDER_WAY.get().heard_piece()
+    async with await calls.create(**sent, stream_options={"include_usage": True}) as chunks:
+        async for chunk in chunks:
+            state.handle_chunk(chunk)
+            told = state.current_completion_snapshot
+            for choice in chunk.choices:
+                if any(value for name, value in choice.delta if name != "role"):
+                    UNDER_WAY.get().heard_piece()
     if told is None or not told.choices or not all(choice.finish_reason for choice in told.choices):
         raise cut_stream()
     return told.to_json(warnings=False).encode()
 
 
 async def _streamed_response(calls: Any, sent: Mapping[str, Any]) -> bytes:
-    async for event in await calls.create(**sent):
-        if event.type.endswith(".delta"):
-            UNDER_WAY.get().heard_piece()
-        if event.type in ("response.completed", "response.incomplete", "response.failed"):
-            return event.response.to_json(warnings=False).encode()
-    raise cut_stream()
+    told = None
+    async with await calls.create(**sent) as events:
+        async for event in events:
+            if event.type.endswith(".delta"):
+                UNDER_WAY.get().heard_piece()
+            if event.type in ("response.completed", "response.incomplete", "response.failed"):
+                told = event.response
+    if told is None:
+        raise cut_stream()
+    return told.to_json(warnings=False).encode()
 
 
 def _error_in(response: Any) -> CallError | None:

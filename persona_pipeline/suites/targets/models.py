@@ -83,8 +83,11 @@ class ModelTarget(TargetFields):
             raise TargetError("invalid_request", "the test's input has no user message to answer")
         self.prepare()
         timing = Timing()
-        response = self._loop.wait(self._send(self.body(request.messages), request.timeout, timing))
-        return timing.of(self.read(response))
+        answer = self._loop.start(self._send(self.body(request.messages), request.timeout, timing))
+        # Reading takes the prices, and these a while to load: not after the answer, but while it is on its way.
+        from persona_pipeline.judging import money as money
+
+        return timing.of(self.read(answer.result()))
 
     async def _connect(self) -> None:
         from persona_pipeline.judging.providers.base import ModelOptions, connect, find_provider
