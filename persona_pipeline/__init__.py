@@ -29,7 +29,15 @@ if TYPE_CHECKING:
         take_baselines_async,
     )
     from persona_pipeline.api.results import Evaluation, UnscoredError
-    from persona_pipeline.api.suite_runs import Running, SuiteRun, load_suite, run_suite, run_suite_async
+    from persona_pipeline.api.suite_runs import (
+        Running,
+        SuiteRun,
+        Test,
+        load_suite,
+        make_suite,
+        run_suite,
+        run_suite_async,
+    )
     from persona_pipeline.base.errors import ConfigError, PersonaError, Problem
     from persona_pipeline.corrections.decision import GateDecision
     from persona_pipeline.corrections.gate import ActionGate
@@ -74,6 +82,7 @@ __all__ = [
     "Suite",
     "SuiteComparison",
     "SuiteRun",
+    "Test",
     "Unscored",
     "UnscoredError",
     "Verdict",
@@ -88,6 +97,7 @@ __all__ = [
     "load_responses",
     "load_suite",
     "load_world",
+    "make_suite",
     "open_gate",
     "open_judge",
     "read_responses",
@@ -112,7 +122,15 @@ _MODULES = {
         "take_baselines_async",
     ),
     "persona_pipeline.api.results": ("Evaluation", "UnscoredError"),
-    "persona_pipeline.api.suite_runs": ("Running", "SuiteRun", "load_suite", "run_suite", "run_suite_async"),
+    "persona_pipeline.api.suite_runs": (
+        "Running",
+        "SuiteRun",
+        "Test",
+        "load_suite",
+        "make_suite",
+        "run_suite",
+        "run_suite_async",
+    ),
     "persona_pipeline.guard.baselines.models": ("Baseline",),
     "persona_pipeline.corrections.decision": ("GateDecision",),
     "persona_pipeline.corrections.gate": ("ActionGate",),

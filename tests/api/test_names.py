@@ -14,9 +14,9 @@ NAMES = re.findall(
     """
     ActionGate AgentEvaluation AgentReport Asking Baseline ConfigError CorrectionSettings Dimension DimensionEvaluation
     Evaluation EvaluationComparison Evidence Finding GateDecision Interventions Judge JudgeRequest PersonaError
-    PersonaWorld Problem PropositionResult Responses RunReport Running Suite SuiteComparison SuiteRun Unscored UnscoredError
+    PersonaWorld Problem PropositionResult Responses RunReport Running Suite SuiteComparison SuiteRun Test Unscored UnscoredError
     Verdict World build_persona_checks compare correction_statistics estimate evaluate evaluate_async load_baseline load_responses
-    load_suite load_world open_gate open_judge read_responses run_suite run_suite_async take_baselines
+    load_suite load_world make_suite open_gate open_judge read_responses run_suite run_suite_async take_baselines
     take_baselines_async
     """,
 )
