@@ -1,4 +1,7 @@
-"""The world: who is evaluated, on what they said, and when. Names stand in ``__init__.pyi``; each brings in its own module only."""
+"""The world: who is evaluated, on what they said, and when.
+
+Names stand in ``__init__.pyi``; each brings in its own module only.
+"""
 
 import lazy_loader
 
