@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -46,6 +47,24 @@ def positional_arguments(call: Callable[..., Any], named: Mapping[str, Any]) -> 
         else:
             break
     return given
+
+
+@dataclass
+class Timing:
+    """When what happened to a call, on the monotonic clock: begun, sent for the last time, first heard of, and answered."""
+
+    asked: float = field(default_factory=time.monotonic)
+    sent: float | None = None
+    first: float | None = None
+    ended: float | None = None
+
+    async def follow(self, event: str, _: Any) -> None:
+        """Hear what the HTTP client does (its ``trace``): a request counts from when it goes out over an open connection."""
+        if event.endswith("send_request_headers.started"):
+            self.sent = time.monotonic()
+
+    def heard_piece(self) -> None:
+        self.first = time.monotonic() if self.first is None else self.first
 
 
 class BackgroundLoop:

@@ -46,7 +46,7 @@ class _OverAnthropicSdk(Provider):
         async with client.messages.stream(**{key: value for key, value in body.items() if key != "stream"}) as events:
             async for event in events:
                 if event.type == "content_block_delta":
-                    UNDER_WAY.get().heard_piece()
+                    UNDER_WAY.get().timing.heard_piece()
             message = await events.get_final_message()
         if message.stop_reason is None:
             raise cut_stream()

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.documents.json import strict_json, visible
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import Registry
@@ -292,8 +293,6 @@ class UnderWay:
     """A call with a server. Where its time is over and the loop comes round late, what has come meanwhile is read first.
 
     Attributes:
-        began: the monotonic time at which the newest request went out, over a connection that was open; None: none did.
-        first: at which the first piece of a streamed answer came.
         asked_to_wait: seconds that the server wanted to be left alone, where that was more than there were.
     """
 
@@ -301,19 +300,9 @@ class UnderWay:
     timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     sent: int = 0
     statuses: list[int] = field(default_factory=list)
-    began: float | None = None
-    first: float | None = None
+    timing: Timing = field(default_factory=Timing)
     asked_to_wait: float | None = None
     _timer: asyncio.Handle | None = None
-
-    async def follow(self, event: str, _: Any) -> None:
-        """Hear what the HTTP client does with a request."""
-        if event.endswith("send_request_headers.started"):
-            self.began = time.monotonic()
-
-    def heard_piece(self) -> None:
-        if self.first is None:
-            self.first = time.monotonic()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -363,7 +352,7 @@ def connect(
             call.leave.turn = await pacer.turn(call.leave.cost)
             call.leave.waited(time.monotonic() - started)
         if pacer is None:
-            request.extensions = {**request.extensions, "trace": call.follow}
+            request.extensions = {**request.extensions, "trace": call.timing.follow}
         call.sent += 1
 
     async def hear(response: Any) -> None:

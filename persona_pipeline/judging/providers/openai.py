@@ -118,30 +118,25 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-_OF_RESPONSES = {
-    "input_tokens": "prompt_tokens",
-    "output_tokens": "completion_tokens",
-    "input_tokens_details": "prompt_tokens_details",
-}
-
-
 def read_chat_usage(usage: Any) -> Any:
     """Return usage in which cached tokens are no part of the input, and thinking is output; None where it does not say."""
-    if isinstance(usage, Mapping) and "input_tokens" in usage:
-        # The Responses API has other names for the same.
-        usage = {_OF_RESPONSES.get(name, name): value for name, value in usage.items()}
-    if not isinstance(usage, Mapping) or not isinstance(usage.get("prompt_tokens"), int):
+    if not isinstance(usage, Mapping):
         return None
-    output, total = usage.get("completion_tokens"), usage.get("total_tokens")
+    # The Responses API has other names for the same.
+    read, written = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
+    prompt = usage.get(f"{read}_tokens")
+    if not isinstance(prompt, int):
+        return None
+    output, total = usage.get(f"{written}_tokens"), usage.get("total_tokens")
     if isinstance(output, int) and isinstance(total, int):
         # Gemini counts what it thought in the total alone.
-        output = max(output, total - usage["prompt_tokens"])
-    details = usage.get("prompt_tokens_details")
+        output = max(output, total - prompt)
+    details = usage.get(f"{read}_tokens_details")
     cached = (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0
     if not isinstance(cached, int):
         return None
     return {
-        "input_tokens": usage["prompt_tokens"] - cached,
+        "input_tokens": prompt - cached,
         "output_tokens": output,
         "cache_read_input_tokens": cached,
         "cost": usage.get("cost"),
@@ -255,7 +250,7 @@ async def _streamed_completion(calls: Any, sent: Mapping[str, Any]) -> bytes:
             told = state.current_completion_snapshot
             for choice in chunk.choices:
                 if any(value for name, value in choice.delta if name != "role"):
-                    UNDER_WAY.get().heard_piece()
+                    UNDER_WAY.get().timing.heard_piece()
     if told is None or not told.choices or not all(choice.finish_reason for choice in told.choices):
         raise cut_stream()
     return told.to_json(warnings=False).encode()
@@ -266,7 +261,7 @@ async def _streamed_response(calls: Any, sent: Mapping[str, Any]) -> bytes:
     async with await calls.create(**sent) as events:
         async for event in events:
             if event.type.endswith(".delta"):
-                UNDER_WAY.get().heard_piece()
+                UNDER_WAY.get().timing.heard_piece()
             if event.type in ("response.completed", "response.incomplete", "response.failed"):
                 told = event.response
     if told is None:

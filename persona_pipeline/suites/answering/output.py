@@ -1,13 +1,13 @@
 """What a target answered: messages, and what it took."""
 
 import math
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+from persona_pipeline.base.calls import Timing
 from persona_pipeline.suites.format.javascript import stringify
 
 
@@ -108,6 +108,16 @@ class Output:
         }
         return trace | {key: value for key, value in optional.items() if value is not None}
 
+    def timed(self, timing: Timing) -> Self:
+        """Take the times of a call, that of the answer where it does not say how long it took itself."""
+        sent = timing.asked if timing.sent is None else timing.sent
+        spans = {"waited_ms": (timing.asked, sent), "first_token_ms": (sent, timing.first)}
+        if self.duration_ms is None:
+            spans["duration_ms"] = (sent, timing.ended)
+        for name, (start, end) in spans.items():
+            setattr(self, name, None if end is None else round((end - start) * 1000, 3))
+        return self
+
     def timing(self) -> dict[str, Any]:
         """Return how long it took and whether it was cut off, as far as that is known."""
         known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms", "first_token_ms")}
@@ -124,36 +134,6 @@ class Output:
         if self.token_usage:
             data["token_usage"] = self.token_usage.to_dict()
         return data
-
-
-@dataclass
-class Timing:
-    """When what happened to a question, on the monotonic clock: asked, sent for the last time, first heard of, and answered."""
-
-    asked: float = field(default_factory=time.monotonic)
-    began: float | None = None
-    first: float | None = None
-    ended: float | None = None
-
-    async def follow(self, event: str, _: Any) -> None:
-        """Hear what the HTTP client does with a request: its time runs from when it goes out over an open connection."""
-        if event.endswith("send_request_headers.started"):
-            self.began = time.monotonic()
-
-    def of(self, output: Output) -> Output:
-        """Return an output with these times, where it does not say how long it took itself."""
-        began = self.asked if self.began is None else self.began
-        ended = time.monotonic() if self.ended is None else self.ended
-        if output.duration_ms is None:
-            output.duration_ms = _milliseconds(began, ended)
-        output.waited_ms = _milliseconds(self.asked, began)
-        if self.first is not None:
-            output.first_token_ms = _milliseconds(began, self.first)
-        return output
-
-
-def _milliseconds(start: float, end: float) -> float:
-    return round((end - start) * 1000, 3)
 
 
 _MESSAGE_KEYS = ("output_messages", "output", "messages")

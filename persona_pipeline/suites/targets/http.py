@@ -11,15 +11,16 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from persona_pipeline.base.calls import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.output import Output, OutputError, Timing, parse_output
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.models import Text, over_texts
 
 MOST_BYTES = 16_000_000
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _SHOWN = 200
+_STREAM = "text/event-stream"
 _VARIABLE = re.compile(r"\{\{\s*(prompt|messages|test_id|attempt|metadata)\s*\}\}")
 
 
@@ -82,7 +83,7 @@ class HttpTarget(TargetFields):
         except TimeoutError:
             said = f"target {self.name!r}: no answer within {request.timeout:g} s"
             raise TargetError("timeout", said, transient=True) from None
-        return timing.of(self._read(reply))
+        return self._read(reply).timed(timing)
 
     async def _ask(self, request: Request, timing: Timing) -> "str | list[str]":
         """Return the reply, a list of the events' data where it is a stream of them."""
@@ -100,7 +101,7 @@ class HttpTarget(TargetFields):
         for retry in range(self.max_retries + 1):
             try:
                 async with self._client.stream(**sent) as response:
-                    if response.is_success and _is_stream(response):
+                    if response.is_success and _STREAM in response.headers.get("content-type", "").lower():
                         return await _events(response, self.name, timing)
                     text = await _content(response, self.name)
                     timing.ended = time.monotonic()
@@ -131,24 +132,11 @@ class HttpTarget(TargetFields):
 
         return None if self.answer is None else jsonpath.compile(self.answer)
 
-    def _read(self, reply: "str | list[str]") -> Output:
-        if isinstance(reply, list):
-            # What ends a stream is no piece of it.
-            pieces = [self._piece(data) for data in reply if data != "[DONE]"]
-            return parse_output("".join(pieces))
-        return self._read_whole(reply)
-
-    def _piece(self, data: str) -> str:
-        """Return the text that one event adds to the answer; without a path its data, as it is."""
-        if self._path is None:
-            return data
-        try:
-            found = self._path.findall(json.loads(data))
-        except (ValueError, RecursionError):
-            raise TargetError("invalid_response", f"target {self.name!r} sent an event that is not JSON") from None
-        return "".join(item for item in found if isinstance(item, str))
-
-    def _read_whole(self, text: str) -> Output:
+    def _read(self, text: "str | list[str]") -> Output:
+        if isinstance(text, list):
+            if not (answer := "".join(map(self._piece, text))):
+                raise TargetError("invalid_response", f"target {self.name!r} sent a stream with no piece of an answer")
+            return parse_output(answer)
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError):
@@ -168,6 +156,16 @@ class HttpTarget(TargetFields):
                 # Of no shape that is known: what was sent is the answer.
                 return parse_output(text)
             raise TargetError("invalid_response", f"target {self.name!r}, {self.answer}: {error}") from error
+
+    def _piece(self, data: str) -> str:
+        """Return the text that one event adds to the answer; without a path its data, as it is."""
+        if self._path is None:
+            return data
+        try:
+            found = self._path.findall(json.loads(data))
+        except (ValueError, RecursionError):
+            raise TargetError("invalid_response", f"target {self.name!r} sent an event that is not JSON") from None
+        return "".join(item for item in found if isinstance(item, str))
 
     def close(self) -> None:
         if self._client is not None:
@@ -193,19 +191,15 @@ async def _content(response: Any, name: str) -> str:
         return read.decode("utf-8", "replace")
 
 
-def _is_stream(response: Any) -> bool:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
-
-
 async def _events(response: Any, name: str, timing: Timing) -> list[str]:
     from httpx2 import EventSource
 
     found: list[str] = []
     size = 0
     async for event in EventSource(response, max_event_size=MOST_BYTES):
-        if timing.first is None:
-            timing.first = time.monotonic()
-        found.append(event.data)
+        timing.heard_piece()
+        if event.data != "[DONE]":
+            found.append(event.data)
         size += len(event.data)
         if size > MOST_BYTES:
             raise TargetError("invalid_response", f"target {name!r} sent more than {MOST_BYTES:,} bytes")

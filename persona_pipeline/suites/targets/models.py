@@ -3,7 +3,6 @@ plays an agent of the world. They have one client for a run, and failures in wor
 """
 
 import contextlib
-import gc
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator
 
-from persona_pipeline.base.calls import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, persona_prompt
-from persona_pipeline.suites.answering.output import Output, Timing, TokenUsage
+from persona_pipeline.suites.answering.output import Output, TokenUsage
 from persona_pipeline.suites.format.models import Text
 
 # What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
@@ -35,6 +34,8 @@ class ModelTarget(TargetFields):
 
     asks_network: ClassVar[bool] = True
     is_model: ClassVar[bool] = True
+    # Which of the judges' providers is asked, where that is not the target's own.
+    _asks: ClassVar[str | None] = None
     model: Text = Field(description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")
     system: str | None = Field(None, description="Put before the test's own system messages.")
@@ -57,11 +58,6 @@ class ModelTarget(TargetFields):
                 raise ValueError(f"may not hold {name}: that is the test's, or a field of the target itself")
         return value
 
-    @property
-    def served_by(self) -> str:
-        """Whose provider among the judges' asks."""
-        return self.provider
-
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the request that continues a conversation; without a turn to answer, one without messages."""
         raise NotImplementedError
@@ -82,24 +78,21 @@ class ModelTarget(TargetFields):
         if not any(message["role"] == "user" and message["content"].strip() for message in request.messages):
             raise TargetError("invalid_request", "the test's input has no user message to answer")
         self.prepare()
-        timing = Timing()
-        answer = self._loop.start(self._send(self.body(request.messages), request.timeout, timing))
+        answer = self._loop.start(self._send(self.body(request.messages), request.timeout))
         # Reading takes the prices, and these a while to load: not after the answer, but while it is on its way.
         from persona_pipeline.judging import money as money
 
-        return timing.of(self.read(answer.result()))
+        response, timing = answer.result()
+        return self.read(response).timed(timing)
 
     async def _connect(self) -> None:
         from persona_pipeline.judging.providers.base import ModelOptions, connect, find_provider
 
         if self._client is not None:
             return
-        collecting = gc.isenabled()
-        # An SDK makes thousands of classes that stay: looking through them for garbage takes a sixth of the time.
-        gc.disable()
         try:
             options = ModelOptions(
-                provider=find_provider(self.served_by),
+                provider=find_provider(self._asks or self.provider),
                 model=self.model,
                 deadline=_LONGEST_SECONDS,
                 max_retries=self.max_retries,
@@ -111,11 +104,8 @@ class ModelTarget(TargetFields):
             self._client = connect(options)
         except ConfigError as error:
             raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
-        finally:
-            if collecting:
-                gc.enable()
 
-    async def _send(self, body: dict[str, Any], timeout: float, timing: Timing) -> Any:
+    async def _send(self, body: dict[str, Any], timeout: float) -> tuple[Any, Timing]:
         from persona_pipeline.judging.providers.base import UNDER_WAY, CallError, Leave, find_provider, send
 
         # The SDKs know fewer fields than the servers behind them.
@@ -124,14 +114,16 @@ class ModelTarget(TargetFields):
             sent = {**sent, "stream": True}
         leave = Leave(time.monotonic() + timeout)
         try:
-            response = await send(find_provider(self.served_by), self._client, sent, leave, conversation=True)
+            response = await send(
+                find_provider(self._asks or self.provider), self._client, sent, leave, conversation=True
+            )
         except CallError as error:
             # The SDK has retried what can pass; a test's own deadline is all that another try could change.
             reason = str(error.reason)
             raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
-        call = UNDER_WAY.get()
-        timing.began, timing.first, timing.ended = call.began, call.first, time.monotonic()
-        return response
+        timing = UNDER_WAY.get().timing
+        timing.ended = time.monotonic()
+        return response, timing
 
     def said(self, response: Mapping[str, Any], text: str, calls: Sequence[Mapping[str, Any]], why: Any) -> Output:
         """Return the output of a response that says this, with its tokens, cached ones apart, and its price where that is known.
@@ -151,7 +143,10 @@ class ModelTarget(TargetFields):
             at_limit = f" before its {self.max_tokens} tokens were used up; raise max_tokens"
             reason, more = ("truncated", at_limit) if why in _CUT_OFF else ("empty", "")
             raise TargetError(reason, f"target {self.name!r} said nothing{more}")
-        used, served = find_provider(self.served_by).usage_in(response), str(response.get("model") or self.model)
+        used, served = (
+            find_provider(self._asks or self.provider).usage_in(response),
+            str(response.get("model") or self.model),
+        )
         given = self._grants.prices
         prices = from_environment(Settings).judge_prices if given is None else given
         usage = read_usage(used, served, self.model, prices=prices)
@@ -286,9 +281,7 @@ class PersonaTarget(AnthropicTarget):
 
     plays_agent: ClassVar[bool] = True
 
-    @property
-    def served_by(self) -> str:
-        return "anthropic"
+    _asks: ClassVar[str | None] = "anthropic"
 
     agent: Text = Field(description="The agent's id; its persona file is personas/<agent>.yaml.")
     root: Text | None = Field(

@@ -139,8 +139,9 @@ def test_a_stream_of_events_is_put_together(
     assert (output.text, output.first_token_ms is not None) == (text, True)
 
 
-def test_an_event_that_is_no_json_is_an_error(tmp_path: Path, agent: Agent) -> None:
-    agent.replies = [(200, b"data: oops\n\n", {"content-type": "text/event-stream"})]
+@pytest.mark.parametrize("raw", [b"data: oops\n\n", b'data: {"e": 1}\n\n', b""], ids=["no JSON", "no piece", "empty"])
+def test_a_stream_without_an_answer_is_an_error(tmp_path: Path, agent: Agent, raw: bytes) -> None:
+    agent.replies = [(200, raw, {"content-type": "text/event-stream"})]
     found = target(tmp_path, provider="http", url=agent.url, answer="$.d")
     assert failure(found, request(tmp_path)).reason == "invalid_response"
 
