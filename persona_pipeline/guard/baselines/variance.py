@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from persona_pipeline.scoring import special
+
 Numbers = NDArray[np.float64]
 
 # A verdict this far from the median of its repeats is an outlier: a judge of sd 1.5 gives one in a hundred by chance.
@@ -90,8 +92,6 @@ def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, 
     ``observed``: variances; those without degrees of freedom are passed over. ``floor``: a variance that no score can be below,
     so that a lucky zero does not decide. Returns ``(nan, nan)`` where there is nothing to learn from.
     """
-    from scipy.special import digamma, polygamma
-
     known = (degrees > 0) & np.isfinite(observed)
     if not known.any():
         return math.nan, math.nan
@@ -99,15 +99,15 @@ def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, 
     pooled = float(np.average(values, weights=freedom))
     if len(values) < 2:
         return math.inf, pooled
-    logs = np.log(values) - digamma(freedom / 2) + np.log(freedom / 2)
-    expected = float(np.mean(polygamma(1, freedom / 2)))
+    logs = np.log(values) - special().digamma(freedom / 2) + np.log(freedom / 2)
+    expected = float(np.mean(special().polygamma(1, freedom / 2)))
     excess = float(np.var(logs, ddof=1)) - expected
     # Standard error of a variance whose fourth cumulant is that of the logarithm of a chi-square.
-    chance = math.sqrt((float(np.mean(polygamma(3, freedom / 2))) + 2 * expected**2) / len(values))
+    chance = math.sqrt((float(np.mean(special().polygamma(3, freedom / 2))) + 2 * expected**2) / len(values))
     if excess <= max(2 * chance, NEGLIGIBLE):
         return math.inf, pooled
     prior_degrees = 2 * _inverse_trigamma(excess)
-    centre = float(np.mean(logs) + digamma(prior_degrees / 2) - math.log(prior_degrees / 2))
+    centre = float(np.mean(logs) + special().digamma(prior_degrees / 2) - math.log(prior_degrees / 2))
     return prior_degrees, math.exp(centre)
 
 
@@ -133,16 +133,14 @@ def satterthwaite(parts: list[tuple[Numbers, Numbers]]) -> Numbers:
 
 def _inverse_trigamma(value: float) -> float:
     """Return y with trigamma(y) = value, by Newton's method on its reciprocal, which is nearly straight."""
-    from scipy.special import polygamma
-
     if value > 1e7:
         return 1 / math.sqrt(value)
     if value < 1e-6:
         return 1 / value
     y = 0.5 + 1 / value
     for _ in range(50):
-        trigamma = float(polygamma(1, y))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, y))
+        trigamma = float(special().polygamma(1, y))
+        step = trigamma * (1 - trigamma / value) / float(special().polygamma(2, y))
         y += step
         if -step / y < 1e-8:
             break
