@@ -18,19 +18,17 @@ def special() -> Any:
     and 0.1 s of every evaluation. Where a release keeps them elsewhere, it is the package.
     """
     with _TURN:
-        if _SPECIAL in sys.modules:
-            return sys.modules[_SPECIAL]
-        import scipy
+        if _SPECIAL not in sys.modules:
+            import scipy
 
-        around = sys.modules[_SPECIAL] = ModuleType(_SPECIAL)
-        around.__path__ = [f"{folder}/special" for folder in scipy.__path__]
-        try:
-            return SimpleNamespace(
-                **vars(import_module(f"{_SPECIAL}._basic")) | vars(import_module(f"{_SPECIAL}._ufuncs"))
-            )
-        except ImportError:
-            pass
-        finally:
-            # Who asks for the package gets the whole of it.
-            del sys.modules[_SPECIAL]
+            around = sys.modules[_SPECIAL] = ModuleType(_SPECIAL)
+            around.__path__ = [f"{folder}/special" for folder in scipy.__path__]
+            try:
+                basic, compiled = (vars(import_module(f"{_SPECIAL}.{name}")) for name in ("_basic", "_ufuncs"))
+                return SimpleNamespace(**basic | compiled)
+            except ImportError:
+                pass
+            finally:
+                # Who asks for the package gets the whole of it.
+                del sys.modules[_SPECIAL]
         return import_module(_SPECIAL)

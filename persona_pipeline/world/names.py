@@ -55,10 +55,14 @@ def read_names(root: Path, kept: Path | None = None) -> dict[str, AgentNames]:
 
     ``kept``: a file in which processes leave one another what those of a large world say; what looks as it did is not read again.
     """
-    seen = {} if kept is None else _SEEN.get(kept) or _left(kept)
+    seen: Seen = _SEEN.get(kept, {}) if kept else {}
+    if kept and not seen:
+        # There is none, or it is another release's.
+        with suppress(OSError, ValidationError):
+            seen = _adapter().validate_json(read_regular(kept))
     files = {stem: own for stem, own in sorted(yaml_files(root / PERSONAS).items()) if is_agent_id(stem)}
     looked = {agent_id: _looked(agent_id, own, seen.get(agent_id)) for agent_id, own in files.items()}
-    if kept is not None:
+    if kept:
         now = {agent_id: found for agent_id, found in looked.items() if found[0]}
         if len(now) >= _FEWEST_KEPT and now != seen:
             with suppress(OSError):
@@ -75,13 +79,6 @@ def named_agents(root: Path) -> list[str]:
 @cache
 def _adapter() -> TypeAdapter[Seen]:
     return TypeAdapter(Seen)
-
-
-def _left(kept: Path) -> Seen:
-    try:
-        return _adapter().validate_json(read_regular(kept))
-    except (OSError, ValidationError):
-        return {}
 
 
 def _looked(
