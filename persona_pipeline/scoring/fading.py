@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import fmean, stdev
 
-from persona_pipeline.scoring import special
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation, weighted_mean
 from persona_pipeline.world.models import Message
 
@@ -198,7 +197,9 @@ def _leans_to_the_end(broken: Sequence[Sequence[bool]]) -> bool:
     spread = stdev(leans)
     if spread == 0:
         return leans[0] > 0
-    return bool(special().stdtr(len(leans) - 1, -fmean(leans) / (spread / math.sqrt(len(leans)))) < FALSE_FADING)
+    from scipy.special import stdtr
+
+    return bool(stdtr(len(leans) - 1, -fmean(leans) / (spread / math.sqrt(len(leans)))) < FALSE_FADING)
 
 
 def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], int]]) -> bool:
@@ -241,7 +242,9 @@ def _point(turn: int, values: Sequence[float]) -> CurvePoint:
     mean = fmean(values)
     if len(values) < 2:
         return CurvePoint(turn, mean, None, None, len(values))
-    reach = float(special().stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
     return CurvePoint(turn, mean, mean - reach, mean + reach, len(values))
 
 

@@ -6,8 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.variance import Mask, Numbers, moderated, prior_of, variances
-from persona_pipeline.scoring import special
+from persona_pipeline.guard.baselines.variance import Mask, Numbers, moderated, prior_of, special, variances
 
 FEWEST_WINDOWS = 8
 FEWEST_JUDGMENTS = 3

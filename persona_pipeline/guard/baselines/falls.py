@@ -35,8 +35,7 @@ from persona_pipeline.guard.baselines.statistics import (
     level_of,
     year_share,
 )
-from persona_pipeline.guard.baselines.variance import Fleet, Indices, Mask, Numbers
-from persona_pipeline.scoring import special
+from persona_pipeline.guard.baselines.variance import Fleet, Indices, Mask, Numbers, special
 from persona_pipeline.scoring.results import DimensionEvaluation
 
 # Judgments from which the share counts: below that one of them is more than the share.

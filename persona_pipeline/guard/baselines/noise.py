@@ -27,8 +27,8 @@ from persona_pipeline.guard.baselines.variance import (
     moderated,
     prior_of,
     satterthwaite,
+    special,
 )
-from persona_pipeline.scoring import special
 from persona_pipeline.scoring.results import HIGHEST
 
 # How weeks differ is learnt from others only where so many agents show it: no neighbour alone moves another's limits.

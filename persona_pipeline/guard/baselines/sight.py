@@ -6,8 +6,7 @@ import numpy as np
 
 from persona_pipeline.guard.baselines.models import Sight
 from persona_pipeline.guard.baselines.noise import SOURCES, Drops
-from persona_pipeline.guard.baselines.variance import Numbers
-from persona_pipeline.scoring import special
+from persona_pipeline.guard.baselines.variance import Numbers, special
 
 CONFIDENCE = 0.95
 POWER = 0.8

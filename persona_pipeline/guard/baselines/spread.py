@@ -18,8 +18,8 @@ from persona_pipeline.guard.baselines.variance import (
     Repeats,
     medians,
     repeats,
+    special,
 )
-from persona_pipeline.scoring import special
 from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import DIMENSIONS
 

@@ -33,8 +33,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.variance import Indices, Numbers
-from persona_pipeline.scoring import special
+from persona_pipeline.guard.baselines.variance import Indices, Numbers, special
 
 LEVEL = 0.05
 DIMENSIONS_SHARE, CLAIMS_SHARE = 0.75, 0.25

@@ -4,12 +4,16 @@ Scores and standard deviations are in points (0-9), variances in points squared.
 """
 
 import math
+import sys
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from threading import RLock
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from persona_pipeline.scoring import special
 
 Numbers = NDArray[np.float64]
 
@@ -235,3 +239,30 @@ def centre(level: Level, robust: Mask) -> tuple[Numbers, Numbers]:
 def by_group(groups: Indices, values: Numbers, count: int = 0) -> Numbers:
     """Return the sum of the values of each group."""
     return np.bincount(groups, values, minlength=count).astype(np.float64)
+
+
+_SPECIAL, _TURN = "scipy.special", RLock()
+
+
+@cache
+def special() -> Any:
+    """Return SciPy's special functions, such as ``stdtr``, under their names there.
+
+    They are in two modules; the package around them brings in all of NumPy for the arrays of other libraries, which would be 24 MB
+    and 0.1 s of every evaluation. Where a release keeps them elsewhere, it is the package.
+    """
+    with _TURN:
+        if _SPECIAL not in sys.modules:
+            import scipy
+
+            around = sys.modules[_SPECIAL] = ModuleType(_SPECIAL)
+            around.__path__ = [f"{folder}/special" for folder in scipy.__path__]
+            try:
+                basic, compiled = (vars(import_module(f"{_SPECIAL}.{name}")) for name in ("_basic", "_ufuncs"))
+                return SimpleNamespace(**basic | compiled)
+            except ImportError:
+                pass
+            finally:
+                # Who asks for the package gets the whole of it.
+                del sys.modules[_SPECIAL]
+        return import_module(_SPECIAL)

@@ -16,8 +16,8 @@ from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Measure
+from persona_pipeline.guard.baselines.variance import special
 from persona_pipeline.guard.calibration.measures import bias, spearman
-from persona_pipeline.scoring import special
 from persona_pipeline.world.models import grouped
 
 # Below this many anchors a change of .4 in rank correlation is seen in less than half of the cases.

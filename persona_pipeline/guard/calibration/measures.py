@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.baselines.variance import Indices, Numbers
-from persona_pipeline.scoring import special
+from persona_pipeline.guard.baselines.variance import Indices, Numbers, special
 
 # Two-sided 95 %.
 TAIL = 0.025

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from persona_pipeline.guard.baselines.models import USUAL_ERROR, Measure
-from persona_pipeline.guard.baselines.variance import Indices, Mask, Numbers
+from persona_pipeline.guard.baselines.variance import Indices, Mask, Numbers, special
 from persona_pipeline.guard.calibration.measures import HIGHEST, TAIL, student_quantile, within_scale
-from persona_pipeline.scoring import special
 
 # Labels of a stratum that its spread can be told from.
 _FEWEST_IN_STRATUM = 5

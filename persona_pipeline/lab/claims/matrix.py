@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from persona_pipeline.base.options import PROPOSITION_DELTA
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.scoring import special
 from persona_pipeline.scoring.results import PropositionResult, UsageSummary
 
 # Standard deviation of one judgment where too little was judged twice: judges were measured to have 0.5-1.5.
@@ -268,7 +267,9 @@ def noise_quantile(cells: int, degrees: int | None) -> float:
     chance = 1 - _FALSE_KILLS / max(cells, 1)
     if degrees is None:
         return NormalDist().inv_cdf(chance)
-    return float(special().stdtrit(degrees, chance))
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, chance))
 
 
 def needed_fall(sd: float, quantile: float, before: int, now: int) -> float:

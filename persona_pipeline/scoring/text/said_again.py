@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import regex
 
-from persona_pipeline.scoring import special
 from persona_pipeline.scoring.text.repetition import (
     FEWEST_USUAL,
     KEPT,
@@ -75,7 +74,7 @@ def find_said_again(
         known: messages before this place tell what is usual; the last 400 of them count.
     """
     exempt = tuple(exempt_phrases([text for _, text in said], catchphrases).values())
-    lines = _Lines([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
+    lines = _SaidLines([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
     found = lines.nearest(range(since, len(said)))
     if not found:
         return []
@@ -107,7 +106,7 @@ def _words(line: str, exempt: tuple[Words, ...]) -> frozenset[str]:
     return frozenset(token if token[-1].isdigit() else token[:_LETTERS] for part in parts for token in part)
 
 
-class _Lines:
+class _SaidLines:
     """The lines of an agent's messages, and the words each holds by what they weigh.
 
     A word weighs from 0 (in every message) to 1 (in two at most); equal messages count once. ``turns``: the how manieth message
@@ -230,10 +229,15 @@ def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
         return False
     # The special function alone: scipy.stats, which has the distribution, takes longer to import than an evaluation.
     a, b = found_before + 0.5, before - found_before + 0.5
-    count = np.arange(found, messages + 1)
-    left = messages - count
-    ways = -np.log(messages + 1) - special().betaln(left + 1, count + 1)
-    return float(np.exp(ways + special().betaln(count + a, left + b) - special().betaln(a, b)).sum()) < _CHANCE
+    chances = (
+        _log_beta(count + a, messages - count + b) - _log_beta(messages - count + 1, count + 1)
+        for count in range(found, messages + 1)
+    )
+    return sum(math.exp(chance - _log_beta(a, b)) for chance in chances) / (messages + 1) < _CHANCE
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def said_again_text(statistics: Mapping[str, Any]) -> str:

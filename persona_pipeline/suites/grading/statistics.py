@@ -4,8 +4,6 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from persona_pipeline.scoring import special
-
 # Two-sided 95 % quantiles of Student's t for 1 to 29 degrees of freedom; 1.96 beyond.
 T_95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131,
@@ -38,8 +36,10 @@ def share_interval(count: int, total: int) -> tuple[float, float] | None:
     """Return the exact 95 % interval (Clopper and Pearson) of a share, 0-1; None of nothing."""
     if total == 0:
         return None
-    low = float(special().betaincinv(count, total - count + 1, 0.025)) if count else 0.0
-    high = float(special().betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
+    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
     return low, high
 
 
