@@ -29,7 +29,8 @@ def _gate(value: Any) -> bool | float:
 
 
 Text = Annotated[str, Field(min_length=1)]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# So large that a sum of any number of them is a number.
+Weight = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Gate = Annotated[

@@ -51,7 +51,7 @@ EXTENSION = "x-"
 _OLD_TESTS = ("eval_cases", "evalcases")
 _TESTS: Any = WithJsonSchema({
     "anyOf": [
-        {"type": "string", "pattern": r"\.(yaml|yml|jsonl|csv)$"},
+        {"type": "string", "pattern": r"\.(yaml|yml|json|jsonl|csv)$"},
         {
             "type": "array",
             "items": {"anyOf": [{"$ref": "#/$defs/TestFields"}, {"type": "string", "pattern": "^file://"}]},
