@@ -9,7 +9,6 @@ from typing import Any
 
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.asserts.texts import SPELLINGS
-from persona_pipeline.suites.format.loading.external_tests import words
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
@@ -24,7 +23,11 @@ REMEDIES = {
     **dict.fromkeys(("select_best", "max_score"), "compare runs with pairwise or suite compare --pairwise"),
     **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
 }
+# Types whose threshold alone decides: 0 lets everything pass.
+_PASS_FROM_THRESHOLD = ("assert_set", "g_eval")
 _FACTS = "Agrees with these facts and contradicts none of them: "
+# One text of several in a line: quoted, with commas and doubled quotes in it, or plain.
+_MEMBER = re.compile(r'\s*(")((?:[^"]|"")*)"\s*(?:,|\Z)|([^,]+)(?:,|\Z)')
 _PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
 
 
@@ -38,6 +41,7 @@ class ConvertedAssert:
     data: dict[str, Any]
     variables: Mapping[str, Any]
     threshold: float | None = None
+    gates: bool = False
 
     def take(self, *names: str) -> Any:
         """Return the first of these keys that is there, and mark it as read."""
@@ -62,7 +66,10 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     if isinstance(value, dict) or value is None:
         return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
     if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
-        value = words(value)
+        value = [
+            quoted.replace('""', '"') if quote else plain.strip() for quote, quoted, plain in _MEMBER.findall(value)
+        ]
+        value = [text for text in value if text]
     texts = [_plain(part) for part in listed(value)]
     return {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
 
@@ -211,6 +218,8 @@ def read_asserts(
         made = _converted(findings, entry, variables, gates)
         if made is not None and (checked := _checked(findings, entry, made)):
             found.append(checked)
+    if findings.promptfoo and found and all(made.get("weight") == 0 for made in found):
+        findings.differs(entries[0], "asserts that all have weight 0 pass always; here nothing is left to score by")
     taken: set[str] = set()
     for made in found:
         if made.get("name"):
@@ -247,7 +256,7 @@ def _converted(
     data = filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
     if data is None:
         return None
-    item = ConvertedAssert(findings, entry, kind, {**data, **inner}, variables)
+    item = ConvertedAssert(findings, entry, kind, {**data, **inner}, variables, gates=gates)
     limit = data.get("threshold", data.get("min_score"))
     item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
     made = convert(item)
@@ -270,7 +279,12 @@ def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, ne
     if negated:
         made["negate"] = True
     limit = made.pop("_passes_from", None) or (item.threshold if required is True else None)
-    gate = required or (gates and weight != 0)
+    always = item.findings.promptfoo and item.threshold == 0 and item.kind in _PASS_FROM_THRESHOLD
+    # A weight of 0 frees an assert from its verdict, but not a set.
+    gate = required or (gates and not always and (weight != 0 or item.kind == "assert_set"))
+    if always:
+        said = f"{item.entry.data['type']} with a threshold of 0 passes always; here its score still counts"
+        item.findings.differs(item.entry, said, "threshold")
     if gate:
         made["required"] = required if limit is None or isinstance(required, float) else limit
         made["required"] = made["required"] or True
@@ -298,7 +312,7 @@ def _group(item: ConvertedAssert) -> dict[str, Any] | None:
     aggregator = item.take("aggregator")
     if not isinstance(members, list):
         return item.none(f"{item.data['type']} without asserts")
-    strict = item.findings.promptfoo and item.threshold is None
+    strict = item.gates and item.threshold is None
     entries = [item.entry.child(key, index) for index in range(len(members))]
     found = read_asserts(item.findings, entries, item.variables, gates=strict)
     if not found:

@@ -185,6 +185,12 @@ def read_tests(
     rows = [(row, [row, *shared]) for row in read_rows(findings, entry, key)]
     rows += [(test, [test, config, *shared]) for config, test in scenarios(findings, entry)]
     for number, (row, layers) in enumerate(rows, start=1):
+        if row.data.get("turns") is not None:
+            # What stands beside the turns would be another test without them.
+            findings.none(
+                row, "a conversation (turns)", "turns", remedy="the test is left out; ask each turn in a test"
+            )
+            continue
         for layer in layers[: len(layers) - len(above)]:
             findings.leftovers(layer, _TEST, "test key ")
         yield from _test(findings, ConvertedTest(row, layers, number), prompts, providers)

@@ -6,7 +6,7 @@ from persona_pipeline.suites.format.models import HOOKS, STRATEGIES
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.importing.findings import Findings, first_of
 
-_STRATEGIES = {"pass_any": "pass_at_k", "pass_at_k": "pass_at_k", **{name: name for name in STRATEGIES}}
+_STRATEGIES = {"pass_any": "pass_at_k", "pass_all": "all", **{name: name for name in STRATEGIES}}
 _EXECUTION = ("target", "targets", "trials", "cache", "cache_path", "skip_defaults")
 _HOOK = ("script", "command", "timeout_ms", "cwd")
 
@@ -20,6 +20,8 @@ def read_execution(findings: Findings, entry: ConfigEntry, options: str | None) 
         made = {
             key: place.data[key] for key in _EXECUTION if place.data.get(key) is not None and key != "skip_defaults"
         }
+        if isinstance(made.get("trials"), dict) and isinstance(made["trials"].get("strategy"), str):
+            made["trials"] = made["trials"] | {"strategy": _strategy(findings, place.child("trials"))}
     if options is None or not isinstance(entry.data[options], dict):
         return made
     place = entry.child(options)
@@ -46,12 +48,16 @@ def _trials(findings: Findings, place: ConfigEntry, repeat: Any) -> dict[str, An
         return findings.none(place, "repeat", "repeat")
     inner = place.child("repeat")
     findings.leftovers(inner, ("count", "strategy", "cost_limit_usd"), "repeat.")
-    strategy = _STRATEGIES.get(str(repeat.get("strategy", "pass_any")))
-    if strategy is None:
-        findings.none(inner, f"strategy {repeat['strategy']}", "strategy", remedy="the mean is taken")
     limit = repeat.get("cost_limit_usd")
-    made = {"count": repeat["count"], "strategy": strategy or "mean"}
+    made = {"count": repeat["count"], "strategy": _strategy(findings, inner)}
     return made | ({"cost_limit_usd": limit} if limit is not None else {})
+
+
+def _strategy(findings: Findings, place: ConfigEntry) -> str:
+    given = str(place.data.get("strategy", "pass_any"))
+    if given not in _STRATEGIES:
+        findings.none(place, f"strategy {given}", "strategy", remedy="the mean is taken")
+    return _STRATEGIES.get(given, "mean")
 
 
 def read_workspace(findings: Findings, entry: ConfigEntry) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.documents.yaml import parse_document, to_yaml
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.suites import load_suite, run_suite
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
 from persona_pipeline.suites.importing.prompts import TemplateError, fill
-from tests.suites.support import write
+from tests.suites.support import verdicts, write
 
 CONTAINS = {"type": "contains", "value": "a"}
 
@@ -42,6 +43,10 @@ def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[
         ({"type": "not-icontains", "value": "A"}, {"type": "icontains", "value": "A", "negate": True}),
         ({"type": "not-equals", "value": True}, {"type": "equals", "value": "true", "negate": True}),
         ({"type": "contains-all", "value": "a, b"}, {"type": "contains-all", "value": ["a", "b"]}),
+        (
+            {"type": "contains-any", "value": '"a, b", "say ""hi""",c d '},
+            {"type": "contains-any", "value": ["a, b", 'say "hi"', "c d"]},
+        ),
         ({"type": "starts-with", "value": "A", "weight": 3}, {"type": "starts-with", "value": "A", "weight": 3}),
         ({"type": "cost", "threshold": 0.01, "metric": "dear"}, {"type": "cost", "name": "dear", "max_usd": 0.01}),
         ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}),
@@ -152,6 +157,76 @@ def test_a_threshold_is_a_gate_over_the_mean(tmp_path: Path, threshold: float, g
     assert ([item["type"] for item in found] == ["composite"]) is (gate is not None)
     assert found[0].get("required") == gate
     assert len(made.findings) == named
+
+
+SET = {"type": "assert-set", "assert": [{"type": "contains", "value": "z"}, CONTAINS]}
+FAILS = {"type": "contains", "value": "z"}
+
+
+@pytest.mark.parametrize(
+    ("test", "verdict", "said"),
+    [
+        ({"threshold": 0.7, "assert": [SET, CONTAINS]}, "borderline", []),
+        ({"threshold": 0.8, "assert": [SET, CONTAINS]}, "fail", []),
+        ({"assert": [SET, CONTAINS]}, "fail", []),
+        ({"assert": [{**FAILS, "weight": 0}, CONTAINS]}, "pass", []),
+        ({"assert": [{**SET, "weight": 0}, CONTAINS]}, "fail", []),
+        ({"assert": [{**FAILS, "weight": 0}]}, "fail", ["asserts that all have weight 0 pass always"]),
+        ({"assert": [{**SET, "threshold": 0}, *[CONTAINS] * 3]}, "pass", ["assert-set with a threshold of 0 passes always"]),
+        ({"assert": [{**SET, "threshold": 0}, CONTAINS]}, "borderline", ["assert-set with a threshold of 0 passes always"]),
+    ],
+)  # fmt: skip
+def test_thresholds_and_weights_decide_as_they_did_or_are_named(
+    tmp_path: Path, test: dict[str, Any], verdict: str, said: list[str]
+) -> None:
+    """The answer holds an a and no z: what promptfoo passes does not fail, or that is a finding."""
+    made = imported(tmp_path, {"prompts": ["p"], "tests": [test]})
+    write(tmp_path, {"made.eval.yaml": to_yaml(made.suite)})
+    suite = load_suite(tmp_path / "made.eval.yaml")
+    result = run_suite(suite, targets={"default": lambda prompt: {"text": "an answer"}})
+    assert list(verdicts(result).values()) == [verdict]
+    assert len(made.findings) == len(said)
+    assert all(text in finding.message for text, finding in zip(said, made.findings, strict=True))
+
+
+def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        {
+            "governance": {"owner": "me"},
+            "providers": ["echo"],
+            "prompts": ["Say {{ word }}"],
+            "default_test": {"vars": {"word": "no"}, "threshold": 0.9},
+            "tests": [
+                {
+                    "id": "a",
+                    "vars": {"word": "yes"},
+                    "assert": ["Is kind", {"type": "llm-rubric", "value": "Is short"}],
+                },
+                {
+                    "id": "b",
+                    "criteria": "Remembers",
+                    "input": "Hi",
+                    "turns": [{"input": "Hello", "assert": ["Greets"]}],
+                },
+                {"id": "c", "assert": [CONTAINS], "execution": {"trials": {"count": 3, "strategy": "pass_all"}}},
+                {"id": "d", "assert": [CONTAINS], "execution": {"trials": {"count": 3, "strategy": "luck"}}},
+            ],
+        },
+        AGENTV,
+    )
+    found = {test["id"]: test for test in made.suite["tests"]}
+    assert {name: test["input"] for name, test in found.items()} == {"a": "Say yes", "c": "Say no", "d": "Say no"}
+    assert [item["criteria"] for item in found["a"]["assert"]] == [["Is kind"], ["Is short"]]
+    assert [found[name]["execution"]["trials"]["strategy"] for name in "cd"] == ["all", "mean"]
+    assert all(finding.line for finding in made.findings)
+    named = {finding.message for finding in made.findings}
+    assert {
+        "governance has no counterpart",
+        "a conversation (turns) has no counterpart; the test is left out; ask each turn in a test",
+        "strategy luck has no counterpart; the mean is taken",
+        "threshold of a test has no counterpart; mark asserts as required",
+    } <= named
 
 
 PROVIDERS = [
@@ -410,6 +485,7 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
                 "hooks": {"before_all": {"command": ["make"], "timeout_ms": 5}, "after_each": {"command": "rm -rf x"}},
             },
             "execution": {"target": "a", "workers": 2},
+            "evaluate_options": {"repeat": {"count": 3, "strategy": "pass_all"}},
             "tests": [{"id": "t", "input": "hi", "criteria": "be good", "workspace": {"template": "b"}}],
         },
         AGENTV,
@@ -420,7 +496,7 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
         "after_each": {"script": ["sh", "-lc", "rm -rf x"]},
     }
     assert made.suite["tests"][0]["workspace"] == {"template": "b"}
-    assert made.suite["execution"] == {"target": "a"}
+    assert made.suite["execution"] == {"target": "a", "trials": {"count": 3, "strategy": "all"}}
     assert [finding.message for finding in made.findings] == [
         "execution.workers has no counterpart",
         "workspace.repos has no counterpart",
