@@ -19,7 +19,7 @@ _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_m
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
 COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
 REMEDIES = {
-    **dict.fromkeys(("javascript", "python", "ruby", "webhook"), "write a code_judge"),
+    **dict.fromkeys(("ruby", "webhook"), "write a code_judge"),
     **dict.fromkeys(("select_best", "max_score"), "compare runs with pairwise or suite compare --pairwise"),
     **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
 }
@@ -168,6 +168,59 @@ def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     if isinstance(target, bool | dict):
         made["target"] = target
     return made | (config if isinstance(config, dict) else {})
+
+
+# Programs around an assert's own code. They print its score; where each assert must pass, whether it does.
+_PYTHON = """\
+import json, sys, textwrap
+given = json.load(sys.stdin)
+config = given["config"]
+code, least = config["code"].strip(), config["threshold"]
+body = code if "\\n" in code or code.startswith("return ") else "return " + code
+scope = {"json": json}
+exec("def check(output, context):\\n" + textwrap.indent(body, "    "), scope)
+found = scope["check"](given["answer"], {"vars": config["vars"], "config": config["config"], "prompt": given["question"]})
+said = found if isinstance(found, dict) else {"score": found}
+passed = said.get("pass", said.get("pass_")) if said is found else True
+score = said.get("score", passed)
+if not isinstance(score, (bool, int, float)) or not isinstance(passed, bool):
+    sys.exit(f"the code gives {found!r}, which is no score and no verdict")
+passed = passed and (bool(score) if isinstance(found, bool) else score > 0 if least is None else score >= least)
+print(json.dumps({"score": float(passed if config["gate"] else score), "reasoning": str(said.get("reason", ""))}))
+"""
+_JAVASCRIPT = """\
+const given = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const { code, threshold, vars, config, gate } = given.config;
+const body = code.includes("\\n") || code.startsWith("return ") ? code : "return " + code;
+const check = new (async () => {}).constructor("output", "context", body);
+check(given.answer, { vars, config, prompt: given.question }).then((found) => {
+  const said = found !== null && typeof found === "object" ? found : { score: found };
+  let passed = said === found ? said.pass : true;
+  const score = said.score ?? passed;
+  if (!["boolean", "number"].includes(typeof score) || typeof passed !== "boolean" || said.score === null)
+    throw new Error(`the code gives ${JSON.stringify(found)}, which is no score and no verdict`);
+  passed = passed && (typeof found === "boolean" ? found : threshold === null ? score > 0 : score >= threshold);
+  console.log(JSON.stringify({ score: Number(gate ? passed : score), reasoning: String(said.reason ?? "") }));
+});
+"""
+_INTERPRETERS = {"python": ["python3", "-c", _PYTHON], "javascript": ["node", "-e", _JAVASCRIPT]}
+
+
+def _code(item: ConvertedAssert) -> dict[str, Any] | None:
+    """An assert that is code becomes a program of the suite's: it runs where code is allowed."""
+    code = item.value()
+    if not isinstance(code, str) or not code.strip():
+        return item.none(remedy="write a code_judge")
+    least, item.threshold = item.threshold, None
+    variables = dict(item.variables) if "vars" in code else {}
+    config = {
+        "code": code.strip(),
+        "threshold": least,
+        "gate": item.gates,
+        "vars": variables,
+        "config": item.take("config"),
+    }
+    return {"type": "code_judge", "script": _INTERPRETERS[item.kind], "config": config}
 
 
 def _used(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -346,6 +399,7 @@ _CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
     **dict.fromkeys(("factuality", "model_graded_factuality"), _criteria(_FACTS)),
     "g_eval": _criteria(limit=0.7),
     **dict.fromkeys(("script", "script_grader", "code_grader", "code_judge", "code"), _program),
+    **dict.fromkeys(_INTERPRETERS, _code),
     **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
     "trajectory:tool_used": _used,
     "trajectory:tool_sequence": _sequence,

@@ -1,5 +1,6 @@
 """One part at a time: asserts, providers, prompts, tables, templates; and nothing that is dropped without a word."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from persona_pipeline.base.documents.yaml import parse_document, to_yaml
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites import load_suite, run_suite
+from persona_pipeline.suites import RunOptions, load_suite, run_suite
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
 from persona_pipeline.suites.importing.prompts import TemplateError, fill
@@ -89,7 +90,7 @@ def test_asserts_of_promptfoo(tmp_path: Path, item: dict[str, Any], becomes: dic
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        ({"type": "javascript", "value": "output.length"}, "assert javascript has no counterpart; write a code_judge"),
+        ({"type": "javascript", "value": "file://check.js"}, "assert javascript has no counterpart; write a code_judge"),
         ({"type": "not-similar", "value": "x"}, "assert not-similar has no counterpart; say in rubrics"),
         ({"type": "rouge-n", "value": "x"}, "assert rouge-n has no counterpart"),
         ({"type": "is-json", "value": {"$ref": "https://h/s.json"}}, "leads out of the schema"),
@@ -187,6 +188,39 @@ def test_thresholds_and_weights_decide_as_they_did_or_are_named(
     assert list(verdicts(result).values()) == [verdict]
     assert len(made.findings) == len(said)
     assert all(text in finding.message for text, finding in zip(said, made.findings, strict=True))
+
+
+CODE = [
+    ("python", "len(output) > 2", "pass"),
+    ("python", "len(output) > 99", "fail"),
+    ("python", "0.3", "pass"),
+    ("python", "if context['vars']['least'] < len(output):\n    return {'pass': True, 'score': 0.4}\nreturn 0", "pass"),
+    ("python", "{'pass': False, 'score': 1}", "fail"),
+    ("python", "None", "error"),
+    ("python", "{'score': 1}", "error"),
+    ("python", "nobody", "error"),
+    ("javascript", "output.length > 2", "pass"),
+    ("javascript", "output.includes('z')", "fail"),
+    ("javascript", "const n = output.length;\nreturn { pass: n > context.vars.least, score: 0.1 };", "pass"),
+    ("javascript", "null", "error"),
+    ("javascript", "({ score: 1 })", "error"),
+    ("javascript", "nobody", "error"),
+]
+
+
+@pytest.mark.parametrize(("kind", "code", "verdict"), CODE, ids=str)
+def test_code_decides_as_it_did_where_it_may_run(tmp_path: Path, kind: str, code: str, verdict: str) -> None:
+    if kind == "javascript" and shutil.which("node") is None:
+        pytest.skip("needs node")
+    test = {"vars": {"least": 3}, "assert": [{"type": kind, "value": code}]}
+    made = imported(tmp_path, {"prompts": ["p"], "tests": [test]})
+    assert made.findings == ()
+    write(tmp_path, {"made.eval.yaml": to_yaml(made.suite)})
+    suite = load_suite(tmp_path / "made.eval.yaml")
+    for leave, expected in ((True, verdict), (False, "error")):
+        targets: dict[str, Any] = {"default": lambda prompt: {"text": "an answer"}}
+        result = run_suite(suite, targets=targets, options=RunOptions(allow_code=leave))
+        assert list(verdicts(result).values()) == [expected]
 
 
 def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:

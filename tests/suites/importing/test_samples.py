@@ -25,7 +25,6 @@ promptfooconfig.yaml:12: temperature of provider openai:gpt-4o-mini has no count
 promptfooconfig.yaml:22: exec: python3 gets the prompt as its argument, and no options and context after it
 promptfooconfig.yaml:23: provider bedrock:some-model has no counterpart; answer with a target of another kind, \
 or grade recorded answers
-promptfooconfig.yaml:28: assert javascript has no counterpart; write a code_judge
 promptfooconfig.yaml:45: assert similar has no counterpart; say in rubrics what must agree
 promptfooconfig.yaml:50: test option transform has no counterpart
 promptfooconfig.yaml:55: assert-set passes from 0.5 on, and counts with its score: below 0.8 it can keep a test from passing
