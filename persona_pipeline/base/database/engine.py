@@ -196,10 +196,24 @@ class Store:
         finally:
             here.readers -= 1
 
+    def rows(self, query: sa.Executable) -> Sequence[sa.Row]:
+        """Return all rows of a query."""
+        with self.connect() as connection:
+            return connection.execute(query).all()
+
+    def row(self, query: sa.Executable) -> sa.Row | None:
+        """Return the row of a query that has one at most."""
+        with self.connect() as connection:
+            return connection.execute(query).one_or_none()
+
+    def value(self, query: sa.Executable) -> Any:
+        """Return the first value of the first row; None where there is none."""
+        with self.connect() as connection:
+            return connection.execute(query).scalar()
+
     def ping(self) -> None:
         """Ask the database for nothing; raises what it raises where it does not answer."""
-        with self.connect() as connection:
-            connection.execute(sa.select(1))
+        self.value(sa.select(1))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -395,8 +409,7 @@ def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
 
 def is_held(store: Store, name: str) -> bool:
     """Return whether somebody works on this just now."""
-    with store.connect() as connection:
-        row = connection.execute(sa.select(leases).where(leases.c.name == name)).one_or_none()
+    row = store.row(sa.select(leases).where(leases.c.name == name))
     if row is None or _is_dead(row.holder):
         return False
     now = datetime.now(UTC)
