@@ -252,7 +252,8 @@ def _canary(judge: JudgeName, rated: Sequence[Rated], population: Sequence[Judgm
         random.Random(name).shuffle(own)
         labelled = [item for item in own if item.peoples is not None]
         by_dimension[name] = [*_by_claim(labelled), *_by_claim([item for item in own if item.peoples is None])]
-    chosen = _evenly(by_dimension, anchors)
+    evenly = (item for turn in zip_longest(*by_dimension.values()) for item in turn if item)
+    chosen = list(islice(evenly, anchors))
     return Canary(judge, [requests[item.key] for item in chosen], chosen)
 
 
@@ -261,10 +262,6 @@ def _by_claim(rated: Sequence[Rated]) -> list[Rated]:
     claims = grouped(rated, lambda item: item.proposition_id)
     rounds = range(0, max(map(len, claims.values()), default=0), OF_A_CLAIM)
     return [item for first in rounds for own in claims.values() for item in own[first : first + OF_A_CLAIM]]
-
-
-def _evenly(groups: Mapping[str, Sequence[Rated]], most: int) -> list[Rated]:
-    return [item for turn in zip_longest(*groups.values()) for item in turn if item][:most]
 
 
 def _judges_of(baselines: Iterable[Baseline | None]) -> set[JudgeName]:

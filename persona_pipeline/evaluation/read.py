@@ -140,7 +140,9 @@ class WorldReader:
 
         there = {scope.agent_id for scope in snapshot.agents if is_kept(scope)}
         gone = [scope.agent_id for scope in snapshot.agents if scope.agent_id not in there]
-        broken |= {agent_id: (_aged_out(aged),) for agent_id in gone if aged}
+        if aged:
+            why = f"messages before {aged:%Y-%m-%d} have aged out, and this window begins before; what it came to is stored as it was"
+            broken |= {agent_id: (Problem(why),) for agent_id in gone}
         unread = {scope.agent_id for scope in scopes if scope.persona is None}
         personas = world.stored_personas(unread) if unread else {}
 
@@ -446,12 +448,6 @@ def coverage_of(settings: Settings) -> tuple[float, float]:
 
 def _no_window(agent_id: str) -> Problem:
     return Problem(f"agent {agent_id!r} has no message window; materialize its messages first")
-
-
-def _aged_out(aged: datetime) -> Problem:
-    return Problem(
-        f"messages before {aged:%Y-%m-%d} have aged out, and this window begins before; what it came to is stored as it was"
-    )
 
 
 def _read_baselines(

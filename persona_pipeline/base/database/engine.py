@@ -318,12 +318,8 @@ def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnEl
     return column.in_(list(values)) if len(values) <= MOST_NAMED else sa.true()
 
 
-def _insert(connection: Connection, table: sa.Table) -> Any:
-    """Return an INSERT of this dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
-    return _insert_of(connection.dialect.name, table)
-
-
 def _insert_of(dialect: str, table: sa.Table) -> Any:
+    """Return an INSERT of a dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
     if dialect == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
     else:
@@ -433,7 +429,7 @@ def _try(store: Store, names: list[str], holder: str, seen: _Seen) -> dict[str, 
     with store.begin() as connection:
         # In their order, so that no two wait for one another; the database lets one have each.
         rows = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
-        free = _insert(connection, leases).on_conflict_do_nothing().returning(leases.c.name)
+        free = _insert_of(connection.dialect.name, leases).on_conflict_do_nothing().returning(leases.c.name)
         if len(connection.execute(free, rows).all()) == len(names):
             return {}
         connection.execute(sa.delete(leases).where(leases.c.holder == holder))
