@@ -251,7 +251,12 @@ def given(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in asked.items()
-        if not (value is None or value == "" or value in _ONCE_NONE.get(name, ()) or _is_once_unset(name, value))
+        if not (
+            value is None
+            or value == ""
+            or value in _ONCE_NONE.get(name, ())
+            or (name == "min_coverage" and isinstance(value, int | float) and value < 0)
+        )
     }
 
 
@@ -277,10 +282,6 @@ def parse_time(text: str, *, name: str = "time") -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{name} {text!r} is out of range") from None
-
-
-def _is_once_unset(name: str, value: Any) -> bool:
-    return name == "min_coverage" and isinstance(value, int | float) and value < 0
 
 
 def _inside(name: str, value: Any) -> Any:

@@ -47,8 +47,7 @@ class Person:
         chosen = (Selection(agents=self.names), Selection(speakers=self.names))
         self._written = [found for selection in chosen if (found := self._selected(selection))]
         self.messages = frozenset(name for found in self._written for name in found.ids)
-        with store.connect() as connection:
-            rows = connection.execute(sa.select(_MESSAGES.c.id, _MESSAGES.c.text)).all()
+        rows = store.rows(sa.select(_MESSAGES.c.id, _MESSAGES.c.text))
         self._words = "\0".join(row.text for row in rows if row.id in self.messages)
         self._names = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in self.names), re.IGNORECASE)
 

@@ -367,15 +367,13 @@ class World:
         """Return the personas last brought into the store of some agents; those of whom none was are left out."""
         agents = tables.agents
         query = sa.select(agents).where(among(agents.c.id, agent_ids), agents.c.persona.is_not(None))
-        with self.store.connect() as connection:
-            rows = [row for row in connection.execute(query) if row.id in agent_ids]
-        return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows}
+        rows = self.store.rows(query)
+        return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows if row.id in agent_ids}
 
     def display_names(self) -> dict[str, str]:
         """Return the display name of everybody who ever spoke or has a persona."""
-        with self.store.connect() as connection:
-            rows = connection.execute(sa.select(tables.agents.c.id, tables.agents.c.display_name))
-            return {row.id: row.display_name for row in rows}
+        rows = self.store.rows(sa.select(tables.agents.c.id, tables.agents.c.display_name))
+        return {row.id: row.display_name for row in rows}
 
     def messages(
         self,
