@@ -94,7 +94,10 @@ class Place:
             if (server / "postmaster.pid").exists():
                 self.postmaster = int((server / "postmaster.pid").read_text(encoding="utf-8").split()[0])
         own = {"PERSONA_ROOT": str(self.root), "PERSONA_DATABASE_URL": self.url, "DAGSTER_HOME": str(folder / "home")}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERSONA_", "DAGSTER_"))}
+        # Compiled once, as what is installed is.
+        own["PYTHONPYCACHEPREFIX"] = f"{tempfile.gettempdir()}/persona-benchmarks"
+        left_out = ("PERSONA_", "DAGSTER_", "PYTHONDONTWRITEBYTECODE")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         self.environment = {**kept, **own, "OPENBLAS_NUM_THREADS": "1"}
         (folder / "home").mkdir()
         (folder / "home/dagster.yaml").write_text((PROJECT / "dagster.yaml").read_text(encoding="utf-8"), "utf-8")

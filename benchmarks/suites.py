@@ -162,6 +162,7 @@ def run_grade() -> None:
 
 
 TESTS, WIDTH, SECONDS = 200, 20, 0.3
+KINDS = "python,cli,http,openai,responses,azure,gemini,ollama,vllm,openrouter,anthropic,bedrock,vertex"
 MESSAGE = {
     "id": "m", "type": "message", "role": "assistant", "model": "claude-haiku-5-5", "stop_reason": "end_turn",
     "content": [{"type": "text", "text": "ok"}], "usage": {"input_tokens": 5, "output_tokens": 1},
@@ -170,6 +171,15 @@ COMPLETION = {
     "id": "c", "object": "chat.completion", "created": 1, "model": "local",
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
     "usage": {"prompt_tokens": 5, "completion_tokens": 1},
+}  # fmt: skip
+RESPONSE = {
+    "id": "r", "object": "response", "model": "local", "status": "completed",
+    "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}],
+    "usage": {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6},
+}  # fmt: skip
+# What a path holds, and what is answered there: the Messages API also behind Bedrock and Vertex.
+BODIES: dict[bytes, Any] = {
+    b"/messages": MESSAGE, b"/invoke": MESSAGE, b":rawPredict": MESSAGE, b"/chat/": COMPLETION, b"/responses": RESPONSE,
 }  # fmt: skip
 FUNCTION = f"import asyncio\n\nasync def reply(prompt):\n    await asyncio.sleep({SECONDS})\n    return 'ok'\n"
 
@@ -184,7 +194,8 @@ async def targets_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWri
             )
             await reader.readexactly(length)
             await asyncio.sleep(SECONDS)
-            body: Any = MESSAGE if b"/messages" in head else COMPLETION if b"/chat/" in head else {"text": "ok"}
+            path = head.split(b" ")[1]
+            body: Any = next((body for part, body in BODIES.items() if part in path), {"text": "ok"})
             data = json.dumps(body).encode()
             writer.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(data), data)
@@ -224,7 +235,12 @@ def seconds(folder: Path, python: str, target: str) -> float:
     ]
     started = time.perf_counter()
     done = subprocess.run(
-        [*command, "--allow-code", "--allow-targets"], cwd=folder, capture_output=True, text=True, check=False
+        [*command, "--allow-code", "--allow-targets"],
+        cwd=folder,
+        env={**os.environ, "AWS_REGION": "eu-central-1", "CLOUD_ML_REGION": "eu", "ANTHROPIC_VERTEX_PROJECT_ID": "p"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
@@ -234,7 +250,7 @@ def seconds(folder: Path, python: str, target: str) -> float:
 def run_targets() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="interpreter of the release to measure")
-    parser.add_argument("--targets", default="python,http,openai,anthropic")
+    parser.add_argument("--targets", default=KINDS)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     url, ideal = served(), TESTS / WIDTH * SECONDS
@@ -252,10 +268,18 @@ def run_targets() -> None:
             {"name": "http", "provider": "http", "url": url},
             {"name": "openai", "provider": "openai", "model": "local", "base_url": f"{url}/v1", "api_key": "k"},
             {"name": "anthropic", "provider": "anthropic", "base_url": url, "api_key": "k"},
+            {"name": "cli", "provider": "cli", "command": ["sh", "-c", f"sleep {SECONDS}; echo ok"]},
+            *(
+                {"name": name, "provider": name, "model": "m", "base_url": url, "api_key": "k"}
+                for name in ("bedrock", "vertex", "azure", "gemini", "ollama", "vllm", "openrouter")
+            ),
+            {"name": "responses", "provider": "openai", "api": "responses"}
+            | {"model": "local", "base_url": f"{url}/v1", "api_key": "k"},
         ]
         (folder / "targets.yaml").write_text(json.dumps({"targets": targets}), encoding="utf-8")
         start = statistics.median(seconds(folder, options.python, "mock") for _ in range(options.repeats))
         print(f"a target that answers at once: {start:.2f} s; ideal for the others: {ideal:.2f} s beside that")
+        print(f"{options.repeats} runs each, load {os.getloadavg()[0]:.1f} at the beginning")
         for target in options.targets.split(","):
             took = statistics.median(seconds(folder, options.python, target) for _ in range(options.repeats))
             print(

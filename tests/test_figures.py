@@ -25,7 +25,7 @@ CEILINGS = {
     "lines of the core": (35_740, 28_500),
     "modules with one importer": (63, 60),
     "modules that other rooms import": (132, 70),
-    "class names in several modules": (2, 8),
+    "class names in several modules": (3, 8),
 }
 
 

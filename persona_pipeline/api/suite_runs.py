@@ -1,11 +1,12 @@
 """Eval suites from Python: load one, run it, look at what came of it."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, fields
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from typing_extensions import Unpack
 
@@ -15,6 +16,7 @@ from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 from persona_pipeline.suites.running import opening
+from persona_pipeline.suites.running.history import RowWriter, earlier_results
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.suite_run import run_suite as _run_suite
 from persona_pipeline.world.personas import is_world
@@ -46,6 +48,7 @@ class Running(TypedDict, total=False):
         timeout: seconds one attempt may take, answer and grading together.
         max_retries: further tries after what may pass.
         cache: take answers that a target gave before; None: as the suite says.
+        rows: a ``.jsonl`` file that results are kept in as they come; what it holds and still stands is not run again.
         on_result: called with each result as soon as it is there.
     """
 
@@ -65,6 +68,7 @@ class Running(TypedDict, total=False):
     timeout: float
     max_retries: int
     cache: bool | None
+    rows: Path | str | None
     on_result: Callable[[TestResult], None] | None
 
 
@@ -97,11 +101,61 @@ class SuiteRun(SuiteResult):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.headline}>"
 
+    def write(self, path: Path | str) -> None:
+        """Write the run to a file: ``.html``, ``.json`` or ``.xml`` (JUnit)."""
+        from persona_pipeline.reporting.render import write_suites
+
+        write_suites(self, [self], Path(path))
+
     def _repr_html_(self) -> str:
         from persona_pipeline.reporting.pages.suites import tests_page
         from persona_pipeline.reporting.render import render_page
 
         return render_page(tests_page(self, self.headline), "notebook")
+
+
+class Test(TypedDict, total=False):
+    """One test of a suite in Python; every other key of the format may stand in it too.
+
+    Attributes:
+        id: names it in results; unique in the suite.
+        input: what is asked: text, or messages.
+        asserts: what must hold: functions of the answer, and mappings as in a file.
+        criteria: what a good answer achieves, for a judge.
+        expected_output: a good answer.
+        metadata: anything; ``tags`` in it are filtered on.
+        trials: how often, and what decides, as in a file.
+        targets: who answers; by default the suite's.
+    """
+
+    id: Required[str]
+    input: Required[str | Sequence[Mapping[str, Any]]]
+    asserts: "Sequence[Callable[..., Any] | Mapping[str, Any]]"
+    criteria: str
+    expected_output: Any
+    metadata: Mapping[str, Any]
+    trials: Mapping[str, Any]
+    targets: Sequence[str]
+
+
+def make_suite(name: str, tests: "Iterable[Test | Mapping[str, Any]]", **fields: Any) -> Suite:
+    """Make a suite in Python; it runs, resumes and is reported as one from a file.
+
+    Args:
+        name: lowercase letters, digits and hyphens.
+        tests: each a ``Test``, or a mapping with the keys of the format.
+        fields: of the suite: ``asserts`` for every test, ``trials``, ``target``, ``tags`` and the others of the format.
+
+    Raises:
+        ConfigError: it is not valid: every problem, at the line that makes it.
+    """
+    caller = sys._getframe(1)
+    path = Path(caller.f_code.co_filename).absolute()
+    if not path.is_file():
+        # A notebook's cell, or a prompt: files are looked for where it runs.
+        path = Path.cwd() / f"{name}.py"
+    roots = opening.suite_roots(path, get_settings())
+    return opening.make_suite(name, [*tests], path, caller.f_lineno, roots, **fields)
 
 
 def load_suite(path: Path | str, *, allow_path: Iterable[Path | str] = ()) -> Suite:
@@ -139,16 +193,35 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
     responses = how.get("responses")
     if isinstance(responses, Path | str):
         responses = load_responses(responses)
-    with closing(shared):
+    with closing(shared), ExitStack() as opened:
+        options, tell = _options(how, settings), how.get("on_result")
+        if (rows := how.get("rows")) is not None:
+            options, tell = _kept(Path(rows), options, tell, opened)
         result = _run_suite(
             loaded,
             targets=None if responses is not None else _targets(loaded, how, settings),
             responses=responses,
             judge=shared,
-            options=_options(how, settings),
-            on_result=how.get("on_result"),
+            options=options,
+            on_result=tell,
         )
     return SuiteRun(**{item.name: getattr(result, item.name) for item in fields(SuiteResult)})
+
+
+def _kept(
+    rows: Path, options: RunOptions, tell: Callable[[TestResult], None] | None, opened: ExitStack
+) -> tuple[RunOptions, Callable[[TestResult], None]]:
+    """Return the options of a run that goes on where these rows end, and what writes each new one."""
+    earlier = tuple(earlier_results(rows))
+    writer = opened.enter_context(closing(RowWriter(rows, append=True)))
+
+    def told(result: TestResult) -> None:
+        if not result.resumed:
+            writer.write(result)
+        if tell is not None:
+            tell(result)
+
+    return replace(options, earlier=earlier, written=(rows,)), told
 
 
 async def run_suite_async(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:

@@ -1,11 +1,13 @@
 """Calls that leave this process: made by code that waits, and not made any more where they keep failing."""
 
 import asyncio
+import inspect
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -22,6 +24,47 @@ def run_async(work: Coroutine[Any, Any, Result]) -> Result:
         return loop.wait(work)
     finally:
         loop.close()
+
+
+def positional_arguments(call: Callable[..., Any], named: Mapping[str, Any]) -> list[Any]:
+    """Return what a function's positional parameters stand for, by name; a first one of another name gets the first of ``named``.
+
+    Raises ``ValueError``: a further one without a default has no such name.
+    """
+    first = next(iter(named.values()))
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):
+        return [first]
+    given: list[Any] = []
+    for item in parameters:
+        if item.kind not in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD):
+            continue
+        if item.name in named or not given:
+            given.append(named.get(item.name, first))
+        elif item.default is item.empty:
+            raise ValueError(f"parameter {item.name!r} is none of {', '.join(named)}")
+        else:
+            break
+    return given
+
+
+@dataclass
+class Timing:
+    """When what happened to a call, on the monotonic clock: begun, sent for the last time, first heard of, and answered."""
+
+    asked: float = field(default_factory=time.monotonic)
+    sent: float | None = None
+    first: float | None = None
+    ended: float | None = None
+
+    async def follow(self, event: str, _: Any) -> None:
+        """Hear what the HTTP client does (its ``trace``): a request counts from when it goes out over an open connection."""
+        if event.endswith("send_request_headers.started"):
+            self.sent = time.monotonic()
+
+    def heard_piece(self) -> None:
+        self.first = time.monotonic() if self.first is None else self.first
 
 
 class BackgroundLoop:

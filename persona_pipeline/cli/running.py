@@ -1,5 +1,6 @@
 """A run from the command line: its progress, and on stderr what was left out, the scores and what is not recorded yet."""
 
+import gc
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,9 @@ def run_and_print(
     from persona_pipeline.evaluation.run import run_evaluation
     from persona_pipeline.judging.open import JudgeOptions, open_judge
 
+    # What was imported stays: whoever looks for garbage, and the process as it ends, need not go through it.
+    if not gc.get_freeze_count():
+        gc.freeze()
     with watched_judging() as progress:
         options = JudgeOptions.of(request, progress)
         opened = open_judge(judge, world, options)

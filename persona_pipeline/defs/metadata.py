@@ -67,12 +67,12 @@ def costs_metadata(report: RunReport) -> Metadata:
 
 
 def findings_metadata(findings: Sequence[Finding]) -> Metadata:
-    """Return findings as a number and a table, at most 50."""
+    """Return findings as a number and, where there are any, a table of at most 50."""
     rows = [
         {"kind": finding.kind.replace("_", " "), "what": one_line(finding.text, MOST_TEXT)}
         for finding in findings[:MOST_FINDINGS]
     ]
-    return {"findings": len(findings), "what_is_wrong": table(rows, ("kind", "what"))}
+    return {"findings": len(findings), **({"what_is_wrong": table(rows, ("kind", "what"))} if rows else {})}
 
 
 def paragraphs(text: str) -> str:
@@ -100,8 +100,10 @@ def check_result(
 
 
 def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.TableMetadataValue:
-    schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in columns])
-    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=schema)
+    """Return rows under these columns; one that is empty in every row is left out, since the log keeps what is said of it."""
+    filled = [name for name in columns if not rows or any(row.get(name) not in ("", None) for row in rows)]
+    records = [dg.TableRecord({name: row[name] for name in filled if name in row}) for row in rows]
+    return dg.MetadataValue.table(records, schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in filled]))
 
 
 _STATUS = {

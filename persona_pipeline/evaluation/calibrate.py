@@ -139,7 +139,8 @@ def calibrate_world(world: World, dimensions: Sequence[str] | None = None) -> Ca
     for judge, own in known.rated(used, asked).items():
         held = {item.key for item in rated.get(judge, ())}
         rated.setdefault(judge, []).extend(item for item in own if item.key not in held)
-    people = _people(used)
+    labels = grouped((label for label in used.labels if label.is_persons), lambda label: label.dimension)
+    people = {dimension: sorted({label.labeller for label in own}) for dimension, own in labels.items()}
     return Calibration(
         dimensions=[
             calibrate_dimension(judge, name, found[name], people=people.get(name, ()))
@@ -160,11 +161,6 @@ def _asked(world: World, judged: Iterable[Label | JudgeRequest]) -> AskedOf:
 def _rated(world: World, population: Sequence[Judgment], used: Usable) -> dict[tuple[str, str], list[Rated]]:
     inverted = inverted_claims(_asked(world, (item.request for item in population)))
     return rated_by_judge([item.judged for item in population], ballots(used.labels), inverted)
-
-
-def _people(used: Usable) -> dict[str, list[str]]:
-    found = grouped((label for label in used.labels if label.is_persons), lambda label: label.dimension)
-    return {dimension: sorted({label.labeller for label in own}) for dimension, own in found.items()}
 
 
 @dataclass(frozen=True)
@@ -252,8 +248,7 @@ def _canary(judge: JudgeName, rated: Sequence[Rated], population: Sequence[Judgm
         random.Random(name).shuffle(own)
         labelled = [item for item in own if item.peoples is not None]
         by_dimension[name] = [*_by_claim(labelled), *_by_claim([item for item in own if item.peoples is None])]
-    evenly = (item for turn in zip_longest(*by_dimension.values()) for item in turn if item)
-    chosen = list(islice(evenly, anchors))
+    chosen = [item for turn in zip_longest(*by_dimension.values()) for item in turn if item][:anchors]
     return Canary(judge, [requests[item.key] for item in chosen], chosen)
 
 

@@ -94,7 +94,8 @@ def estimate_run(
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     store = None if asking.fresh else world.store
     judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count)
-    confirming = _confirming(judged, request)
+    compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
+    confirming = most_confirmations(compared, request.samples) if request.confirm else 0
     talks = _generating(generated, options)
     judgments = sum(len(_claims(plan)) for plan in generated) * request.samples
     calls = len(generated) * sum(map(len, SAMPLE_PROMPTS)) + judgments
@@ -150,11 +151,6 @@ def missing_text(
     taken = estimate(asked, options=options, grouping=grouping, store=world.store, count=False)
     cost = "" if taken.usd is None else f", about ${max(0.01, taken.usd.expected):.2f}"
     return f"{len(asked)} of {len(writer.asked)} judgments failed ({said}); `{command}` asks them again{cost}"
-
-
-def _confirming(plans: Sequence[AgentPlan], request: EvaluationRequest) -> int:
-    compared = {str(place): len(plan.requests) for place, plan in enumerate(plans) if plan.baseline}
-    return most_confirmations(compared, request.samples) if request.confirm else 0
 
 
 def _one_judgment(asked: Sequence[JudgeRequest], options: ModelOptions) -> tuple[Range, float]:

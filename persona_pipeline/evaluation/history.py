@@ -308,7 +308,7 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
     same = ("agent_id", "window_start", "window_end", "sample_size", "synthetic")
     made = ("persona_hash", "messages_hash", "judge", "judge_model", "prompt_version")
     scored = any(item.score is not None for item in evaluation.dimensions.values())
-    complete = run.comparison is not None
+    complete, adherence = run.comparison is not None, evaluation.dimensions.get("adherence")
     return {
         "id": run_id,
         **{name: getattr(evaluation, name) for name in same},
@@ -324,19 +324,14 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         "outline": evaluation.model_dump(
             mode="json", exclude={"dimensions": {"__all__": {"propositions", "statistics"}}}
         ),
-        "message_scores": message_scores_of(evaluation),
+        # Of single messages, where any was judged by itself.
+        "message_scores": (message_scores(adherence) or None) if adherence else None,
         "summary": summary_of(evaluation),
         "whole": run.whole,
         "regressed": run.comparison.regressed if run.comparison else None,
         "comparison": run.comparison.model_dump(mode="json") if run.comparison else None,
         "findings": [finding.model_dump(mode="json") for finding in run.findings] if run.comparison else None,
     }
-
-
-def message_scores_of(evaluation: AgentEvaluation) -> dict[str, float] | None:
-    """Return the adherence (0-9) of single messages by id; None where none was judged by itself."""
-    adherence = evaluation.dimensions.get("adherence")
-    return message_scores(adherence) or None if adherence else None
 
 
 def _score_row(run_id: uuid.UUID, item: DimensionEvaluation, row: PropositionResult) -> dict[str, object]:

@@ -170,7 +170,8 @@ class ReplayedJudge:
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Return verdicts in the order of the requests; what was not asked then is not recorded."""
-        return [self.replay.answers.get(request.key) or _unknown(request) for request in requests]
+        why = {"unscored": Unscored.UNRECORDED, "detail": "the run that was saved did not ask it"}
+        return [self.replay.answers.get(item.key) or Verdict(item.proposition_id, **why) for item in requests]
 
 
 def save_replay(path: Path, replay: RunReplay) -> None:
@@ -217,8 +218,3 @@ def _adapter() -> TypeAdapter[RunReplay]:
 
 def _bare(log: MessageLog) -> MessageLog:
     return MessageLog(tuple(replace(message, extras={}) for message in log.messages))
-
-
-def _unknown(request: JudgeRequest) -> Verdict:
-    detail = "the run that was saved did not ask it"
-    return Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=detail)

@@ -69,16 +69,6 @@ def forms(text: str, depth: int = _DEPTH) -> Iterator[str]:
         yield from forms(opened, depth - 1)
 
 
-def squeezed(plain: str) -> str:
-    """Return the letters and figures of a folded text in one run."""
-    return "".join(filter(str.isalnum, plain))
-
-
-def is_written_apart(plain: str) -> bool:
-    """Whether a folded text seems to be written letter by letter, or all in one."""
-    return bool(_SPACED.search(plain) or _LONG_RUN.search(plain))
-
-
 def _respelled(plain: str) -> Iterator[str]:
     respelled = plain.translate(_LOOKALIKES) if _MIXED.search(plain) else plain
     if respelled != plain:
@@ -125,15 +115,12 @@ def _decoded(run: str, encoding: str) -> str | None:
             return base64.b32decode(bare + "=" * (-len(bare) % 8)).decode("utf-8")
         if encoding == "hex":
             return bytes.fromhex(run.replace(":", "")).decode("utf-8")
-        numbers = run.replace(",", " ").split() if encoding == "decimal" else _octets(run)
+        bits = run.replace(" ", "")
+        octets = [bits[start : start + 8] for start in range(0, len(bits) - 7, 8)]
+        numbers = run.replace(",", " ").split() if encoding == "decimal" else octets
         return bytes(int(number, 10 if encoding == "decimal" else 2) for number in numbers).decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-
-
-def _octets(run: str) -> list[str]:
-    bits = run.replace(" ", "")
-    return [bits[start : start + 8] for start in range(0, len(bits) - 7, 8)]
 
 
 def _is_readable(text: str) -> bool:
@@ -226,8 +213,9 @@ def matches(plain: str) -> bool:
     encoded = _HARMLESS.sub(b" ", plain.encode("utf-8"))
     if any(pattern.search(encoded) for pattern in _compiled(_FRAMES)) or _means(encoded):
         return True
-    run = squeezed(plain)
-    patterns = (*_ALWAYS, *_RUNS) if is_written_apart(plain) else _ALWAYS
+    run = "".join(filter(str.isalnum, plain))
+    # Written letter by letter, or all in one.
+    patterns = (*_ALWAYS, *_RUNS) if _SPACED.search(plain) or _LONG_RUN.search(plain) else _ALWAYS
     return any(pattern.search(run) for pattern in _compiled(patterns))
 
 

@@ -222,14 +222,10 @@ def canaries_for(requests: Sequence[JudgeRequest], share: float = 0.0) -> list[K
     """
     found: dict[tuple[object, ...], list[KnownClaim]] = {}
     for request in requests:
-        about = _about(request)
-        if about not in found and (_is_drawn(request, share) or suspicious_entries(request.trajectory)):
+        about, drawn = _about(request), seed_from("drawn", *(entry.text for entry in request.trajectory.entries))
+        if about not in found and (drawn < share * 2**64 or suspicious_entries(request.trajectory)):
             found[about] = _canaries(request)
     return [canary for canaries in found.values() for canary in canaries]
-
-
-def _is_drawn(request: JudgeRequest, share: float) -> bool:
-    return seed_from("drawn", *(entry.text for entry in request.trajectory.entries)) < share * 2**64
 
 
 def without_compromised(

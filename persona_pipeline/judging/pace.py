@@ -158,7 +158,7 @@ class Pacer:
             return
         self.refused += 1
         self._refused_in_a_row += 1
-        asked = _seconds(headers)
+        asked = seconds_to_wait(headers)
         pause = min(_LONGEST_PAUSE, 2.0 ** (self._refused_in_a_row - 1)) if asked is None else asked
         self._paused_until = max(self._paused_until, now + pause)
         requests = self._allowances.get(Limit.REQUESTS)
@@ -214,7 +214,8 @@ def _duration(text: str | None) -> float | None:
     return sum(count * unit for count, unit in zip(counts, _UNITS, strict=True))
 
 
-def _seconds(headers: Mapping[str, str]) -> float | None:
+def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds after which a server wants to be asked again; None: it does not say, or names a date."""
     milliseconds = _number(headers.get("retry-after-ms"))
     return _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
 

@@ -144,6 +144,19 @@ def render_suites(whole: "SuiteResult", results: "Sequence[SuiteResult]", format
     return render_page(suite_page(whole), format)
 
 
+def write_suites(whole: "SuiteResult", results: "Sequence[SuiteResult]", path: Path) -> None:
+    """Write runs of suites to a file: ``.json``, ``.xml`` (JUnit), or a page."""
+    if path.suffix == ".json":
+        from persona_pipeline.suites.running.history import json_parts
+
+        texts = json_parts(whole, results, newline="\n")
+    else:
+        texts = iter([render_suites(whole, results, "junit" if path.suffix == ".xml" else "html")])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as stream:
+        stream.writelines(texts)
+
+
 def render_prometheus(report: RunReport) -> str:
     """Return gauges of every agent of a report. What is unscored has no score, and says so in its coverage.
 

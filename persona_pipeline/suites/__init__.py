@@ -6,43 +6,6 @@
 A new assert type is a subclass of ``Assert`` with ``grade``, registered under the entry point group ``persona_pipeline.asserts``.
 """
 
-from persona_pipeline.suites.answering.base import Responses, load_responses, read_responses
-from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.asserts.registry import register
-from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.suites.grading.base import Assert, Context, Services
-from persona_pipeline.suites.grading.results import (
-    AssertResult,
-    Failure,
-    Grade,
-    SuiteResult,
-    SuiteVerdict,
-    TestResult,
-    UngradedError,
-)
-from persona_pipeline.suites.running.opening import load_suite
-from persona_pipeline.suites.running.plan import RunOptions
-from persona_pipeline.suites.running.suite_run import run_suite
+import lazy_loader
 
-__all__ = [
-    "Assert",
-    "AssertResult",
-    "Context",
-    "Failure",
-    "Grade",
-    "Output",
-    "Responses",
-    "RunOptions",
-    "Services",
-    "Suite",
-    "SuiteResult",
-    "SuiteVerdict",
-    "Test",
-    "TestResult",
-    "UngradedError",
-    "load_responses",
-    "load_suite",
-    "read_responses",
-    "register",
-    "run_suite",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

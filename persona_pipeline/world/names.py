@@ -1,26 +1,29 @@
 """Other names of agents: what comes under an alias in a persona file is the agent's own."""
 
+import os
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
-from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
-from persona_pipeline.base.files import read_regular
+from persona_pipeline.base.files import is_fresh, look_of, read_regular
 from persona_pipeline.world.models import Message
-from persona_pipeline.world.personas import PERSONAS, find_yaml, is_agent_id, is_name, yaml_stems
+from persona_pipeline.world.personas import PERSONAS, is_agent_id, is_name, yaml_files, yaml_stems
 from persona_pipeline.world.runs import touch_windows
 
-_MOST_CACHED = 4096
-_LARGEST = 1_000_000
+# Bytes of a file that is read; agents from which on what they are called is kept between processes.
+_LARGEST, _FEWEST_KEPT = 1_000_000, 200
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,31 @@ def same_name(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def read_names(root: Path) -> dict[str, AgentNames]:
-    """Return what every agent is called, by id. Others' transcripts show it, whatever else is wrong with its file."""
-    return {agent_id: _names_of(root, agent_id) for agent_id in named_agents(root)}
+# How each persona file looked, and what it said.
+Seen = dict[str, tuple[str, AgentNames]]
+# By where it is kept: sensors look at every file twice a minute, and hardly any has changed.
+_SEEN: dict[Path, Seen] = {}
+
+
+def read_names(root: Path, kept: Path | None = None) -> dict[str, AgentNames]:
+    """Return what every agent is called, by id. Others' transcripts show it, whatever else is wrong with its file.
+
+    ``kept``: a file in which processes leave one another what those of a large world say; what looks as it did is not read again.
+    """
+    seen: Seen = _SEEN.get(kept, {}) if kept else {}
+    if kept and not seen:
+        # There is none, or it is another release's.
+        with suppress(OSError, ValidationError):
+            seen = _adapter().validate_json(read_regular(kept))
+    files = {stem: own for stem, own in sorted(yaml_files(root / PERSONAS).items()) if is_agent_id(stem)}
+    looked = {agent_id: _looked(agent_id, own, seen.get(agent_id)) for agent_id, own in files.items()}
+    if kept:
+        now = {agent_id: found for agent_id, found in looked.items() if found[0]}
+        if len(now) >= _FEWEST_KEPT and now != seen:
+            with suppress(OSError):
+                write_atomically(kept, _adapter().dump_json(now))
+        _SEEN[kept] = now
+    return {agent_id: names for agent_id, (_, names) in looked.items()}
 
 
 def named_agents(root: Path) -> list[str]:
@@ -51,18 +76,26 @@ def named_agents(root: Path) -> list[str]:
     return [stem for stem in yaml_stems(root / PERSONAS) if is_agent_id(stem)]
 
 
-def _names_of(root: Path, agent_id: str) -> AgentNames:
-    try:
-        path = find_yaml(root / PERSONAS, agent_id)
-        if path is None or path.stat().st_size > _LARGEST:
-            return AgentNames(agent_id, None, None)
-        return _parsed(agent_id, str(path), read_regular(path).decode("utf-8-sig"))
-    except (ConfigError, OSError, UnicodeDecodeError):
-        return AgentNames(agent_id, None, None)
+@cache
+def _adapter() -> TypeAdapter[Seen]:
+    return TypeAdapter(Seen)
 
 
-# Sensors look at every persona twice a minute, and hardly any has changed.
-@lru_cache(maxsize=_MOST_CACHED)
+def _looked(
+    agent_id: str, files: Sequence[os.DirEntry[str]], seen: tuple[str, AgentNames] | None
+) -> tuple[str, AgentNames]:
+    """Return how an agent's file looks and what it says; one without a look is to be read again."""
+    with suppress(ConfigError, OSError, UnicodeDecodeError):
+        stat = files[0].stat()
+        look = f"{files[0].path} {look_of(stat)}"
+        if len(files) == 1 and seen is not None and seen[0] == look:
+            return seen
+        if len(files) == 1 and stat.st_size <= _LARGEST:
+            text = read_regular(files[0].path).decode("utf-8-sig")
+            return "" if is_fresh(stat) else look, _parsed(agent_id, files[0].path, text)
+    return "", AgentNames(agent_id, None, None)
+
+
 def _parsed(agent_id: str, path: str, text: str) -> AgentNames:
     document = parse_document(text, path)
     data = document.data if isinstance(document.data, dict) else {}

@@ -1,8 +1,10 @@
 """Persona files, ``personas/<agent_id>.yaml``, and which names of agents and files are allowed."""
 
+import os
 import re
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, Field, field_validator
@@ -50,10 +52,18 @@ def find_yaml(folder: Path, stem: str) -> Path | None:
 
 def yaml_stems(folder: Path) -> list[str]:
     """Return the names, without ending, of the YAML files of a folder, sorted; drafts are left out."""
-    if not folder.is_dir():
-        return []
-    stems = {path.stem for path in folder.iterdir() if path.suffix in (".yaml", ".yml")}
-    return sorted(stem for stem in stems if not stem.endswith(DRAFT))
+    return sorted(yaml_files(folder))
+
+
+def yaml_files(folder: Path) -> dict[str, list[os.DirEntry[str]]]:
+    """Return the YAML files of a folder by their names without ending, drafts left out; a name may stand for two."""
+    found: dict[str, list[os.DirEntry[str]]] = {}
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            stem, _, ending = entry.name.rpartition(".")
+            if stem and ending in ("yaml", "yml") and not stem.endswith(DRAFT):
+                found.setdefault(stem, []).append(entry)
+    return found
 
 
 PERSONAS = "personas"

@@ -1,6 +1,7 @@
 """Names that do not match: who speaks and has no persona, and which personas nobody speaks as."""
 
 import json
+import os
 import shlex
 import unicodedata
 from collections import defaultdict
@@ -236,10 +237,8 @@ def missing_agents(root: Path, decided_by: Path | None = None) -> list[str]:
     folder = (decided_by or root) / BASELINES
     if not folder.is_dir():
         return []
-    known = set(yaml_stems(root / PERSONAS))
-    return sorted(
-        path.stem for path in folder.glob("*.json") if not path.name.startswith(".") and path.stem not in known
-    )
+    stems = {entry.name.removesuffix(".json") for entry in os.scandir(folder) if entry.name.endswith(".json")}
+    return sorted(stem for stem in stems - set(yaml_stems(root / PERSONAS)) if not stem.startswith("."))
 
 
 def missing_agent_problems(root: Path) -> list[Problem]:

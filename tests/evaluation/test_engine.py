@@ -447,7 +447,8 @@ def test_one_agent_is_evaluated_on_its_own_recordings_and_everybodys_names_read_
     whole = replay(sample_world).agents["pam"].evaluation
     (sample_world.root / "recordings" / "jim" / "fluency.jsonl").write_text("no recording\n", encoding="utf-8")
     read: list[str] = []
-    monkeypatch.setattr(world_names, "_names_of", _counted(world_names._names_of, read))
+    world_names._SEEN.clear()
+    monkeypatch.setattr(world_names, "_parsed", _counted(world_names._parsed, read))
     judge = open_judge("recorded", sample_world, JudgeOptions.of(EvaluationRequest(agents=["pam"])))
     report = evaluate_world(sample_world, judge=judge, agents=["pam"])
     assert report.agents["pam"].evaluation == whole
@@ -456,8 +457,8 @@ def test_one_agent_is_evaluated_on_its_own_recordings_and_everybodys_names_read_
         open_judge("recorded", sample_world)
 
 
-def _counted(inner: Callable[[Path, str], Any], read: list[str]) -> Callable[[Path, str], Any]:
-    return lambda root, agent_id: (read.append(agent_id), inner(root, agent_id))[1]
+def _counted(inner: Callable[..., Any], read: list[str]) -> Callable[..., Any]:
+    return lambda agent_id, *more: (read.append(agent_id), inner(agent_id, *more))[1]
 
 
 def test_what_a_run_would_ask_is_planned_agent_by_agent(sample_world: World, monkeypatch: pytest.MonkeyPatch) -> None:

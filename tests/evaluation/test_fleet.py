@@ -16,6 +16,7 @@ from persona_pipeline.scoring.text.likeness import fleet_likeness
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.world.messages.store import read_newest
 from persona_pipeline.world.models import Message, Window
+from persona_pipeline.world.world import World
 from tests.scoring.text.test_voice import DISTINCT, conversation
 from tests.support.command_line import in_process
 
@@ -207,9 +208,9 @@ def test_voices_are_compared_whatever_the_channel(
     ],
 )
 def test_the_newest_messages_of_each_are_read(
-    agents: list[str], each: int, expected: dict[str, int], tmp_path: Path
+    agents: list[str], each: int, expected: dict[str, int], tmp_path: Path, database_url: str
 ) -> None:
-    world = WorldBuilder(support_world(tmp_path)).open()
+    world = World.open(support_world(tmp_path), database_url)
     world.sync()
     window = Window.ending(FIRST + timedelta(weeks=WEEKS), timedelta(weeks=1))
     found = read_newest(world.store, window, agents, each)

@@ -1,11 +1,13 @@
 """Names that do not match: who is meant, aliases that are followed, and messages that are taken out."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+import persona_pipeline.world.names as kept_names
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.world import Message, Window, World
 from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages, write_messages
@@ -272,3 +274,65 @@ def test_an_id_of_two_messages_in_two_files_is_named_and_the_first_kept(small_wo
     assert small_world.sync().problems == []
     assert said_by(small_world, "m1") == "bob"
     assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("edit", "read"),
+    [
+        pytest.param(lambda _: None, [], id="nothing changed"),
+        pytest.param(
+            lambda folder: write_yaml(folder / "ann.yaml", {"display_name": "Anna", "persona": "Calm."}),
+            ["ann.yaml"],
+            id="another name",
+        ),
+        pytest.param(
+            lambda folder: write_yaml(folder / "ann.yaml", {"display_name": "Ann", "aliases": ["a b"], "persona": "-"}),
+            ["ann.yaml"],
+            id="an alias",
+        ),
+        pytest.param(lambda folder: (folder / "ann.yaml").unlink(), [], id="one gone"),
+        pytest.param(
+            lambda folder: (folder / "ann.yml").write_text("display_name: Ann\n", "utf-8"), [], id="both spellings"
+        ),
+        pytest.param(
+            lambda folder: (folder / "ann.yaml").write_text("aliases: [", "utf-8"), ["ann.yaml"], id="no YAML"
+        ),
+        pytest.param(
+            lambda folder: (folder.parent / "names.json").write_text("{}}", "utf-8"),
+            ["ann.yaml", "bob.yaml"],
+            id="what is kept is damaged",
+        ),
+    ],
+)
+def test_of_a_large_world_only_what_looks_otherwise_is_read_again(
+    edit: Callable[[Path], object], read: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, kept, opened = tmp_path / "personas", tmp_path / "names.json", list[str]()
+    write_yaml(folder / "ann.yaml", {"display_name": "Ann", "persona": "Calm."})
+    write_yaml(folder / "bob.yaml", {"display_name": "Bob", "aliases": ["bobby", "robert"], "persona": "Loud."})
+    monkeypatch.setattr(kept_names, "_FEWEST_KEPT", 1)
+    # Written just now, they may yet change without looking otherwise.
+    monkeypatch.setattr(kept_names, "is_fresh", lambda _: False)
+    assert read_names(tmp_path, kept) == read_names(tmp_path)
+    # As another process finds it.
+    kept_names._SEEN.clear()
+    edit(folder)
+    expected = read_names(tmp_path)
+    monkeypatch.setattr(
+        kept_names, "read_regular", lambda path: opened.append(Path(path).name) or Path(path).read_bytes()
+    )
+    assert read_names(tmp_path, kept) == expected
+    assert [name for name in opened if name != kept.name] == read
+    opened.clear()
+    assert read_names(tmp_path, kept) == expected and [n for n in opened if n.endswith(".json")] == []
+
+
+def test_a_file_that_was_just_written_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_names, "_FEWEST_KEPT", 1)
+    monkeypatch.setattr(kept_names, "is_fresh", lambda _: True)
+    path, kept = tmp_path / "personas/ann.yaml", tmp_path / "names.json"
+    write_yaml(path, {"display_name": "Ann", "persona": "Calm."})
+    assert read_names(tmp_path, kept)["ann"].display_name == "Ann" and not kept.exists()
+    monkeypatch.setattr(kept_names, "look_of", lambda _: "the same")
+    write_yaml(path, {"display_name": "Eva", "persona": "Calm."})
+    assert read_names(tmp_path, kept)["ann"].display_name == "Eva"

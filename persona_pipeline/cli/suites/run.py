@@ -189,31 +189,17 @@ def _print_result(test: "TestResult", as_json: bool) -> None:
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
     from persona_pipeline.reporting.pages.suites import summary_line
+    from persona_pipeline.reporting.render import write_suites
     from persona_pipeline.suites.running.history import json_parts
 
     for path in outputs:
-        _write(whole, results, path)
+        if path.suffix != ".jsonl":
+            write_suites(whole, results, path)
     if as_json:
         sys.stdout.writelines(json_parts(whole, results))
     if len(results) > 1 and whole.tests:
         print_lines(map(summary_line, results), err=as_json)
     print_lines([summary_line(whole)], err=as_json)
-
-
-def _write(whole: "SuiteResult", results: Sequence["SuiteResult"], path: Path) -> None:
-    if path.suffix == ".jsonl":
-        return
-    if path.suffix == ".json":
-        from persona_pipeline.suites.running.history import json_parts
-
-        texts = json_parts(whole, results, newline="\n")
-    else:
-        from persona_pipeline.reporting.render import render_suites
-
-        texts = [render_suites(whole, results, "junit" if path.suffix == ".xml" else "html")]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as stream:
-        stream.writelines(texts)
 
 
 # What suites are written in and rest on; what runs keep stands in folders that begin with a dot.

@@ -38,7 +38,7 @@ _ALL = (
 class GateCheck:
     """One question the gate asks of an agent's report.
 
-    ``find``: returns what is wrong, line by line, nothing when it passes. ``compares``: the answer shows the scores beside the
+    ``find``: returns what is wrong, line by line, nothing when it passes. ``compares``: a failure shows the scores beside the
     baseline.
     """
 
@@ -61,7 +61,8 @@ class GateCheck:
             **metadata.conclusion_metadata(report.conclusion),
             "found": len(wrong),
             **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
-            **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
+            # Else it stands with the asset, once.
+            **({"comparison": metadata.comparison_table(report.comparison)} if self.compares and wrong else {}),
         }
         return metadata.check_result(self.name, wrong, facts, asset_key=specs.comparisons.key, severity=self.severity)
 

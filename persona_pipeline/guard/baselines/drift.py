@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.variance import Mask, Numbers, moderated, prior_of, variances
+from persona_pipeline.guard.baselines.variance import Mask, Numbers, moderated, prior_of, special, variances
 
 FEWEST_WINDOWS = 8
 FEWEST_JUDGMENTS = 3
@@ -160,10 +160,8 @@ def _steady(scores: Numbers) -> tuple[Numbers, Numbers]:
 
 def _normal(t: Numbers, degrees: Numbers) -> Numbers:
     """Return t values as the normal ones of the same probability, at most ``MOST_FALL`` off: one window is never everything."""
-    from scipy.special import ndtri, stdtr
-
     # From the lower tail, where the probability is small and exact.
-    size = np.minimum(-ndtri(np.maximum(stdtr(degrees, -np.abs(t)), 1e-12)), MOST_FALL)
+    size = np.minimum(-special().ndtri(np.maximum(special().stdtr(degrees, -np.abs(t)), 1e-12)), MOST_FALL)
     return np.sign(t) * size
 
 

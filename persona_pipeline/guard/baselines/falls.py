@@ -35,7 +35,7 @@ from persona_pipeline.guard.baselines.statistics import (
     level_of,
     year_share,
 )
-from persona_pipeline.guard.baselines.variance import Fleet, Indices, Mask, Numbers
+from persona_pipeline.guard.baselines.variance import Fleet, Indices, Mask, Numbers, special
 from persona_pipeline.scoring.results import DimensionEvaluation
 
 # Judgments from which the share counts: below that one of them is more than the share.
@@ -293,8 +293,6 @@ def _tests(drops: Drops, agent_of: Indices) -> Numbers:
 
 def _open(drops: Drops, counts: Numbers, strictest: Numbers, best: int, delta: float, times: int) -> Mask:
     """Return which answers are still open. What cannot be tested, or rests on a verdict or two, always is."""
-    from scipy.special import stdtr
-
     known = np.isfinite(drops.drop) & (drops.judge_now > 0) & np.isfinite(counts)
     safe = np.where(known, drops.judge_now, 0.0)
     # The mean of all judgments then: those made now keep their share of it.
@@ -302,8 +300,10 @@ def _open(drops: Drops, counts: Numbers, strictest: Numbers, best: int, delta: f
     reach = REACH * np.sqrt(safe * times / total)
     left = np.sqrt(np.maximum(drops.variance - safe + safe * (total - times) / total, 1e-12))
     with np.errstate(invalid="ignore"):
-        possible = stdtr(drops.degrees, -(drops.drop + reach) / left) < strictest * best
-        certain = (drops.fallen - reach > delta) & (stdtr(drops.degrees, -(drops.drop - reach) / left) < strictest)
+        possible = special().stdtr(drops.degrees, -(drops.drop + reach) / left) < strictest * best
+        certain = (drops.fallen - reach > delta) & (
+            special().stdtr(drops.degrees, -(drops.drop - reach) / left) < strictest
+        )
     certain &= counts >= TRUSTED
     return ~known | (possible & ~certain)
 

@@ -27,6 +27,7 @@ from persona_pipeline.guard.baselines.variance import (
     moderated,
     prior_of,
     satterthwaite,
+    special,
 )
 from persona_pipeline.scoring.results import HIGHEST
 
@@ -221,11 +222,9 @@ class Drops:
 
 
 def _tail(drops: Drops, drop: Numbers) -> Numbers:
-    from scipy.special import stdtr
-
     error = np.sqrt(drops.variance)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(error > 0, stdtr(drops.degrees, -drop / error), np.nan)
+        return np.where(error > 0, special().stdtr(drops.degrees, -drop / error), np.nan)
 
 
 @dataclass(frozen=True)

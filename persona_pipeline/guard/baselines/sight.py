@@ -6,7 +6,7 @@ import numpy as np
 
 from persona_pipeline.guard.baselines.models import Sight
 from persona_pipeline.guard.baselines.noise import SOURCES, Drops
-from persona_pipeline.guard.baselines.variance import Numbers
+from persona_pipeline.guard.baselines.variance import Numbers, special
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -17,9 +17,7 @@ MOST_JUDGMENTS, MOST_WINDOWS = 15, 26
 
 def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Numbers]:
     """Return the two-sided confidence interval of each drop (NaN: not tested)."""
-    from scipy.special import stdtrit
-
-    reach = stdtrit(drops.degrees, (1 + confidence) / 2) * np.sqrt(drops.variance)
+    reach = special().stdtrit(drops.degrees, (1 + confidence) / 2) * np.sqrt(drops.variance)
     return drops.drop - reach, drops.drop + reach
 
 
@@ -88,9 +86,7 @@ def sees(sight: Sight) -> str:
 
 
 def _quantiles(drops: Drops, levels: Numbers, power: float) -> tuple[Numbers, Numbers]:
-    from scipy.special import stdtrit
-
-    return -stdtrit(drops.degrees, levels), stdtrit(drops.degrees, power)
+    return -special().stdtrit(drops.degrees, levels), special().stdtrit(drops.degrees, power)
 
 
 def _whole(part: float, room: float, most: int) -> int | None:

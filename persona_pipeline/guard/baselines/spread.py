@@ -18,6 +18,7 @@ from persona_pipeline.guard.baselines.variance import (
     Repeats,
     medians,
     repeats,
+    special,
 )
 from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import DIMENSIONS
@@ -209,8 +210,6 @@ def score_margins(dimensions: Mapping[str, DimensionEvaluation]) -> dict[str, fl
     From the spread of repeated judgments, pooled over each dimension; dimensions without repeats are left out, and overall
     unless all of its dimensions have one.
     """
-    from scipy.special import stdtrit
-
     found = {}
     for name, item in dimensions.items():
         weights = claim_weights(item)
@@ -220,7 +219,7 @@ def score_margins(dimensions: Mapping[str, DimensionEvaluation]) -> dict[str, fl
         if degrees > 0:
             variance = max(float(together.all_squares[0]) / degrees, ROUNDING_VARIANCE)
             error = sum(weights[key] ** 2 * variance / row.count for key, row in judged.items()) ** 0.5
-            found[name] = float(stdtrit(degrees, 0.975)) * error
+            found[name] = float(special().stdtrit(degrees, 0.975)) * error
     parts = [name for name, item in dimensions.items() if item.score is not None and name not in NOT_IN_OVERALL]
     if parts and all(name in found for name in parts):
         found["overall"] = sum(found[name] ** 2 for name in parts) ** 0.5 / len(parts)

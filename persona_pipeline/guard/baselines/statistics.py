@@ -33,7 +33,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.variance import Indices, Numbers
+from persona_pipeline.guard.baselines.variance import Indices, Numbers, special
 
 LEVEL = 0.05
 DIMENSIONS_SHARE, CLAIMS_SHARE = 0.75, 0.25
@@ -161,14 +161,11 @@ def welch(a: Sequence[float], b: Sequence[float], alpha: float = 0.05) -> WelchR
         degrees = float(len(a) + len(b) - 2)
         p = 1.0 if t == 0 else 0.0
     else:
-        # The special function alone: scipy.stats takes a second longer to import.
-        from scipy.special import stdtr
-
         t = (mean_a - mean_b) / math.sqrt(squares)
         # As shares of the whole, so that tiny spreads do not underflow when squared again.
         share_a, share_b = square_a / squares, square_b / squares
         degrees = 1 / (share_a**2 / (len(a) - 1) + share_b**2 / (len(b) - 1))
-        p = float(2 * stdtr(degrees, -abs(t)))
+        p = float(2 * special().stdtr(degrees, -abs(t)))
     return WelchResult(t, degrees, p, p < alpha, mean_a, mean_b, sd_a, sd_b)
 
 

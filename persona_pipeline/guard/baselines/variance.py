@@ -4,7 +4,13 @@ Scores and standard deviations are in points (0-9), variances in points squared.
 """
 
 import math
+import sys
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from threading import RLock
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +96,6 @@ def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, 
     ``observed``: variances; those without degrees of freedom are passed over. ``floor``: a variance that no score can be below,
     so that a lucky zero does not decide. Returns ``(nan, nan)`` where there is nothing to learn from.
     """
-    from scipy.special import digamma, polygamma
-
     known = (degrees > 0) & np.isfinite(observed)
     if not known.any():
         return math.nan, math.nan
@@ -99,15 +103,15 @@ def prior_of(observed: Numbers, degrees: Numbers, floor: float) -> tuple[float, 
     pooled = float(np.average(values, weights=freedom))
     if len(values) < 2:
         return math.inf, pooled
-    logs = np.log(values) - digamma(freedom / 2) + np.log(freedom / 2)
-    expected = float(np.mean(polygamma(1, freedom / 2)))
+    logs = np.log(values) - special().digamma(freedom / 2) + np.log(freedom / 2)
+    expected = float(np.mean(special().polygamma(1, freedom / 2)))
     excess = float(np.var(logs, ddof=1)) - expected
     # Standard error of a variance whose fourth cumulant is that of the logarithm of a chi-square.
-    chance = math.sqrt((float(np.mean(polygamma(3, freedom / 2))) + 2 * expected**2) / len(values))
+    chance = math.sqrt((float(np.mean(special().polygamma(3, freedom / 2))) + 2 * expected**2) / len(values))
     if excess <= max(2 * chance, NEGLIGIBLE):
         return math.inf, pooled
     prior_degrees = 2 * _inverse_trigamma(excess)
-    centre = float(np.mean(logs) + digamma(prior_degrees / 2) - math.log(prior_degrees / 2))
+    centre = float(np.mean(logs) + special().digamma(prior_degrees / 2) - math.log(prior_degrees / 2))
     return prior_degrees, math.exp(centre)
 
 
@@ -133,16 +137,14 @@ def satterthwaite(parts: list[tuple[Numbers, Numbers]]) -> Numbers:
 
 def _inverse_trigamma(value: float) -> float:
     """Return y with trigamma(y) = value, by Newton's method on its reciprocal, which is nearly straight."""
-    from scipy.special import polygamma
-
     if value > 1e7:
         return 1 / math.sqrt(value)
     if value < 1e-6:
         return 1 / value
     y = 0.5 + 1 / value
     for _ in range(50):
-        trigamma = float(polygamma(1, y))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, y))
+        trigamma = float(special().polygamma(1, y))
+        step = trigamma * (1 - trigamma / value) / float(special().polygamma(2, y))
         y += step
         if -step / y < 1e-8:
             break
@@ -237,3 +239,30 @@ def centre(level: Level, robust: Mask) -> tuple[Numbers, Numbers]:
 def by_group(groups: Indices, values: Numbers, count: int = 0) -> Numbers:
     """Return the sum of the values of each group."""
     return np.bincount(groups, values, minlength=count).astype(np.float64)
+
+
+_SPECIAL, _TURN = "scipy.special", RLock()
+
+
+@cache
+def special() -> Any:
+    """Return SciPy's special functions, such as ``stdtr``, under their names there.
+
+    They are in two modules; the package around them brings in all of NumPy for the arrays of other libraries, which would be 24 MB
+    and 0.1 s of every evaluation. Where a release keeps them elsewhere, it is the package.
+    """
+    with _TURN:
+        if _SPECIAL not in sys.modules:
+            import scipy
+
+            around = sys.modules[_SPECIAL] = ModuleType(_SPECIAL)
+            around.__path__ = [f"{folder}/special" for folder in scipy.__path__]
+            try:
+                basic, compiled = (vars(import_module(f"{_SPECIAL}.{name}")) for name in ("_basic", "_ufuncs"))
+                return SimpleNamespace(**basic | compiled)
+            except ImportError:
+                pass
+            finally:
+                # Who asks for the package gets the whole of it.
+                del sys.modules[_SPECIAL]
+        return import_module(_SPECIAL)

@@ -16,6 +16,7 @@ from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Measure
+from persona_pipeline.guard.baselines.variance import special
 from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.world.models import grouped
 
@@ -156,15 +157,13 @@ def judge_change(before: JudgeName, now: JudgeName, anchors: Sequence[Anchor], *
 
 def _flattened(anchors: Sequence[Anchor]) -> float | None:
     """Return how much less the judge of now spreads its scores within claims, as a share of before; None: not surely much less."""
-    from scipy.special import fdtr
-
     claims = grouped((item for item in anchors if item.claim), lambda item: (item.dimension, item.claim))
     free = sum(len(own) - 1 for own in claims.values())
     if free < FEWEST_WITHIN:
         return None
     squares = [len(own) * np.var([(item.before, item.now) for item in own], axis=0) for own in claims.values()]
     before, now = np.sqrt(np.sum(squares, axis=0) / free).tolist()
-    is_flat = before >= LEAST_SPREAD and fdtr(free, free, (now / before / _FLAT) ** 2) < _FLAT_LEVEL
+    is_flat = before >= LEAST_SPREAD and special().fdtr(free, free, (now / before / _FLAT) ** 2) < _FLAT_LEVEL
     return now / before if is_flat else None
 
 

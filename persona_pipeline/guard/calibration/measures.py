@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.baselines.variance import Indices, Numbers
+from persona_pipeline.guard.baselines.variance import Indices, Numbers, special
 
 # Two-sided 95 %.
 TAIL = 0.025
@@ -141,6 +141,4 @@ def within_scale(score: float) -> float:
 
 def student_quantile(degrees: float) -> float:
     """Return the half width, in standard errors, of Student's 95 % interval."""
-    from scipy.special import stdtrit
-
-    return -float(stdtrit(degrees, TAIL))
+    return -float(special().stdtrit(degrees, TAIL))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from persona_pipeline.guard.baselines.models import USUAL_ERROR, Measure
-from persona_pipeline.guard.baselines.variance import Indices, Mask, Numbers
+from persona_pipeline.guard.baselines.variance import Indices, Mask, Numbers, special
 from persona_pipeline.guard.calibration.measures import HIGHEST, TAIL, student_quantile, within_scale
 
 # Labels of a stratum that its spread can be told from.
@@ -85,11 +85,9 @@ def _answers(shares: Numbers, squares: Numbers, sampled: Numbers, whole: Numbers
 
 
 def _share_limits(shares: Numbers, answers: Numbers, quantile: float) -> tuple[Numbers, Numbers]:
-    from scipy.special import betaincinv, ndtr
-
-    tail, yes, no = float(ndtr(-quantile)), shares * answers + 0.5, (1 - shares) * answers + 0.5
-    low = np.where(shares <= 0, 0.0, np.minimum(betaincinv(yes, no, tail), shares))
-    return low, np.where(shares >= 1, 1.0, np.maximum(betaincinv(yes, no, 1 - tail), shares))
+    tail, yes, no = float(special().ndtr(-quantile)), shares * answers + 0.5, (1 - shares) * answers + 0.5
+    low = np.where(shares <= 0, 0.0, np.minimum(special().betaincinv(yes, no, tail), shares))
+    return low, np.where(shares >= 1, 1.0, np.maximum(special().betaincinv(yes, no, 1 - tail), shares))
 
 
 def _strata(x: Numbers, known: Mask, most: int) -> Indices:
@@ -258,8 +256,6 @@ class PeoplesScores:
 
     def _inverted(self, agent: Hashable, given: float, few: float) -> tuple[float, float, float]:
         """Return what people would give where the judge gave this mean, and its interval; ``few``: the sum of squared weights."""
-        from scipy.special import stdtr
-
         tried = _TRIED - self.middle
         count, sums, total = self.groups.get(agent, (0, np.zeros(2), 0.0))
         shrunk = _SHARES**2 / (1 + _SHARES**2 * count)
@@ -273,7 +269,7 @@ class PeoplesScores:
         variance = self.noise[:, None] * (error + shrunk[:, None]) + few * self.own[:, None]
         variance = variance + slope**2 * ((tried * self.unsure) ** 2 + (_BEYOND * beyond) ** 2)
         expected = self.coefficients @ levels.T + effect[:, None]
-        below = self.weights @ stdtr(self.degrees, (given - expected) / np.sqrt(variance))
+        below = self.weights @ special().stdtr(self.degrees, (given - expected) / np.sqrt(variance))
         possible = (below > TAIL) & (below < 1 - TAIL)
         middle = int(np.argmin(np.abs(below - 0.5)))
         if not possible.any():

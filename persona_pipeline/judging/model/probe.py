@@ -82,8 +82,10 @@ async def probe(options: ModelOptions) -> Probed:
     judge = live_judge(backend)
     traits = traits_of(options.model)
     known = traits is not UNKNOWN_MODEL
-    # Nobody knows what another model caches, and a long transcript may not fit.
-    shown = _transcript(traits.cache_minimum if known else 200)
+    # Nobody knows what another model caches, and a long transcript may not fit. About twenty tokens a line; half as many again, to
+    # be above the minimum for certain.
+    lines = (traits.cache_minimum if known else 200) * 3 // 40
+    shown = Trajectory(tuple(Entry("Robin", f"{n}. {_LINE}", f"probe-{n}") for n in range(lines)))
     verdicts = await judge.judge([_request(f"{n}", claim, shown) for n, claim in enumerate(PLAIN_CLAIMS, start=1)])
     if any(verdict.unscored is Unscored.TIMEOUT for verdict in verdicts):
         return Probed([model, await _slow(options, _request("1", TRUE_CLAIM, shown))])
@@ -226,7 +228,8 @@ def _structured(verdict: Verdict, backend: ModelBackend) -> ProbeFinding:
         remedy = "works, but more answers may be unscored; a server with structured output avoids that"
         return _note(name, backend.notes[0], remedy)
     if not verdict.has_failed or verdict.unscored is Unscored.UNSUPPORTED:
-        return _ok(name, f"a test claim was answered by {verdict.model} for {_price(verdict)}")
+        price = "an unknown price" if verdict.usage.usd is None else f"${verdict.usage.usd:.5f}"
+        return _ok(name, f"a test claim was answered by {verdict.model} for {price}")
     if verdict.unscored in _WORTHLESS:
         said = f"cannot judge: the answer is no verdict: {verdict.detail}"
         return _error(name, said, _STRONGER, cannot_judge=True)
@@ -243,15 +246,6 @@ def _caching(second: Verdict, options: ModelOptions) -> ProbeFinding:
             "check that prompt caching is on for the workspace; until then every claim pays for its whole transcript"
         )
     return _note("caching", f"{options.endpoint} reads nothing from a cache", remedy)
-
-
-def _price(verdict: Verdict) -> str:
-    return "an unknown price" if verdict.usage.usd is None else f"${verdict.usage.usd:.5f}"
-
-
-def _transcript(tokens: int) -> Trajectory:
-    # About twenty tokens a line; half as many again, to be above the minimum for certain.
-    return Trajectory(tuple(Entry("Robin", f"{n}. {_LINE}", f"probe-{n}") for n in range(tokens * 3 // 40)))
 
 
 def _request(name: str, claim: str, shown: Trajectory) -> JudgeRequest:

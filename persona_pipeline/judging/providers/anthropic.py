@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
-from persona_pipeline.judging.providers.base import Hooks, ModelOptions, Provider
+from persona_pipeline.judging.providers.base import UNDER_WAY, Hooks, ModelOptions, Provider, cut_stream
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -39,6 +39,23 @@ class _OverAnthropicSdk(Provider):
     async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
         response = await client.messages.with_raw_response.create(**body)
         return await response.read()
+
+    async def converse(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        if not body.get("stream"):
+            return await self.create(client, body)
+        async with client.messages.stream(**{key: value for key, value in body.items() if key != "stream"}) as events:
+            async for event in events:
+                if event.type == "content_block_delta":
+                    UNDER_WAY.get().timing.heard_piece()
+            message = await events.get_final_message()
+        if message.stop_reason is None:
+            raise cut_stream()
+        return message.to_json(warnings=False).encode()
+
+    def require_own_key(self, options: ModelOptions) -> None:
+        """``ConfigError``: whoever names the server gives no key, and none of the environment may go there."""
+        if not options.ambient_key and options.api_key is None:
+            raise ConfigError(f"{self.name} asks a server named by base_url; give its api_key beside that")
 
 
 class AnthropicProvider(_OverAnthropicSdk):
@@ -111,6 +128,7 @@ class BedrockProvider(_OverAnthropicSdk):
         from anthropic.lib.bedrock import AsyncAnthropicBedrock
 
         self.require_usable(options)
+        self.require_own_key(options)
         # At DEBUG it writes down the session's token.
         logging.getLogger("botocore.auth").setLevel(logging.INFO)
         return AsyncAnthropicBedrock(
@@ -125,7 +143,7 @@ class BedrockProvider(_OverAnthropicSdk):
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         region = region or _region_of_profile(os.environ.get("AWS_PROFILE"))
         if not region:
-            raise ConfigError("the judge bedrock has no region; set AWS_REGION, or one in your AWS profile")
+            raise ConfigError("bedrock has no region; set AWS_REGION, or one in your AWS profile")
         return region
 
 
@@ -158,6 +176,7 @@ class VertexProvider(_OverAnthropicSdk):
         from anthropic.lib.vertex import AsyncAnthropicVertex
 
         self.require_usable(options)
+        self.require_own_key(options)
         return AsyncAnthropicVertex(
             access_token=options.api_key.get_secret_value() if options.api_key else None,
             region=self._setting("CLOUD_ML_REGION", "region"),
@@ -170,7 +189,7 @@ class VertexProvider(_OverAnthropicSdk):
     def _setting(self, variable: str, what: str) -> str:
         value = os.environ.get(variable)
         if not value:
-            raise ConfigError(f"the judge vertex has no {what}; set {variable}")
+            raise ConfigError(f"vertex has no {what}; set {variable}")
         return value
 
 

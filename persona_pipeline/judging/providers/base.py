@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.documents.json import strict_json, visible
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import Registry
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL, Settings
-from persona_pipeline.judging.pace import Admission, Cost, Limit, Pacer
+from persona_pipeline.judging.pace import Admission, Cost, Limit, Pacer, seconds_to_wait
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Blame, Unscored, Usage
 
 if TYPE_CHECKING:
@@ -97,9 +98,12 @@ class Provider(ABC):
         """Return what a server's answer says it took, in the words of the Messages API."""
         return response.get("usage")
 
-    def conversing(self) -> "Provider":
-        """Return the provider for bodies and answers in the words of its own server: conversations, which are no judgments."""
-        return self
+    async def converse(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        """Return what the server answers to a body in its own words: conversations, which are no judgments.
+
+        With ``stream`` the answer comes piece by piece and is put together; the call under way learns of the first piece.
+        """
+        return await self.create(client, body)
 
     def is_anthropic(self, endpoint: str) -> bool:
         """Whether this server of the provider is Anthropic's own."""
@@ -286,12 +290,18 @@ _TURNS_TO_READ = 40
 
 @dataclass
 class UnderWay:
-    """A call with a server. Where its time is over and the loop comes round late, what has come meanwhile is read first."""
+    """A call with a server. Where its time is over and the loop comes round late, what has come meanwhile is read first.
+
+    Attributes:
+        asked_to_wait: seconds that the server wanted to be left alone, where that was more than there were.
+    """
 
     leave: Leave
     timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     sent: int = 0
     statuses: list[int] = field(default_factory=list)
+    timing: Timing = field(default_factory=Timing)
+    asked_to_wait: float | None = None
     _timer: asyncio.Handle | None = None
 
     @contextmanager
@@ -329,10 +339,11 @@ def connect(
     """Return a client, to be closed; ``ConfigError``: there is no key.
 
     With a ``pacer`` every request to judge waits for its leave, those the SDK sends again included; a 429 is not sent again.
+    Without one the SDK asks again by itself, but not where the server wants a longer pause than the call has time.
     ``on_status`` hears of every response.
     """
 
-    async def leave(_: Any) -> None:
+    async def leave(request: Any) -> None:
         call = UNDER_WAY.get(None)
         if call is None:
             return
@@ -340,6 +351,8 @@ def connect(
             started = time.monotonic()
             call.leave.turn = await pacer.turn(call.leave.cost)
             call.leave.waited(time.monotonic() - started)
+        if pacer is None:
+            request.extensions = {**request.extensions, "trace": call.timing.follow}
         call.sent += 1
 
     async def hear(response: Any) -> None:
@@ -349,6 +362,10 @@ def connect(
             if pacer and call.leave.turn:
                 pacer.heard(call.leave.turn, response.status_code, response.headers)
             call.leave.turn = None
+            pause = seconds_to_wait(response.headers) if response.status_code >= 400 else None
+            if pacer is None and pause is not None and pause > call.leave.ends - time.monotonic():
+                call.asked_to_wait = pause
+                response.headers["x-should-retry"] = "false"
         if pacer and response.status_code == 429:
             # The SDK would sleep and ask again with all others that were refused.
             response.headers["x-should-retry"] = "false"
@@ -398,15 +415,22 @@ class CallError(Exception):
         return Answer(unscored=self.reason, detail=self.detail, usage=self.usage, blame=self.blame)
 
 
-async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave) -> Any:
-    """Return the response as a message; ``CallError``: there is none."""
+def cut_stream() -> CallError:
+    """Return the failure of a stream that ended before its answer did."""
+    return CallError("the stream ended before the answer did", "cut stream", usage=UNKNOWN_USAGE)
+
+
+async def send(
+    provider: Provider, client: Any, body: Mapping[str, Any], leave: Leave, *, conversation: bool = False
+) -> Any:
+    """Return the response as a message, that to a ``conversation`` in its server's words; ``CallError``: there is none."""
     sdk: Any = provider.sdk()
     call = UnderWay(leave)
     UNDER_WAY.set(call)
     try:
         async with call.timeout:
             with call.watched():
-                content = await provider.create(client, body)
+                content = await (provider.converse if conversation else provider.create)(client, body)
     except TimeoutError:
         said = ", ".join(map(str, call.statuses))
         detail = f"no answer within the deadline{f' (the server said {said})' if said else ''}"
@@ -420,7 +444,11 @@ async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: 
     except sdk.APIConnectionError as error:
         raise _connection_error(error) from error
     except sdk.APIStatusError as error:
-        raise refused(error.status_code, error.body, error.response.headers.get("x-amzn-errortype", "")) from error
+        found = refused(error.status_code, error.body, error.response.headers.get("x-amzn-errortype", ""))
+        if call.asked_to_wait is not None:
+            said = f"; it asks to wait {call.asked_to_wait:g} s, which is longer than the time that is left"
+            found = replace(found, detail=found.detail + said)
+        raise found from error
     except Exception as error:
         detail = f"{type(error).__name__}: {_line(str(error))}"
         if call.sent:
@@ -429,7 +457,8 @@ async def send(provider: Provider, client: Any, body: Mapping[str, Any], leave: 
         fatal = not isinstance(error, ValueError)
         raise CallError(f"nothing could be sent: {detail}", type(error).__name__, fatal=fatal) from error
     try:
-        return provider.read(strict_json(content.decode("utf-8")))
+        told = strict_json(content.decode("utf-8"))
+        return told if conversation else provider.read(told)
     except ValueError:
         said = call.statuses[-1] if call.statuses else 200
         raise CallError(f"HTTP {said} with a body that is not JSON", "not json", usage=UNKNOWN_USAGE) from None

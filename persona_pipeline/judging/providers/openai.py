@@ -9,7 +9,15 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.judging.providers.base import CallError, Hooks, ModelOptions, Provider, refused
+from persona_pipeline.judging.providers.base import (
+    UNDER_WAY,
+    CallError,
+    Hooks,
+    ModelOptions,
+    Provider,
+    cut_stream,
+    refused,
+)
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE
 
 # Some servers take nothing but nine letters and digits.
@@ -112,18 +120,23 @@ def _text(content: Any) -> str:
 
 def read_chat_usage(usage: Any) -> Any:
     """Return usage in which cached tokens are no part of the input, and thinking is output; None where it does not say."""
-    if not isinstance(usage, Mapping) or not isinstance(usage.get("prompt_tokens"), int):
+    if not isinstance(usage, Mapping):
         return None
-    output, total = usage.get("completion_tokens"), usage.get("total_tokens")
+    # The Responses API has other names for the same.
+    read, written = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
+    prompt = usage.get(f"{read}_tokens")
+    if not isinstance(prompt, int):
+        return None
+    output, total = usage.get(f"{written}_tokens"), usage.get("total_tokens")
     if isinstance(output, int) and isinstance(total, int):
         # Gemini counts what it thought in the total alone.
-        output = max(output, total - usage["prompt_tokens"])
-    details = usage.get("prompt_tokens_details")
+        output = max(output, total - prompt)
+    details = usage.get(f"{read}_tokens_details")
     cached = (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0
     if not isinstance(cached, int):
         return None
     return {
-        "input_tokens": usage["prompt_tokens"] - cached,
+        "input_tokens": prompt - cached,
         "output_tokens": output,
         "cache_read_input_tokens": cached,
         "cost": usage.get("cost"),
@@ -212,18 +225,48 @@ class OpenAIProvider(Provider):
     def usage_in(self, response: Any) -> Any:
         return read_chat_usage(response.get("usage"))
 
-    def conversing(self) -> Provider:
-        return _Conversing()
-
-
-class _Conversing(OpenAIProvider):
-    async def create(self, client: Any, body: Mapping[str, Any]) -> bytes:
-        limit = self.limit_of(str(client.base_url))
+    async def converse(self, client: Any, body: Mapping[str, Any]) -> bytes:
+        # The Responses API takes an input where chat completions take messages.
+        responses = "input" in body
+        limit = "max_output_tokens" if responses else self.limit_of(str(client.base_url))
         sent = {limit if key == "max_tokens" else key: value for key, value in body.items()}
-        return (await client.chat.completions.with_raw_response.create(**sent)).content
+        calls = client.responses if responses else client.chat.completions
+        if not sent.get("stream"):
+            content = (await calls.with_raw_response.create(**sent)).content
+        elif responses:
+            content = await _streamed_response(calls, sent)
+        else:
+            content = await _streamed_completion(calls, sent)
+        return content
 
-    def read(self, response: Any) -> Any:
-        return response
+
+async def _streamed_completion(calls: Any, sent: Mapping[str, Any]) -> bytes:
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
+    state, told = ChatCompletionStreamState(), None
+    async with await calls.create(**sent, stream_options={"include_usage": True}) as chunks:
+        async for chunk in chunks:
+            state.handle_chunk(chunk)
+            told = state.current_completion_snapshot
+            for choice in chunk.choices:
+                if any(value for name, value in choice.delta if name != "role"):
+                    UNDER_WAY.get().timing.heard_piece()
+    if told is None or not told.choices or not all(choice.finish_reason for choice in told.choices):
+        raise cut_stream()
+    return told.to_json(warnings=False).encode()
+
+
+async def _streamed_response(calls: Any, sent: Mapping[str, Any]) -> bytes:
+    told = None
+    async with await calls.create(**sent) as events:
+        async for event in events:
+            if event.type.endswith(".delta"):
+                UNDER_WAY.get().timing.heard_piece()
+            if event.type in ("response.completed", "response.incomplete", "response.failed"):
+                told = event.response
+    if told is None:
+        raise cut_stream()
+    return told.to_json(warnings=False).encode()
 
 
 def _error_in(response: Any) -> CallError | None:
@@ -258,7 +301,7 @@ class AzureProvider(OpenAIProvider):
     @property
     def default_url(self) -> str:
         raise ConfigError(
-            f"the judge azure has no server; set {self.url_variable} to the resource's address, https://NAME.openai.azure.com"
+            f"azure has no server; set {self.url_variable} to the resource's address, https://NAME.openai.azure.com"
         )
 
     def endpoint(self, base_url: str | None) -> str:

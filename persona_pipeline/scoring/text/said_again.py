@@ -37,7 +37,7 @@ LIMIT, LEAST = 0.30, 0.25
 # A sentence ends at its marks where a blank follows, in scripts without blanks at the mark itself, and with the line.
 _END = regex.compile(r"(?<=[\p{Sentence_Terminal}…][\p{Pe}\p{Pf}\"']*)\s+|(?<=[。！？｡])|\n+")
 # Lines of a message that are compared, beside the whole of it, and lines that are compared at once with those before them.
-_MOST_LINES, _AT_ONCE = 40, 512
+_MOST_LINES, _AT_ONCE = 40, 128
 
 Line = tuple[str, frozenset[str]]
 
@@ -74,7 +74,7 @@ def find_said_again(
         known: messages before this place tell what is usual; the last 400 of them count.
     """
     exempt = tuple(exempt_phrases([text for _, text in said], catchphrases).values())
-    lines = _LineMatrix([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
+    lines = _SaidLines([_read(text, exempt) for _, text in said], [conversation for conversation, _ in said])
     found = lines.nearest(range(since, len(said)))
     if not found:
         return []
@@ -106,16 +106,14 @@ def _words(line: str, exempt: tuple[Words, ...]) -> frozenset[str]:
     return frozenset(token if token[-1].isdigit() else token[:_LETTERS] for part in parts for token in part)
 
 
-class _LineMatrix:
-    """The lines of an agent's messages as rows of a sparse matrix of words, each word by the root of its weight.
+class _SaidLines:
+    """The lines of an agent's messages, and the words each holds by what they weigh.
 
     A word weighs from 0 (in every message) to 1 (in two at most); equal messages count once. ``turns``: the how manieth message
     of its conversation a line is in; conversations lie so far apart that none is looked back at from another.
     """
 
     def __init__(self, read: Sequence[tuple[Line, ...]], conversations: Sequence[str]) -> None:
-        from scipy import sparse
-
         spoken = {conversation: number for number, conversation in enumerate(dict.fromkeys(conversations))}
         turns = Counter[str]()
         found: list[tuple[int, int, Line]] = []
@@ -131,23 +129,20 @@ class _LineMatrix:
         holders, most = Counter(word for words in said for word in words), max(math.log((len(said) + 1) / 2), 1e-9)
         columns = {word: number for number, word in enumerate(holders)}
         weights = np.maximum(0.0, np.log((len(said) + 1) / np.maximum(list(holders.values()), 2)) / most)
-        indices = [columns[word] for _, _, (_, words) in found for word in words]
-        starts = np.cumsum([0, *(len(words) for _, _, (_, words) in found)])
-        self._matrix = sparse.csr_array((weights[indices], indices, starts), shape=(len(found), len(columns)))
-        self._mass = np.asarray(self._matrix.power(2).sum(axis=1)).ravel() + _UNKNOWN
+        self._words = np.array([columns[word] for _, _, (_, words) in found for word in words], dtype=np.int64)
+        self._holders = np.repeat(np.arange(len(found)), [len(words) for _, _, (_, words) in found])
+        self._squares = weights[self._words] ** 2
+        self._mass = np.bincount(self._holders, self._squares, len(found)) + _UNKNOWN
+        # The lines that hold each word, word by word.
+        self._held = np.sort(self._words * len(found) + self._holders)
 
     def nearest(self, places: range) -> list[SaidAgain]:
         """Return for each of some messages the earlier line most like one of its own, where that is stronger than ``LEAST``."""
         found: dict[int, tuple[float, int, int]] = {}
         rows = np.flatnonzero((self._places >= places.start) & (self._places < places.stop))
         for start in range(0, len(rows), _AT_ONCE):
-            own = rows[start : start + _AT_ONCE]
-            first = int(np.searchsorted(self._turns, self._turns[own[0]] - LOOK_BACK))
-            shared = (self._matrix[own] @ self._matrix[first : own[-1] + 1].T).tocoo()
-            ours, theirs = own[shared.row], shared.col + first
-            strengths = shared.data / np.sqrt(self._mass[ours] * self._mass[theirs])
-            back = self._turns[ours] - self._turns[theirs]
-            for at in np.flatnonzero((strengths > LEAST) & (back > 0) & (back <= LOOK_BACK)):
+            ours, theirs, strengths = self._alike(rows[start : start + _AT_ONCE])
+            for at in np.flatnonzero(strengths > LEAST):
                 place, line = int(self._places[ours[at]]), int(theirs[at])
                 # Of equally strong ones the earliest.
                 found[place] = max(found.get(place, (0.0, 0, 0)), (float(strengths[at]), -line, int(ours[at])))
@@ -155,6 +150,26 @@ class _LineMatrix:
             SaidAgain(place, int(self._places[-line]), self._lines[own], self._lines[-line], strength, LEAST)
             for place, (strength, line, own) in sorted(found.items())
         ]
+
+    def _alike(self, own: Any) -> tuple[Any, Any, Any]:
+        """Return which of some lines share a word with which earlier ones they look back at, and how alike they are (0-1)."""
+        entries = np.flatnonzero(np.isin(self._holders, own))
+        words, turns = self._words[entries] * len(self._lines), self._turns[self._holders[entries]]
+        first, end = (
+            np.searchsorted(self._held, words + np.searchsorted(self._turns, moment))
+            for moment in (turns - LOOK_BACK, turns)
+        )
+        counts = end - first
+        # One after the other what holds a word of the lines, from the first that is looked back at on.
+        held = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        theirs, lowest = self._held[held] % len(self._lines), int(own[-1])
+        lowest = int(theirs.min(initial=lowest))
+        width = int(own[-1]) + 1 - lowest
+        rows = np.repeat(np.searchsorted(own, self._holders[entries]) * width - lowest, counts)
+        shared = np.bincount(rows + theirs, np.repeat(self._squares[entries], counts))
+        pairs = np.flatnonzero(shared)
+        ours, theirs = own[pairs // width], pairs % width + lowest
+        return ours, theirs, shared[pairs] / np.sqrt(self._mass[ours] * self._mass[theirs])
 
 
 # How little chance what is said again often has, in how many messages at the least; pairs that are kept, and shown, and how
@@ -213,13 +228,16 @@ def is_often(found: int, messages: int, found_before: int, before: int) -> bool:
     if found < _FEWEST:
         return False
     # The special function alone: scipy.stats, which has the distribution, takes longer to import than an evaluation.
-    from scipy.special import betaln
-
     a, b = found_before + 0.5, before - found_before + 0.5
-    count = np.arange(found, messages + 1)
-    left = messages - count
-    ways = -np.log(messages + 1) - betaln(left + 1, count + 1)
-    return float(np.exp(ways + betaln(count + a, left + b) - betaln(a, b)).sum()) < _CHANCE
+    chances = (
+        _log_beta(count + a, messages - count + b) - _log_beta(messages - count + 1, count + 1)
+        for count in range(found, messages + 1)
+    )
+    return sum(math.exp(chance - _log_beta(a, b)) for chance in chances) / (messages + 1) < _CHANCE
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def said_again_text(statistics: Mapping[str, Any]) -> str:

@@ -422,7 +422,10 @@ def current_voice(known: LearntVoice | None, persona: Persona, newest: datetime 
     if known.persona_hash == own_hash:
         return known
     candidates = [known, *known.former]
-    shares = [_changed(item.persona, persona.persona) for item in candidates]
+    matched = (
+        SequenceMatcher(None, words_of(c.persona), words_of(persona.persona), autojunk=False) for c in candidates
+    )
+    shares = [1 - found.ratio() for found in matched]
     share, nearest = min(zip(shares, candidates, strict=True), key=lambda item: item[0])
     if share > _MENDED:
         note = f"the persona of {name} has changed: its voice is learnt anew from what it says from now on"
@@ -437,10 +440,6 @@ def current_voice(known: LearntVoice | None, persona: Persona, newest: datetime 
     left = replace(known, former=(), left=newest)
     former = [item for item in (left, *known.former) if item.model is not None and item.persona != nearest.persona]
     return replace(nearest, persona_hash=own_hash, note=note, former=tuple(former[:_MOST_FORMER]))
-
-
-def _changed(before: str, now: str) -> float:
-    return 1 - SequenceMatcher(None, words_of(before), words_of(now), autojunk=False).ratio()
 
 
 def learnt_from(known: LearntVoice, history: Sequence[Message], root: Path | None = None) -> LearntVoice:

@@ -441,6 +441,9 @@ class TargetFields(StrictFields):
         """
         raise NotImplementedError
 
+    def prepare(self) -> None:
+        """Load and connect what answering needs, before an attempt's time runs. ``TargetError``: it cannot answer."""
+
     def require_network(self) -> None:
         """Raises ``TargetError`` where the suite names the target and nobody gave it leave to ask a server."""
         if not self._grants.reaches:

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+from persona_pipeline.base.calls import Timing
 from persona_pipeline.suites.format.javascript import stringify
 
 
@@ -36,7 +37,9 @@ class Output:
 
     ``messages``: in order, plain JSON as the target gave them (``role``, ``content``, ``tool_calls``). ``duration_ms``,
     ``cost_usd``, ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
-    what it changed there, as a unified diff.
+    what it changed there, as a unified diff. ``duration_ms`` is that of the request that brought the answer; ``waited_ms``: what
+    came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
+    ``truncated``: the target stopped at its limit of tokens, so the answer is not whole.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -47,6 +50,9 @@ class Output:
     workspace: str | None = None
     start_time: str | None = None
     end_time: str | None = None
+    waited_ms: float | None = None
+    first_token_ms: float | None = None
+    truncated: bool = False
 
     @cached_property
     def text(self) -> str:
@@ -102,12 +108,29 @@ class Output:
         }
         return trace | {key: value for key, value in optional.items() if value is not None}
 
+    def timed(self, timing: Timing) -> Self:
+        """Take the times of a call, that of the answer where it does not say how long it took itself."""
+        sent = timing.asked if timing.sent is None else timing.sent
+        spans = {"waited_ms": (timing.asked, sent), "first_token_ms": (sent, timing.first)}
+        if self.duration_ms is None:
+            spans["duration_ms"] = (sent, timing.ended)
+        for name, (start, end) in spans.items():
+            setattr(self, name, None if end is None else round((end - start) * 1000, 3))
+        return self
+
+    def timing(self) -> dict[str, Any]:
+        """Return how long it took and whether it was cut off, as far as that is known."""
+        known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms", "first_token_ms")}
+        known["truncated"] = self.truncated or None
+        return {name: value for name, value in known.items() if value is not None}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as it can be recorded and read again with ``parse_output``."""
         data: dict[str, Any] = {"output_messages": self.messages}
-        for name in ("cost_usd", "duration_ms", "file_changes", "start_time", "end_time"):
+        for name in ("cost_usd", "file_changes", "start_time", "end_time"):
             if getattr(self, name) is not None:
                 data[name] = getattr(self, name)
+        data |= self.timing()
         if self.token_usage:
             data["token_usage"] = self.token_usage.to_dict()
         return data
@@ -146,6 +169,9 @@ def parse_output(value: Any) -> Output:
         file_changes=_text(value.get("file_changes")),
         start_time=_text(value.get("start_time")),
         end_time=_text(value.get("end_time")),
+        waited_ms=_number(value.get("waited_ms")),
+        first_token_ms=_number(value.get("first_token_ms")),
+        truncated=value.get("truncated") is True,
     )
 
 

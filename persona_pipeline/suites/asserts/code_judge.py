@@ -1,16 +1,18 @@
-"""``code_judge``: a program of the suite grades the output, JSON in and JSON out."""
+"""``code_judge``: a program of the suite grades the output, JSON in and JSON out; ``function``: one of the running program does."""
 
+import inspect
 import json
 import math
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from persona_pipeline.base.calls import positional_arguments
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.base import file_parts
 from persona_pipeline.suites.answering.output import Output
@@ -31,6 +33,61 @@ class TargetAccess(StrictFields):
     """How often the program may ask the target."""
 
     max_calls: int = Field(DEFAULT_CALLS, ge=1, le=1000)
+
+
+class Function(Assert):
+    """What a function of the running program says of an answer; for suites that are written in Python.
+
+    It is called with the answer's text; parameters named ``output``, ``test``, ``question``, ``criteria`` and ``attempt`` get
+    those. It returns whether the answer holds, a score 0-1, a ``Grade``, or a mapping as a code judge prints it. An
+    ``AssertionError`` says why the answer does not hold; a function that says so by nothing else is marked ``-> None``. Any other
+    None is an error: a search that found nothing is one, too.
+    """
+
+    call: Callable[..., Any] = Field(exclude=True, description="The function.")
+
+    @property
+    def program(self) -> tuple[Sequence[str], str | None] | None:
+        source = _source_file(self.call)
+        return None if source is None else (["python", source.name], str(source.parent))
+
+    @property
+    def needs_code(self) -> bool:
+        """It is the program's that runs the suite, which needs no leave."""
+        return False
+
+    def default_name(self, spelled: str) -> str:
+        return getattr(self.call, "__name__", spelled).replace("<lambda>", "lambda")
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        test = context.test
+        named = {
+            "answer": output.text,
+            "output": output,
+            "test": test,
+            "question": test.question,
+            "criteria": test.expected_outcome,
+            "attempt": context.attempt,
+        }
+        try:
+            given = self.call(*positional_arguments(self.call, named))
+        except AssertionError as problem:
+            return Grade(0.0, misses=(str(problem) or f"{self.name} does not hold",))
+        if given is None and inspect.signature(self.call).return_annotation in (None, "None"):
+            given = True
+        if isinstance(given, bool):
+            return Grade.of(given, f"{self.name} holds", f"{self.name} does not hold")
+        if isinstance(given, Grade):
+            return given
+        return grade_of(given if isinstance(given, Mapping) else {"score": given}, f"function {self.name}")
+
+
+def _source_file(call: Callable[..., Any]) -> Path | None:
+    try:
+        found = inspect.getsourcefile(inspect.unwrap(call))
+    except TypeError:
+        return None
+    return Path(found).resolve() if found and Path(found).is_file() else None
 
 
 class CodeJudge(Assert):
@@ -198,11 +255,15 @@ def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:
         raise UngradedError("invalid_output", said) from error
     if not isinstance(data, dict):
         raise UngradedError("invalid_output", "the script must print one JSON object")
+    return grade_of(data, "the script", own_verdict=own_verdict)
+
+
+def grade_of(data: Mapping[str, Any], who: str, *, own_verdict: bool = False) -> Grade:
     score = data.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise UngradedError("invalid_output", f"the script's score must be a number from 0 to 1, not {score!r}")
+        raise UngradedError("invalid_output", f"{who}'s score must be a number from 0 to 1, not {score!r}")
     if not -TOLERANCE <= score <= 1 + TOLERANCE:
-        raise UngradedError("invalid_output", f"the script's score must be from 0 to 1, not {score!r}")
+        raise UngradedError("invalid_output", f"{who}'s score must be from 0 to 1, not {score!r}")
     verdict = data.get("verdict") if own_verdict else None
     details = data.get("details")
     reasoning = data.get("reasoning")

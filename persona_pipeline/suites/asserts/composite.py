@@ -100,6 +100,9 @@ class Composite(Assert):
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         how = self.aggregator
+        if self.negate and any(member.has_gate for member in self.members):
+            said = "a gate in a negated composite decides only its score, which is then turned round: missed, it helps to pass"
+            reader.warn(entry, f"{label}: {said}; remove required, or negate", "negate")
         names = [member.name for member in self.members]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

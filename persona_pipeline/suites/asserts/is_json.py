@@ -29,6 +29,8 @@ def _usable(schema: dict[str, Any]) -> dict[str, Any]:
     for key, value in _keywords(schema):
         if key in ("$ref", "$dynamicRef") and isinstance(value, str) and not value.startswith("#"):
             raise ValueError(f"{key} {value!r} leads out of the schema; write it here")
+        if key == "format" and isinstance(value, str) and value not in Draft202012Validator.FORMAT_CHECKER.checkers:
+            raise ValueError(f"format {value!r} is none that can be checked; describe it with a pattern")
         if key == "patternProperties":
             raise ValueError("patternProperties is not supported; name the properties")
         if key == "pattern" and isinstance(value, str):
@@ -100,7 +102,9 @@ class IsJson(Assert):
             if isinstance(value, str) and not search(pattern, value):
                 yield ValidationError(f"{value!r} does not match {pattern!r}")
 
-        return extend(Draft202012Validator, {"pattern": matches})(self.schema_ or {}, registry=Registry())
+        return extend(Draft202012Validator, {"pattern": matches})(
+            self.schema_ or {}, registry=Registry(), format_checker=Draft202012Validator.FORMAT_CHECKER
+        )
 
 
 def _whole(text: str) -> list[Any]:

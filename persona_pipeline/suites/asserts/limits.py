@@ -77,7 +77,8 @@ class ExecutionMetrics(SeveralLimits):
     """The share of the given limits that are kept, 0-1. A limit on something the target did not report is not kept."""
 
     limits = (
-        "max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms", "target_exploration_ratio",
+        "max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms", "max_first_token_ms",
+        "target_exploration_ratio",
     )  # fmt: skip
 
     max_tool_calls: Limit | None = Field(None, description="Most tool calls.")
@@ -85,6 +86,7 @@ class ExecutionMetrics(SeveralLimits):
     max_tokens: Limit | None = Field(None, description="Most input and output tokens, cached ones not counted.")
     max_cost_usd: Limit | None = Field(None, description="Highest cost in US dollars.")
     max_duration_ms: Limit | None = Field(None, description="Longest time in milliseconds.")
+    max_first_token_ms: Limit | None = Field(None, description="Longest time to the first piece of a streamed answer.")
     target_exploration_ratio: Share | None = Field(
         None, description="Share of the tool calls that should only look (read, grep, search, ...)."
     )
@@ -100,6 +102,7 @@ class ExecutionMetrics(SeveralLimits):
             "max_tokens": ("tokens", None if usage is None else usage.input + usage.output),
             "max_cost_usd": ("US dollars", output.cost_usd),
             "max_duration_ms": ("milliseconds", output.duration_ms),
+            "max_first_token_ms": ("milliseconds to the first token", output.first_token_ms),
         }
         hits: list[str] = []
         misses: list[str] = []

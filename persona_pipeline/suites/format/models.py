@@ -1,11 +1,12 @@
 """A loaded suite in its normalised form: one spelling whatever the file used, and the kinds of values it is made of."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
@@ -28,7 +29,8 @@ def _gate(value: Any) -> bool | float:
 
 
 Text = Annotated[str, Field(min_length=1)]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# So large that a sum of any number of them is a number.
+Weight = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Gate = Annotated[
@@ -85,6 +87,11 @@ class AssertFields(StrictFields):
     def needs_code(self) -> bool:
         """Whether this one runs code of the suite."""
         return self.runs_code or self.program is not None or any(part.needs_code for part in self.parts)
+
+    @property
+    def has_gate(self) -> bool:
+        """Whether this one, or a part of it, is a gate."""
+        return self.required is not False or any(part.has_gate for part in self.parts)
 
     @property
     def needs_workspace(self) -> bool:
@@ -160,7 +167,9 @@ def over_texts(value: Any, change: Callable[[str], Any]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-STRATEGIES = ("pass_at_k", "mean", "confidence_interval")
+_STRATEGY = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["at_least", "of"]}]}
+Strategy = Annotated[str, WithJsonSchema(_STRATEGY)]
+STRATEGIES = ("pass_at_k", "mean", "confidence_interval", "all")
 HOOKS = ("setup", "teardown", "before_all", "after_all", "before_each", "after_each")
 
 
@@ -180,8 +189,60 @@ class TrialsFields(StrictFields):
     """``trials`` as it is written."""
 
     count: int = Field(ge=1, description="How often each test is run; 1 is the same as no trials.")
-    strategy: str = Field("pass_at_k", description="pass_at_k, mean or confidence_interval.")
+    strategy: Strategy = Field(
+        "pass_at_k", description="pass_at_k, mean, confidence_interval, all, or {at_least: K, of: COUNT}."
+    )
+    at_least: int | None = Field(None, ge=1, description="How many attempts must pass, with the strategy at_least.")
+    gates: Literal["every"] | None = Field(
+        None, description="every: a gate that one attempt misses fails the test, as with all and at_least."
+    )
+    flakes_at_most: Share | None = Field(
+        None, description="A gate on the share of attempts that come out unlike the others, by its exact 95 % interval."
+    )
     cost_limit_usd: Limit | None = Field(None, description="Stop after the attempt that reaches this cost.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apart(cls, data: Any) -> Any:
+        """Take ``{at_least: K, of: COUNT}`` apart."""
+        wanted = data.get("strategy") if isinstance(data, dict) else None
+        if not isinstance(wanted, dict):
+            return data
+        if not (wanted.keys() == {"at_least", "of"} and all(type(item) is int for item in wanted.values())):
+            raise ValueError(
+                "strategy must be {at_least: K, of: COUNT}, whole numbers, or one of " + ", ".join(STRATEGIES)
+            )
+        if data.get("count", wanted["of"]) != wanted["of"]:
+            raise ValueError(f"count {data['count']} is not the {wanted['of']} of strategy; leave one out")
+        return {**data, "count": wanted["of"], "strategy": "at_least", "at_least": wanted["at_least"]}
+
+    @model_validator(mode="after")
+    def _possible(self) -> "TrialsFields":
+        if (self.strategy == "at_least") is not (self.at_least is not None) or (self.at_least or 0) > self.count:
+            raise ValueError("at_least is written as strategy: {at_least: K, of: COUNT}, and K is at most COUNT")
+        # With no attempt unlike the others the interval of their share ends at 1 - 0.025 ** (1 / count).
+        if self.flakes_at_most is not None and 1 - 0.025 ** (1 / self.count) > self.flakes_at_most:
+            fewest = math.ceil(math.log(0.025) / math.log1p(-self.flakes_at_most)) if self.flakes_at_most else None
+            remedy = f"take count: {fewest} or more" if fewest else "no count can; allow more than 0"
+            raise ValueError(
+                f"flakes_at_most {self.flakes_at_most:g} cannot be shown by {self.count} attempts; {remedy}"
+            )
+        return self
+
+    @property
+    def label(self) -> str:
+        """The strategy as people read it."""
+        return self.strategy if self.at_least is None else f"at least {self.at_least}"
+
+    @property
+    def needed(self) -> int | None:
+        """How many attempts must pass; None where their mean counts."""
+        return {"pass_at_k": 1, "all": self.count, "at_least": self.at_least}.get(self.strategy)
+
+    @property
+    def every_gate(self) -> bool:
+        """Whether a gate that one attempt misses fails the test."""
+        return self.gates == "every" or self.strategy in ("all", "at_least")
 
 
 class ExecutionFields(StrictFields):

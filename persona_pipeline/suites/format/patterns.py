@@ -68,11 +68,30 @@ def _advice(pattern: str) -> str:
 
 def translate(pattern: str) -> str:
     """Return the RE2 pattern that matches what the JavaScript pattern (without flags) matches."""
-    return _TOKEN.sub(_token, pattern)
+    # Whether a dot is any character in each group that is open.
+    groups = [False]
+
+    def token(match: re.Match[str]) -> str:
+        text = match[0]
+        if text == "." and groups[-1]:
+            return "(?s:.)"
+        if text.startswith("(?") and text.endswith(":"):
+            on, _, off = text[2:-1].partition("-")
+            if not {*on, *off} <= {*"ims"}:
+                raise PatternError(f"{text} is not JavaScript; it has the modifiers i, m and s")
+            groups.append("s" in on or (groups[-1] and "s" not in off))
+            return text
+        if text in ("(", "(?", "(?<"):
+            groups.append(groups[-1])
+        elif text == ")" and len(groups) > 1:
+            groups.pop()
+        return text if text in ("(", ")") else _token(match)
+
+    return _TOKEN.sub(token, pattern)
 
 
 _ESCAPE = r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]+\}|c[A-Za-z]|.?)"
-_TOKEN = re.compile(rf"{_ESCAPE}|\[(?:\\.|[^\]\\])*\]?|\.|\(\?(?:<(?![=!])|(?:[^\W\d_]|-)*\))?", re.DOTALL)
+_TOKEN = re.compile(rf"{_ESCAPE}|\[(?:\\.|[^\]\\])*\]?|\.|\(\?(?:<(?![=!])|(?:[^\W\d_]|-)*[:)])?|[()]", re.DOTALL)
 _IN_CLASS = re.compile(rf"{_ESCAPE}|\[", re.DOTALL)
 _CLASSES = {"[^]": "(?s:.)", "[]": "[^\\x{0}-\\x{10ffff}]", ".": _DOT, "(?": "(?", "(?<": "(?P<", "(?)": "(?)"}
 

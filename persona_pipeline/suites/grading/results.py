@@ -216,7 +216,7 @@ def _answered(output: Output | None) -> dict[str, Any]:
         return {}
     usage = output.token_usage and output.token_usage.to_dict()
     data = {"output": output.messages, "token_usage": usage, "cost_usd": output.cost_usd}
-    return {key: value for key, value in (data | {"duration_ms": output.duration_ms}).items() if value is not None}
+    return {key: value for key, value in data.items() if value is not None} | output.timing()
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,8 @@ class TestResult:
         if item and item.error:
             return Failure(item.error.reason, f"{item.name}: {item.error.message}")
         failed = next((attempt.error for attempt in self.attempts if attempt.error), None)
-        return failed or Failure("error", "an attempt could not be judged")
+        why = (self.aggregation or {}).get("why", "an attempt could not be judged")
+        return failed or Failure("undecided", str(why))
 
     @property
     def coverage(self) -> tuple[int, int]:
@@ -472,6 +473,8 @@ def reason_of(test: TestResult) -> str:
     """Return in one sentence why a test did not pass, ``""`` when it did."""
     if test.error:
         return str(test.error)
+    if test.verdict is not SuiteVerdict.PASS and "why" in (test.aggregation or {}):
+        return str((test.aggregation or {})["why"])
     if test.best.failed_gates:
         named = [item for item in test.best.results if item.name in test.best.failed_gates]
         unjudged = [f"{item.name}: {item.error}" for item in test.best.results if item.error]

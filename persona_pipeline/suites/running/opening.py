@@ -9,12 +9,13 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dotenv import dotenv_values
 
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.files import read_regular, repository_of
@@ -23,12 +24,13 @@ from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import FileError, Files, default_roots, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import check_numbers
-from persona_pipeline.suites.format.loading.suite import read_suite
+from persona_pipeline.suites.format.loading.suite import build_suite, read_suite
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.running.plan import Targets, target_names
 
 if TYPE_CHECKING:
+    from persona_pipeline.suites.grading.base import Assert
     from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
     from persona_pipeline.world.world import World
 
@@ -47,6 +49,45 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 def suite_roots(path: Path, settings: Settings, further: Iterable[Path | str] = ()) -> list[Path]:
     """Return the folders a suite's files may be in: its repository, else its folder, what the settings allow, and further ones."""
     return [*default_roots(path), *settings.suite_paths, *map(Path, further)]
+
+
+# Where a suite in Python says how its tests are run; in a file that stands under ``execution``.
+_HOW = ("target", "targets", "trials", "cache", "cache_path")
+
+
+class _ProgramTypes:
+    """The types of asserts of a suite in Python: those of files, and functions."""
+
+    canonical_type = staticmethod(registry.canonical_type)
+    unknown_type = staticmethod(registry.unknown_type)
+
+    @staticmethod
+    def find_type(name: str) -> "type[Assert] | None":
+        from persona_pipeline.suites.asserts.code_judge import Function
+
+        return Function if name == "function" else registry.find_type(name)
+
+
+def make_suite(
+    name: str, tests: Sequence[Any], path: Path, line: int, roots: Iterable[Path | str], **fields: Any
+) -> Suite:
+    """Return a suite that a program holds: tests with the keys of the format, asserts that may be functions.
+
+    ``path``, ``line``: where the program makes it. Raises ``ConfigError``: it is not valid: every problem.
+    """
+    data = {"name": name, "description": name, **_in_place(fields), "tests": [_in_place(test) for test in tests]}
+    suite = build_suite(data, path, line, roots, _ProgramTypes())
+    return replace(suite, content_hash=suite.content_hash or content_hash(suite.model_dump()))
+
+
+def _in_place(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a suite or a test with its keys where the format has them."""
+    data = {key: value for key, value in said.items() if key not in ("asserts", *_HOW)}
+    given = [*said.get("asserts", ()), *said.get("assert", ())]
+    if given:
+        data["assert"] = [{"type": "function", "call": item} if callable(item) else item for item in given]
+    how = {key: said[key] for key in _HOW if key in said}
+    return {**data, "execution": {**how, **said.get("execution", {})}} if how else data
 
 
 def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> Suite:

@@ -378,7 +378,7 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
         _place(test.entry),
         tuple(named),
         trials.count if trials else 1,
-        trials.strategy if trials else None,
+        trials.label if trials else None,
         tuple(needs),
         tuple(_assert(item, test, total, targets, fallback=not test.asserts) for item in asserts),
     )

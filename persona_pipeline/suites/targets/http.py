@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from persona_pipeline.base.calls import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.models import Text, over_texts
@@ -20,6 +20,7 @@ MOST_BYTES = 16_000_000
 _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _SHOWN = 200
+_STREAM = "text/event-stream"
 _VARIABLE = re.compile(r"\{\{\s*(prompt|messages|test_id|attempt|metadata)\s*\}\}")
 
 
@@ -63,35 +64,47 @@ class HttpTarget(TargetFields):
     _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-http"))
     _client: Any = PrivateAttr(None)
 
-    def respond(self, request: Request) -> Output:
+    def prepare(self) -> None:
         self.require_network()
-        started = time.monotonic()
-        try:
-            text = self._loop.wait(self._ask(request), request.timeout)
-        except TimeoutError:
-            said = f"target {self.name!r}: no answer within {request.timeout:g} s"
-            raise TargetError("timeout", said, transient=True) from None
-        output = self._read(text)
-        if output.duration_ms is None:
-            output.duration_ms = round((time.monotonic() - started) * 1000, 3)
-        return output
+        if self._client is None:
+            self._loop.wait(self._connect())
 
-    async def _ask(self, request: Request) -> str:
+    async def _connect(self) -> None:
         import httpx2
 
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
+
+    def respond(self, request: Request) -> Output:
+        self.prepare()
+        timing = Timing()
+        try:
+            reply = self._loop.wait(self._ask(request, timing), request.timeout)
+        except TimeoutError:
+            said = f"target {self.name!r}: no answer within {request.timeout:g} s"
+            raise TargetError("timeout", said, transient=True) from None
+        return self._read(reply).timed(timing)
+
+    async def _ask(self, request: Request, timing: Timing) -> "str | list[str]":
+        """Return the reply, a list of the events' data where it is a stream of them."""
+        import httpx2
+
+        ends = timing.asked + request.timeout
         sent: dict[str, Any] = {
             "method": self.method,
             "url": _VARIABLE.sub(lambda match: quote(_as_text(_value(match[1], request)), safe=""), self.url),
             "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
+            "extensions": {"trace": timing.follow},
         }
         if self.method != "GET":
             sent["json"] = over_texts(self.body, lambda text: _text(text, request))
         for retry in range(self.max_retries + 1):
             try:
                 async with self._client.stream(**sent) as response:
+                    if response.is_success and _STREAM in response.headers.get("content-type", "").lower():
+                        return await _events(response, self.name, timing)
                     text = await _content(response, self.name)
+                    timing.ended = time.monotonic()
             except httpx2.HTTPError as error:
                 problem = TargetError("connection", f"target {self.name!r}: {error or type(error).__name__}")
                 pause = None
@@ -105,6 +118,9 @@ class HttpTarget(TargetFields):
                 # A date, which few send, is not read.
                 told = response.headers.get("retry-after", "")
                 pause = float(told) if told.isascii() and told.isdigit() else None
+                if pause is not None and pause > ends - time.monotonic():
+                    said = f"; it asks to wait {pause:g} s, which is longer than the time that is left"
+                    raise TargetError("api_error", problem.message + said)
             if retry == self.max_retries:
                 raise problem
             await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**retry) if pause is None else pause)
@@ -116,7 +132,11 @@ class HttpTarget(TargetFields):
 
         return None if self.answer is None else jsonpath.compile(self.answer)
 
-    def _read(self, text: str) -> Output:
+    def _read(self, text: "str | list[str]") -> Output:
+        if isinstance(text, list):
+            if not (answer := "".join(map(self._piece, text))):
+                raise TargetError("invalid_response", f"target {self.name!r} sent a stream with no piece of an answer")
+            return parse_output(answer)
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError):
@@ -137,6 +157,16 @@ class HttpTarget(TargetFields):
                 return parse_output(text)
             raise TargetError("invalid_response", f"target {self.name!r}, {self.answer}: {error}") from error
 
+    def _piece(self, data: str) -> str:
+        """Return the text that one event adds to the answer; without a path its data, as it is."""
+        if self._path is None:
+            return data
+        try:
+            found = self._path.findall(json.loads(data))
+        except (ValueError, RecursionError):
+            raise TargetError("invalid_response", f"target {self.name!r} sent an event that is not JSON") from None
+        return "".join(item for item in found if isinstance(item, str))
+
     def close(self) -> None:
         if self._client is not None:
             self._loop.wait(self._client.aclose())
@@ -154,7 +184,27 @@ async def _content(response: Any, name: str) -> str:
         read += part
         if len(read) > MOST_BYTES:
             raise TargetError("invalid_response", f"target {name!r} sent more than {MOST_BYTES:,} bytes")
-    return read.decode("utf-8", "replace")
+    try:
+        return read.decode(response.charset_encoding or "utf-8", "replace")
+    except (LookupError, ValueError):
+        # It declares what is no way to write text.
+        return read.decode("utf-8", "replace")
+
+
+async def _events(response: Any, name: str, timing: Timing) -> list[str]:
+    from httpx2 import EventSource
+
+    found: list[str] = []
+    size = 0
+    async for event in EventSource(response, max_event_size=MOST_BYTES):
+        timing.heard_piece()
+        if event.data != "[DONE]":
+            found.append(event.data)
+        size += len(event.data)
+        if size > MOST_BYTES:
+            raise TargetError("invalid_response", f"target {name!r} sent more than {MOST_BYTES:,} bytes")
+    timing.ended = time.monotonic()
+    return found
 
 
 def _value(name: str, request: Request) -> Any:

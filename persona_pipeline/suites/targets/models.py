@@ -1,5 +1,5 @@
-"""Targets that are models: ``anthropic`` speaks the Messages API, ``openai`` chat completions, and ``persona`` plays an agent of
-the world. They have one connection for a run, and failures in words.
+"""Targets that are models: those of the judges' providers, in the Messages API, chat completions or the Responses API; ``persona``
+plays an agent of the world. They have one client for a run, and failures in words.
 """
 
 import contextlib
@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PrivateAttr, SecretStr
+from pydantic import Field, PrivateAttr, SecretStr, field_validator
 
-from persona_pipeline.base.calls import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, persona_prompt
@@ -21,6 +21,12 @@ from persona_pipeline.suites.format.models import Text
 
 # What one request may take at most, whatever a run asks for: that ends sooner, by its own deadline.
 _LONGEST_SECONDS = 3600.0
+# What a target says by fields of its own, or what the test says.
+_TAKEN = (
+    "model", "messages", "input", "system", "instructions", "stream",
+    "max_tokens", "max_completion_tokens", "max_output_tokens",
+)  # fmt: skip
+_REFUSED, _CUT_OFF = ("refusal", "content_filter"), ("max_tokens", "length", "max_output_tokens")
 
 
 class ModelTarget(TargetFields):
@@ -28,72 +34,98 @@ class ModelTarget(TargetFields):
 
     asks_network: ClassVar[bool] = True
     is_model: ClassVar[bool] = True
-    # Whose SDK is used.
-    _provider: ClassVar[str]
-
+    # Which of the judges' providers is asked, where that is not the target's own.
+    _asks: ClassVar[str | None] = None
     model: Text = Field(description="The model's id.")
     max_tokens: int = Field(2048, ge=1, description="For the answer and the thinking before it.")
     system: str | None = Field(None, description="Put before the test's own system messages.")
     api_key: SecretStr | None = Field(None, description="By default that of the environment.")
     max_retries: int = Field(2, ge=0, le=10, description="How often the SDK tries again what can pass.")
+    parameters: dict[str, Any] | None = Field(
+        None, description="Further fields of the request, as the server calls them: temperature, tools, seed, ..."
+    )
+    stream: bool = Field(False, description="Take the answer piece by piece, and time the first one.")
     base_url: Text | None = Field(None, description="By default what the environment says, else the provider's own.")
 
     _loop: BackgroundLoop = PrivateAttr(default_factory=lambda: BackgroundLoop("suite-target"))
     _client: Any = PrivateAttr(None)
 
+    @field_validator("parameters")
+    @classmethod
+    def _of_the_model(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name in value or ():
+            if name in _TAKEN:
+                raise ValueError(f"may not hold {name}: that is the test's, or a field of the target itself")
+        return value
+
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the request that continues a conversation; without a turn to answer, one without messages."""
         raise NotImplementedError
 
-    def read(self, response: Any, duration_ms: float) -> Output:
+    def read(self, response: Any) -> Output:
         raise NotImplementedError
 
     def system_prompt(self) -> str:
         return self.system or ""
 
+    def prepare(self) -> None:
+        self.require_network()
+        if self._client is None:
+            self._loop.wait(self._connect())
+
     def respond(self, request: Request) -> Output:
         self.require_network()
         if not any(message["role"] == "user" and message["content"].strip() for message in request.messages):
             raise TargetError("invalid_request", "the test's input has no user message to answer")
-        started = time.monotonic()
-        response = self._loop.wait(self._send(self.body(request.messages), request.timeout))
-        return self.read(response, round((time.monotonic() - started) * 1000, 3))
+        self.prepare()
+        answer = self._loop.start(self._send(self.body(request.messages), request.timeout))
+        # Reading takes the prices, and these a while to load: not after the answer, but while it is on its way.
+        from persona_pipeline.judging import money as money
 
-    async def _send(self, body: dict[str, Any], timeout: float) -> Any:
-        from persona_pipeline.judging.providers.base import (
-            CallError,
-            Leave,
-            ModelOptions,
-            connect,
-            find_provider,
-            send,
-        )
+        response, timing = answer.result()
+        return self.read(response).timed(timing)
 
-        provider = find_provider(self._provider).conversing()
-        options = ModelOptions(
-            provider=provider,
-            model=self.model,
-            deadline=_LONGEST_SECONDS,
-            max_retries=self.max_retries,
-            base_url=self.base_url,
-            api_key=self.api_key,
-            # Whoever names the server gets no key but the one he names.
-            ambient_key=self.base_url is None or self._grants.own,
-        )
+    async def _connect(self) -> None:
+        from persona_pipeline.judging.providers.base import ModelOptions, connect, find_provider
+
+        if self._client is not None:
+            return
         try:
-            if self._client is None:
-                self._client = connect(options)
-            return await send(provider, self._client, body, Leave(time.monotonic() + timeout))
+            options = ModelOptions(
+                provider=find_provider(self._asks or self.provider),
+                model=self.model,
+                deadline=_LONGEST_SECONDS,
+                max_retries=self.max_retries,
+                base_url=self.base_url,
+                api_key=self.api_key,
+                # Whoever names the server gets no key but the one he names.
+                ambient_key=self.base_url is None or self._grants.own,
+            )
+            self._client = connect(options)
+        except ConfigError as error:
+            raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
+
+    async def _send(self, body: dict[str, Any], timeout: float) -> tuple[Any, Timing]:
+        from persona_pipeline.judging.providers.base import UNDER_WAY, CallError, Leave, find_provider, send
+
+        # The SDKs know fewer fields than the servers behind them.
+        sent = {**body, "extra_body": self.parameters} if self.parameters else body
+        if self.stream:
+            sent = {**sent, "stream": True}
+        leave = Leave(time.monotonic() + timeout)
+        try:
+            response = await send(
+                find_provider(self._asks or self.provider), self._client, sent, leave, conversation=True
+            )
         except CallError as error:
             # The SDK has retried what can pass; a test's own deadline is all that another try could change.
             reason = str(error.reason)
             raise TargetError(reason, f"target {self.name!r}: {error.detail}", transient=reason == "timeout") from error
-        except ConfigError as error:
-            raise TargetError("no_credentials", f"target {self.name!r}: {error}") from error
+        timing = UNDER_WAY.get().timing
+        timing.ended = time.monotonic()
+        return response, timing
 
-    def said(
-        self, response: Mapping[str, Any], text: str, calls: Sequence[Mapping[str, Any]], why: Any, duration_ms: float
-    ) -> Output:
+    def said(self, response: Mapping[str, Any], text: str, calls: Sequence[Mapping[str, Any]], why: Any) -> Output:
         """Return the output of a response that says this, with its tokens, cached ones apart, and its price where that is known.
 
         ``why``: it stopped, in the provider's word.
@@ -105,20 +137,24 @@ class ModelTarget(TargetFields):
         from persona_pipeline.judging.money import read_usage
         from persona_pipeline.judging.providers.base import find_provider
 
-        if why in ("refusal", "content_filter"):
+        if why in _REFUSED:
             raise TargetError("refusal", f"target {self.name!r} refused to answer")
         if not text and not calls:
-            raise TargetError(
-                "truncated" if why in ("max_tokens", "length") else "empty", f"target {self.name!r} said nothing"
-            )
-        used, served = find_provider(self._provider).usage_in(response), str(response.get("model") or self.model)
+            at_limit = f" before its {self.max_tokens} tokens were used up; raise max_tokens"
+            reason, more = ("truncated", at_limit) if why in _CUT_OFF else ("empty", "")
+            raise TargetError(reason, f"target {self.name!r} said nothing{more}")
+        used, served = (
+            find_provider(self._asks or self.provider).usage_in(response),
+            str(response.get("model") or self.model),
+        )
         given = self._grants.prices
         prices = from_environment(Settings).judge_prices if given is None else given
         usage = read_usage(used, served, self.model, prices=prices)
         cached = usage.cache_read_tokens + usage.cache_creation_tokens
         tokens = TokenUsage(usage.input_tokens, usage.output_tokens, cached or None)
         message = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
-        return Output([message], tokens if tokens.input or tokens.output else None, usage.usd, duration_ms)
+        counted = tokens if tokens.input or tokens.output else None
+        return Output([message], counted, usage.usd, truncated=why in _CUT_OFF)
 
     def close(self) -> None:
         if self._client is not None:
@@ -130,19 +166,15 @@ class ModelTarget(TargetFields):
         return self.model_dump(mode="json", exclude={"api_key"}) | {"system_prompt": self.system_prompt()}
 
 
-class AnthropicTarget(ModelTarget):
-    """Sends the test's messages to a model. System messages become the system prompt."""
-
-    model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
-
-    _provider: ClassVar[str] = "anthropic"
+class MessagesTarget(ModelTarget):
+    """Sends the test's messages to a model behind the Messages API. System messages become the system prompt."""
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system, turns = conversation(messages, self.system_prompt())
         body: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "messages": turns}
         return body | ({"system": system} if system else {})
 
-    def read(self, response: Any, duration_ms: float) -> Output:
+    def read(self, response: Any) -> Output:
         blocks = response.get("content") if isinstance(response, Mapping) else None
         if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
             raise TargetError("invalid_response", f"target {self.name!r} did not send a message")
@@ -152,7 +184,13 @@ class AnthropicTarget(ModelTarget):
             for block in blocks
             if block.get("type") == "tool_use"
         ]
-        return self.said(response, text, calls, response.get("stop_reason"), duration_ms)
+        return self.said(response, text, calls, response.get("stop_reason"))
+
+
+class AnthropicTarget(MessagesTarget):
+    """Sends the test's messages to a model of Anthropic's, or to a server of your own that speaks as Anthropic's does."""
+
+    model: Text = Field(DEFAULT_JUDGE_MODEL, description="The model's id.")
 
 
 def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[str, list[Any]]:
@@ -175,9 +213,9 @@ def conversation(messages: Sequence[Mapping[str, Any]], system: str) -> tuple[st
 
 
 class OpenAITarget(ModelTarget):
-    """Sends the test's messages to a model behind chat completions. Needs the extra ``openai``."""
+    """Sends the test's messages to a model behind chat completions or the Responses API. Needs the extra ``openai``."""
 
-    _provider: ClassVar[str] = "openai"
+    api: Literal["chat", "responses"] = Field("chat", description="Which of the two is asked.")
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         system = [{"role": "system", "content": self.system_prompt()}] if self.system_prompt() else []
@@ -190,9 +228,35 @@ class OpenAITarget(ModelTarget):
             for message in messages
             if message["content"].strip()
         ]
-        return {"model": self.model, "max_tokens": self.max_tokens, "messages": [*system, *said]}
+        turns = "input" if self.api == "responses" else "messages"
+        return {"model": self.model, "max_tokens": self.max_tokens, turns: [*system, *said]}
 
-    def read(self, response: Any, duration_ms: float) -> Output:
+    def read(self, response: Any) -> Output:
+        output = self._read_response(response) if self.api == "responses" else self._read_completion(response)
+        # A server that counts no tokens does not say what they cost.
+        return output if output.token_usage else replace(output, cost_usd=None)
+
+    def _read_response(self, response: Any) -> Output:
+        try:
+            items = response["output"]
+            parts = [part for item in items if item["type"] == "message" for part in item["content"]]
+            text = "".join(part["text"] for part in parts if part["type"] == "output_text")
+            refused = any(part["type"] == "refusal" for part in parts)
+            calls = [
+                _call({"function": item, "id": item.get("call_id")})
+                for item in items
+                if item["type"] == "function_call"
+            ]
+            status, error = response.get("status"), response.get("error") or {}
+            why = (response.get("incomplete_details") or {}).get("reason")
+            failed = str(error.get("message") or "it gave no reason") if status in ("failed", "cancelled") else None
+        except (TypeError, KeyError, AttributeError):
+            raise TargetError("invalid_response", f"target {self.name!r} did not send a response") from None
+        if failed is not None:
+            raise TargetError("api_error", f"target {self.name!r}: the response {status}: {failed}")
+        return self.said(response, text, calls, "refusal" if refused else why)
+
+    def _read_completion(self, response: Any) -> Output:
         try:
             choice = response["choices"][0]
             said = choice["message"]
@@ -201,9 +265,7 @@ class OpenAITarget(ModelTarget):
         except (TypeError, KeyError, IndexError, AttributeError):
             raise TargetError("invalid_response", f"target {self.name!r} did not send a chat completion") from None
         why = "refusal" if refusal else choice.get("finish_reason")
-        output = self.said(response, text, calls, why, duration_ms)
-        # A server that counts no tokens does not say what they cost.
-        return output if output.token_usage else replace(output, cost_usd=None)
+        return self.said(response, text, calls, why)
 
 
 def _call(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,6 +280,8 @@ class PersonaTarget(AnthropicTarget):
     """Sends the test's messages to a model that plays an agent: its persona is the system prompt."""
 
     plays_agent: ClassVar[bool] = True
+
+    _asks: ClassVar[str | None] = "anthropic"
 
     agent: Text = Field(description="The agent's id; its persona file is personas/<agent>.yaml.")
     root: Text | None = Field(

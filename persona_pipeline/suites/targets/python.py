@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.base.calls import BackgroundLoop
+from persona_pipeline.base.calls import BackgroundLoop, positional_arguments
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
@@ -132,7 +132,6 @@ async def _awaited(given: Awaitable[Any] | AsyncIterable[Any]) -> Any:
 
 
 def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
-    """Return what the function's positional parameters stand for; the first of another name is the prompt."""
     named = {
         "prompt": request.prompt,
         "messages": list(request.messages),
@@ -143,21 +142,9 @@ def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
         "files": list(request.files),
     }
     try:
-        parameters = list(inspect.signature(call).parameters.values())
-    except (TypeError, ValueError):
-        return [request.prompt]
-    wanted = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
-    given: list[Any] = []
-    for index, item in enumerate(wanted):
-        if item.name in named:
-            given.append(named[item.name])
-        elif index == 0:
-            given.append(request.prompt)
-        elif item.default is item.empty:
-            raise TargetError("no_function", f"parameter {item.name!r} is none of {', '.join(named)}")
-        else:
-            break
-    return given
+        return positional_arguments(call, named)
+    except ValueError as error:
+        raise TargetError("no_function", str(error)) from error
 
 
 def _is_async(call: Callable[..., Any]) -> bool:

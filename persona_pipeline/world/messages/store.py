@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -237,21 +238,27 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
 
 def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: int) -> list[Message]:
     """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each."""
-    newest_first = (_TABLE.c.created_at.desc(), _TABLE.c.id.desc())
-    number = sa.func.row_number().over(partition_by=_TABLE.c.agent_id, order_by=newest_first).label("number")
-    found: list[Message] = []
+    agents, own = tables.agents, _TABLE.alias("own")
+    # Looked up agent by agent, so that what the others of a large world said between is not read.
+    newest = sa.select(own).where(own.c.agent_id == agents.c.id, *_said_during(span, own)).limit(each)
+    newest = newest.order_by(own.c.created_at.desc(), own.c.id.desc())
+    if store.is_sqlite:
+        ids = newest.with_only_columns(own.c.id).correlate(agents).scalar_subquery()
+        query = sa.select(_TABLE).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
+    else:
+        query = sa.select(lateral := newest.lateral()).join_from(agents, lateral, sa.true())
     with store.connect() as connection:
-        for some in chunks(sorted(agent_ids)):
-            during = (*_said_during(span), _TABLE.c.agent_id.in_(some))
-            numbered = sa.select(_TABLE, number).where(*during).subquery()
-            found += map(message_of, connection.execute(sa.select(numbered).where(numbered.c.number <= each)))
-    return found
+        return [
+            message_of(row)
+            for some in chunks(sorted(agent_ids))
+            for row in connection.execute(query.where(agents.c.id.in_(some)))
+        ]
 
 
-def _said_during(span: Window | None, *, synthetic: bool = False) -> list[sa.ColumnElement[bool]]:
-    during = [_TABLE.c.synthetic.is_(synthetic)]
-    during += [_TABLE.c.created_at <= span.end] if span else []
-    return [*during, _TABLE.c.created_at > span.start] if span and span.start else during
+def _said_during(span: Window | None, table: Any = _TABLE, *, synthetic: bool = False) -> list[sa.ColumnElement[bool]]:
+    during = [table.c.synthetic.is_(synthetic)]
+    during += [table.c.created_at <= span.end] if span else []
+    return [*during, table.c.created_at > span.start] if span and span.start else during
 
 
 def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:

@@ -95,6 +95,9 @@ class TestAGateInside:
     def test_is_part_of_what_must_not_hold(self, tmp_path: Path) -> None:
         suite = suite_of(tmp_path, {**composite([GATE, YES], type="weighted_average"), "negate": True})
         assert run(suite, {"t": "ok"}).tests[0].score == 1.0
+        assert ["missed, it helps to pass" in warning.message for warning in suite.warnings] == [True]
+        plain = suite_of(tmp_path, {**composite([NO, YES], type="weighted_average"), "negate": True})
+        assert plain.warnings == ()
 
     def test_is_met_by_a_verdict_of_its_own(self, tmp_path: Path) -> None:
         half = {**composite([YES, NO], type="threshold", threshold=0.5), "required": True}

@@ -3,10 +3,18 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import TrialsFields
-from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteVerdict, TestResult, verdict_of
+from persona_pipeline.suites.grading.results import (
+    Attempt,
+    Failure,
+    SuiteVerdict,
+    TestResult,
+    reason_of,
+    verdict_of,
+)
 from persona_pipeline.suites.running.cells import run_trials
 
 
@@ -51,7 +59,17 @@ def test_pass_at_k(scores: list[float | None], score: float | None, verdict: str
 def test_mean_shows_its_best_attempt() -> None:
     found = outcome(trials(3, "mean"), [1.0, 0.6, 0.2])
     assert found.score == pytest.approx(0.6)
-    assert found.aggregation == {"strategy": "mean", "mean": pytest.approx(0.6), "min": 0.2, "max": 1.0}
+    assert found.aggregation == {
+        "strategy": "mean",
+        "mean": pytest.approx(0.6),
+        "min": 0.2,
+        "max": 1.0,
+        "flake_rate": {
+            "value": pytest.approx(1 / 3),
+            "low": pytest.approx(0.0084, abs=1e-4),
+            "high": pytest.approx(0.9057, abs=1e-4),
+        },
+    }
     assert found.best.number == 0
 
 
@@ -94,3 +112,132 @@ def test_an_interval_holds_its_mean_and_stays_within_0_and_1(scores: list[float]
     aggregation = outcome(trials(len(scores), "confidence_interval"), scores).aggregation
     assert -1e-9 <= aggregation["ci95_lower"] <= aggregation["mean"] + 1e-9
     assert aggregation["mean"] <= aggregation["ci95_upper"] + 1e-9 <= 1 + 2e-9
+
+
+ALL, MOST = {"strategy": "all"}, {"strategy": {"at_least": 3, "of": 5}}
+
+
+def asked_for(count: int = 5, **fields: object) -> TrialsFields:
+    return TrialsFields.model_validate({"count": count, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "scores", "score", "verdict", "made"),
+    [
+        (ALL, [1.0, 0.9, 1.0, 0.8, 1.0], 0.8, "pass", 5),
+        (ALL, [1.0, 0.4], 0.4, "fail", 2),
+        (ALL, [0.7, 1.0, 1.0, 1.0, 1.0], 0.7, "borderline", 5),
+        (ALL, [0.7, 0.2], 0.2, "fail", 2),
+        (ALL, [1.0, None, 1.0, 1.0, 1.0], None, "error", 5),
+        (ALL, [1.0, None, 0.1], 0.1, "fail", 3),
+        (MOST, [1.0, 0.2, 0.9, 0.8], 0.8, "pass", 4),
+        (MOST, [1.0, 1.0, 1.0], 1.0, "pass", 3),
+        (MOST, [0.1, 0.2, 0.3], 0.3, "fail", 3),
+        (MOST, [1.0, None, 1.0, None, 1.0], 1.0, "pass", 5),
+        (MOST, [1.0, None, 1.0, None, 0.1], None, "error", 5),
+        (MOST, [1.0, 0.7, 1.0, 0.7, 0.7], 0.7, "borderline", 5),
+    ],
+)
+def test_no_more_attempts_than_can_change_the_verdict(
+    fields: dict, scores: list[float | None], score: float | None, verdict: str, made: int
+) -> None:
+    found = outcome(asked_for(**fields), scores)
+    assert (found.score, found.verdict, len(found.attempts)) == (score, verdict, made)
+    if score is not None:
+        assert found.best.score == score
+    else:
+        assert "cannot be told" in (found.aggregation or {})["why"]
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda n: st.tuples(st.integers(1, n), st.lists(st.sampled_from([0.2, 0.7, 1.0, None]), min_size=n, max_size=n))
+    )
+)
+def test_what_is_stopped_early_ends_as_it_would_have(case: tuple[int, list[float | None]]) -> None:
+    least, scores = case
+    found = outcome(asked_for(len(scores), strategy={"at_least": least, "of": len(scores)}), scores)
+    # What every unjudged attempt might have been.
+    ends = set()
+    for instead in (0.0, 1.0):
+        ends.add(verdict_of(sorted((instead if item is None else item for item in scores), reverse=True)[least - 1]))
+    assert found.verdict == (ends.pop() if len(ends) == 1 else "error")
+
+
+def gate_missed(at: int, scores: Sequence[float], asked: TrialsFields) -> TestResult:
+    def attempt(number: int) -> Attempt:
+        if number == at:
+            return Attempt(number, 0.0, SuiteVerdict.FAIL, failed_gates=("polite",))
+        return Attempt(number, scores[number], verdict_of(scores[number]))
+
+    return run_trials(asked, attempt, gated=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "made"),
+    [
+        ({"strategy": {"at_least": 2, "of": 5}}, "fail", 4),
+        (ALL, "fail", 4),
+        ({"strategy": "mean", "gates": "every"}, "fail", 4),
+        ({"strategy": "pass_at_k", "gates": "every"}, "fail", 4),
+        ({"strategy": "mean"}, "pass", 5),
+        ({"strategy": "pass_at_k"}, "pass", 1),
+    ],
+)
+def test_a_gate_holds_in_every_attempt_where_that_is_asked(fields: dict, verdict: str, made: int) -> None:
+    found = gate_missed(3, [1.0] * 5, asked_for(**fields))
+    assert (found.verdict, len(found.attempts)) == (verdict, made)
+    if verdict == "fail":
+        assert found.best.number == 3
+        assert "attempt 4 missed" in reason_of(found)
+
+
+@pytest.mark.parametrize(
+    ("passes", "verdict", "said"),
+    [
+        (40, "pass", ""),
+        (37, "error", "a larger count could tell"),
+        (22, "fail", "at most 20% is allowed"),
+    ],
+)
+def test_a_gate_on_flakes_goes_by_the_interval(passes: int, verdict: str, said: str) -> None:
+    found = outcome(asked_for(40, flakes_at_most=0.2), [1.0] * passes + [0.7] * (40 - passes))
+    assert (found.verdict, len(found.attempts)) == (verdict, 40)
+    assert said in reason_of(found)
+
+
+def test_flakes_are_not_told_from_some_of_the_attempts() -> None:
+    found = outcome(asked_for(20, flakes_at_most=0.2), [1.0] * 19 + [None])
+    assert (found.verdict, found.error and found.error.reason) == ("error", "timeout")
+    assert "not all were made and judged" in (found.aggregation or {})["why"]
+
+
+@pytest.mark.parametrize("strategy", ["all", {"at_least": 2, "of": 3}])
+def test_money_that_ran_out_is_no_pass(strategy: object) -> None:
+    asked = asked_for(3, strategy=strategy, cost_limit_usd=0.01)
+    found = outcome(asked, [1.0, 1.0, 1.0], [0.02, 0.0, 0.0])
+    assert (found.verdict, found.cost_limited, found.error and found.error.reason) == ("error", True, "undecided")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"strategy": {"at_least": 4, "of": 3}}, "K is at most COUNT"),
+        ({"strategy": {"at_least": 2, "of": 3}, "count": 4}, "count 4 is not the 3 of strategy"),
+        ({"strategy": {"at_least": 2}}, "whole numbers"),
+        ({"strategy": {"at_least": 0, "of": 3}}, "greater than or equal to 1"),
+        ({"strategy": "at_least", "count": 3}, "is written as strategy"),
+        ({"count": 3, "flakes_at_most": 0.2}, "take count: 17 or more"),
+        ({"count": 3, "flakes_at_most": 0}, "no count can"),
+        ({"count": 3, "gates": "best"}, "'every'"),
+    ],
+)
+def test_trials_that_decide_nothing_are_refused(fields: dict, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        TrialsFields.model_validate(fields)
+
+
+def test_seventeen_attempts_can_show_what_sixteen_cannot() -> None:
+    assert outcome(asked_for(17, flakes_at_most=0.2), [1.0] * 17).verdict == "pass"
+    with pytest.raises(ValidationError):
+        asked_for(16, flakes_at_most=0.2)

@@ -99,10 +99,58 @@ def test_what_can_pass_is_tried_again(tmp_path: Path, agent: Agent) -> None:
     assert len(agent.got) == 3
 
 
-def test_a_server_that_waits_ends_at_the_deadline(tmp_path: Path, agent: Agent) -> None:
-    agent.replies = [(503, "", {"retry-after": "3600"})]
-    error = failure(target(tmp_path, provider="http", url=agent.url), request(tmp_path, timeout=0.3))
-    assert (error.reason, error.transient) == ("timeout", True)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_pause_longer_than_what_is_left_is_not_waited_for(tmp_path: Path, agent: Agent, status: int) -> None:
+    agent.replies = [(status, "", {"retry-after": "3600"})]
+    error = failure(target(tmp_path, provider="http", url=agent.url), request(tmp_path))
+    assert (error.reason, error.transient, len(agent.got)) == ("api_error", False, 1)
+    assert f"said {status}" in error.message and "wait 3600 s" in error.message
+
+
+@pytest.mark.parametrize(
+    ("declared", "sent"),
+    [
+        ("application/json; charset=iso-8859-1", "latin-1"),
+        ("application/json", "utf-8"),
+        ("application/json; charset=zlib", "utf-8"),
+        ("application/json; charset=undefined", "utf-8"),
+        ("application/json; charset=no-such", "utf-8"),
+    ],
+)
+def test_text_is_read_as_declared(tmp_path: Path, agent: Agent, declared: str, sent: str) -> None:
+    agent.replies = [(200, '{"text": "J\u00fcrgen"}'.encode(sent), {"content-type": declared})]
+    assert target(tmp_path, provider="http", url=agent.url).respond(request(tmp_path)).text == "J\u00fcrgen"
+
+
+@pytest.mark.parametrize(
+    ("events", "answer", "text"),
+    [
+        (['{"d": "on "}', '{"n": 1}', '{"d": "Thursday"}', "[DONE]"], "$.d", "on Thursday"),
+        (["on ", "Thursday"], None, "on Thursday"),
+    ],
+    ids=["a path into each event", "text"],
+)
+def test_a_stream_of_events_is_put_together(
+    tmp_path: Path, agent: Agent, events: list[str], answer: str | None, text: str
+) -> None:
+    raw = "".join(f"data: {event}\n\n" for event in events).encode()
+    agent.replies = [(200, raw, {"content-type": "text/event-stream; charset=utf-8"})]
+    output = target(tmp_path, provider="http", url=agent.url, answer=answer).respond(request(tmp_path))
+    assert (output.text, output.first_token_ms is not None) == (text, True)
+
+
+@pytest.mark.parametrize("raw", [b"data: oops\n\n", b'data: {"e": 1}\n\n', b""], ids=["no JSON", "no piece", "empty"])
+def test_a_stream_without_an_answer_is_an_error(tmp_path: Path, agent: Agent, raw: bytes) -> None:
+    agent.replies = [(200, raw, {"content-type": "text/event-stream"})]
+    found = target(tmp_path, provider="http", url=agent.url, answer="$.d")
+    assert failure(found, request(tmp_path)).reason == "invalid_response"
+
+
+def test_waiting_is_no_part_of_the_duration(tmp_path: Path, agent: Agent) -> None:
+    agent.replies = [(429, "", {"retry-after": "1"}), (200, {"text": "ok"}, {})]
+    output = target(tmp_path, provider="http", url=agent.url).respond(request(tmp_path))
+    assert output.duration_ms is not None and output.waited_ms is not None
+    assert output.waited_ms >= 1000 > output.duration_ms
 
 
 def test_no_server_is_an_error(tmp_path: Path) -> None:

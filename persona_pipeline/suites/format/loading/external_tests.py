@@ -1,12 +1,13 @@
 """Tests in files of their own: YAML lists, JSON lines, CSV tables, globs of them."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
-from persona_pipeline.base.documents.yaml import Limits, parse_document
+from persona_pipeline.base.documents.yaml import Document, Limits, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
 from persona_pipeline.suites.format.javascript import parse_float, parse_json
@@ -209,7 +210,7 @@ def _number(text: str, column: str) -> float:
 
 
 SUITE_LIMITS = Limits(size=MAX_BYTES, depth=64, nodes=5_000_000)
-ENDINGS = (".yaml", ".yml", ".jsonl", ".csv")
+ENDINGS = (".yaml", ".yml", ".json", ".jsonl", ".csv")
 _MOST_NESTED = 16
 
 
@@ -294,7 +295,7 @@ def _file_tests(
 
 def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[tuple[ConfigEntry, str]]:
     with reader.collecting():
-        document = parse_document(text, str(path), limits=SUITE_LIMITS)
+        document = _document(path, text)
         if document.data is None:
             return
         if not isinstance(document.data, list):
@@ -303,6 +304,16 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
             return
         check_numbers(document.data, document)
         yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)
+
+
+def _document(path: Path, text: str) -> Document:
+    if path.suffix.lower() != ".json":
+        return parse_document(text, str(path), limits=SUITE_LIMITS)
+    try:
+        return Document(str(path), parse_json(text, unique_keys=True), text, SUITE_LIMITS)
+    except ValueError as error:
+        place = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (1, 1)
+        raise ConfigError(Problem(f"is not JSON: {getattr(error, 'msg', error)}", str(path), *place)) from error
 
 
 def json_lines(

@@ -22,7 +22,7 @@ from persona_pipeline.suites.format.loading.tests import (
     read_workspace,
 )
 from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
-from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader, add_model_problems
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PART = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -51,7 +51,7 @@ EXTENSION = "x-"
 _OLD_TESTS = ("eval_cases", "evalcases")
 _TESTS: Any = WithJsonSchema({
     "anyOf": [
-        {"type": "string", "pattern": r"\.(yaml|yml|jsonl|csv)$"},
+        {"type": "string", "pattern": r"\.(yaml|yml|json|jsonl|csv)$"},
         {
             "type": "array",
             "items": {"anyOf": [{"$ref": "#/$defs/TestFields"}, {"type": "string", "pattern": "^file://"}]},
@@ -104,7 +104,26 @@ def read_suite(path: Path | str, roots: Iterable[Path | str] | None, types: Asse
     path = Path(path)
     confined = None if roots is None else tuple(Path(root) for root in roots)
     reader = Reader(Files(confined), path.absolute().parent, types)
-    suite = _read(reader, path.absolute())
+    return _valid(reader, _read(reader, path.absolute()))
+
+
+def build_suite(
+    data: dict[str, Any], path: Path, line: int, roots: Iterable[Path | str] | None, types: AssertTypes
+) -> Suite:
+    """Read a suite that a program holds as data, as if it stood at this line of the program's file.
+
+    Raises ``ConfigError``: it is not valid: every problem.
+    """
+    reader = Reader(Files(None if roots is None else tuple(map(Path, roots))), path.parent, types)
+    suite = None
+    with reader.collecting():
+        source = LineSource(str(path), line, "")
+        check_numbers(data, source)
+        suite = _suite(reader, path, ConfigEntry(data, source), None)
+    return _valid(reader, suite)
+
+
+def _valid(reader: Reader, suite: Suite | None) -> Suite:
     if reader.problems or suite is None:
         raise ConfigError(list(dict.fromkeys(reader.problems)))
     return suite
@@ -124,7 +143,7 @@ def _read(reader: Reader, path: Path) -> Suite | None:
         if ending == ".jsonl":
             return _read_lines(reader, path, text)
         document = _document(reader, path, text)
-        return None if document is None else _suite(reader, path, document, None)
+        return None if document is None else _suite(reader, path, ConfigEntry(document.data, document), None)
     return None
 
 
@@ -160,12 +179,11 @@ def _read_lines(reader: Reader, path: Path, text: str) -> Suite | None:
         elif "tests" in document.data:
             said = f"{path.name} holds the tests; run this file alone or remove tests"
             reader.fail(entry, said, "tests", key=True)
-    return _suite(reader, path, document, text)
+    return _suite(reader, path, ConfigEntry(document.data, document), text)
 
 
-def _suite(reader: Reader, path: Path, document: Document, lines: str | None) -> Suite | None:
-    entry = ConfigEntry(document.data, document, ())
-    data = document.data
+def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) -> Suite | None:
+    data = entry.data
     fields = _fields(reader, entry)
     execution = read_execution(reader, entry, "")
     if execution.cache_path:

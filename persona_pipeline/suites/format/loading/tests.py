@@ -34,8 +34,9 @@ def read_execution(reader: Reader, entry: ConfigEntry, label: str) -> ExecutionF
     if part is None:
         return ExecutionFields.model_validate({})
     inner, where, fields = part
-    if fields.trials is not None and fields.trials.strategy not in STRATEGIES:
-        said = f"trials.strategy must be one of {', '.join(STRATEGIES)}, not {fields.trials.strategy!r}"
+    if fields.trials is not None and fields.trials.strategy not in (*STRATEGIES, "at_least"):
+        known = f"{', '.join(STRATEGIES)} or {{at_least: K, of: COUNT}}"
+        said = f"trials.strategy must be one of {known}, not {fields.trials.strategy!r}"
         reader.fail(inner, f"{where}: {said}", "trials", "strategy")
     return fields
 

@@ -71,6 +71,12 @@ def test_every_kind_of_glob_expands(tmp_path: Path, pattern: str) -> None:
     assert ids(load_suite(tmp_path / "s.yml")) == ["a", "b"]
 
 
+def test_tests_may_be_json(tmp_path: Path) -> None:
+    write(tmp_path, {"a.json": '[\n\t{"id": "a", "input": "hi", "criteria": "c"}\n]\n'})
+    assert ids(load(tmp_path, "tests: ./a.json\n")) == ["a"]
+    assert ids(load(tmp_path, "tests: ['file://*.json']\n")) == ["a"]
+
+
 def test_a_glob_without_a_match_and_an_empty_file_are_warnings(tmp_path: Path) -> None:
     write(tmp_path, {"empty.yaml": "", "none.jsonl": "\n"})
     suite = load(tmp_path, "tests: ['file://x*.yaml', 'file://empty.yaml', 'file://none.jsonl']\n")
@@ -86,6 +92,9 @@ def test_a_glob_without_a_match_and_an_empty_file_are_warnings(tmp_path: Path) -
     ("text", "files", "said"),
     [
         ("tests: ./c.txt\n", {"c.txt": "x"}, "suite.eval.yaml:1:8: tests: './c.txt' ends in .txt; tests are read from .yaml"),
+        ("tests: ./c.json\n", {"c.json": "[{id: a}]"}, "c.json:1:3: is not JSON"),
+        ("tests: ./c.json\n", {"c.json": '[\n{"id": "a", "input": "x"}]'}, "c.json:2:1: test 'a': there is nothing to check"),
+        ("tests: ./c.json\n", {"c.json": '[{"id": "a", "id": "b"}]'}, "c.json:1:1: is not JSON"),
         ("tests: ./none.yaml\n", {}, "suite.eval.yaml:1:8: tests: file './none.yaml' does not exist (tried none.yaml)"),
         ("tests: [file://c.yaml]\n", {"c.yaml": "a: 1\n"}, "c.yaml:1:1: must be a list (a YAML array) of tests"),
         ("tests: [file://c.yaml]\n", {"c.yaml": "- {id: a, input: hi, criteria: c}\n- {id: b}\n"}, "c.yaml:2:3: test 'b': input"),

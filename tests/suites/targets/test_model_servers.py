@@ -1,0 +1,290 @@
+"""Models of every provider, through the real SDKs and a real socket: what is sent, what comes back, and streams of it."""
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persona_pipeline.suites import run_suite
+from persona_pipeline.suites.answering.base import Grants, TargetFields
+from persona_pipeline.suites.answering.output import parse_output
+from persona_pipeline.suites.running.opening import load_targets
+from tests.suites.support import load
+from tests.suites.targets.conftest import Agent
+from tests.suites.targets.test_openai import completion
+from tests.suites.targets.test_providers import failure, request, target
+from tests.support.protocols import PROJECT, REGION
+from tests.support.providers import set_environment
+
+pytest.importorskip("openai")
+
+JSON = {"content-type": "application/json"}
+SAID = {"model": "m", "max_tokens": 2048, "temperature": 0.5, "seed": 7}
+USER = {"role": "user", "content": "hi"}
+BLOCKS = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+CLAUDE = {"max_tokens": 2048, "temperature": 0.5, "seed": 7, "messages": [BLOCKS]}
+
+
+def message(text: str = "ok", stop: str = "end_turn") -> dict[str, Any]:
+    return {
+        "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": stop,
+        "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 5, "output_tokens": 1},
+    }  # fmt: skip
+
+
+def response(items: Sequence[Any] | None = None, **fields: Any) -> dict[str, Any]:
+    said = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}]
+    usage = {"input_tokens": 30, "output_tokens": 4, "total_tokens": 34, "input_tokens_details": {"cached_tokens": 10}}
+    own = {"id": "r", "object": "response", "model": "m", "status": "completed", "usage": usage}
+    return {**own, "output": said if items is None else items, **fields}
+
+
+def ask(folder: Path, agent: Agent, provider: str, below: str = "", **fields: Any) -> TargetFields:
+    own = {"model": "m", "base_url": f"{agent.url}{below}", "api_key": "given", "max_retries": 0}
+    return target(folder, provider=provider, **{**own, **fields})
+
+
+VERTEX = f"/v1/projects/{PROJECT}/locations/{REGION}/publishers/anthropic/models/m:rawPredict"
+RESPONSES = {"model": "m", "max_output_tokens": 2048, "temperature": 0.5, "seed": 7, "input": [USER]}
+AZURE = {key: value for key, value in SAID.items() if key != "max_tokens"} | {"max_completion_tokens": 2048}
+
+
+@pytest.mark.parametrize(
+    ("provider", "below", "fields", "reply", "path", "body"),
+    [
+        ("anthropic", "", {}, message(), "/v1/messages", {**CLAUDE, "model": "m"}),
+        ("bedrock", "", {}, message(), "/model/m/invoke", CLAUDE),
+        ("vertex", "/v1", {}, message(), VERTEX, CLAUDE),
+        ("openai", "/v1", {}, completion("ok"), "/v1/chat/completions", {**SAID, "messages": [USER]}),
+        ("openai", "/v1", {"api": "responses"}, response(), "/v1/responses", RESPONSES),
+        ("azure", "", {}, completion("ok"), "/openai/v1/chat/completions", {**AZURE, "messages": [USER]}),
+        ("azure", "", {"api": "responses"}, response(), "/openai/v1/responses", RESPONSES),
+        ("gemini", "", {}, completion("ok"), "/v1beta/openai/chat/completions", {**SAID, "messages": [USER]}),
+        ("ollama", "", {}, completion("ok"), "/v1/chat/completions", {**SAID, "messages": [USER]}),
+        ("vllm", "", {}, completion("ok"), "/v1/chat/completions", {**SAID, "messages": [USER]}),
+        ("openrouter", "", {}, completion("ok"), "/api/v1/chat/completions", {**SAID, "messages": [USER]}),
+    ],
+)
+def test_every_provider_is_asked_in_its_own_words(
+    tmp_path: Path,
+    agent: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    below: str,
+    fields: dict[str, Any],
+    reply: Any,
+    path: str,
+    body: dict[str, Any],
+) -> None:
+    set_environment(monkeypatch)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "OPENAI_API_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    agent.replies = [(200, reply, JSON)]
+    found = ask(tmp_path, agent, provider, below, parameters={"temperature": 0.5, "seed": 7}, **fields)
+    # Not the user's own file: what goes out is the key that it names, and nothing of the environment.
+    found._grants = Grants(network=True)
+    output = found.respond(request(tmp_path))
+    (_, asked, headers, raw) = agent.got[0]
+    # The version of the API stands in the body at clouds, in a header elsewhere.
+    sent = {name: value for name, value in json.loads(raw).items() if name != "anthropic_version"}
+    assert (asked, sent) == (path, body)
+    keys = [value for name, value in headers.items() if name.lower() in ("authorization", "x-api-key")]
+    assert keys in (["given"], ["Bearer given"])
+    assert (output.text, output.truncated) == ("ok", False)
+    assert output.token_usage is not None and output.duration_ms is not None and output.waited_ms is not None
+
+
+@pytest.mark.parametrize("provider", ["bedrock", "vertex"])
+def test_keys_of_a_cloud_do_not_go_to_a_server_that_the_suite_names(
+    tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    set_environment(monkeypatch)
+    found = ask(tmp_path, agent, provider, api_key=None)
+    found._grants = Grants(network=True)
+    error = failure(found, request(tmp_path))
+    assert (error.reason, agent.got) == ("no_credentials", [])
+    assert "give its api_key" in error.message
+
+
+@pytest.mark.parametrize("name", ["model", "messages", "stream", "max_tokens", "system"])
+def test_parameters_hold_nothing_that_is_said_elsewhere(tmp_path: Path, agent: Agent, name: str) -> None:
+    with pytest.raises(Exception, match=rf"targets.yaml:1.*parameters.*may not hold {name}"):
+        ask(tmp_path, agent, "openai", parameters={name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (response([{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}]), "refusal"),
+        (response([], status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "truncated"),
+        (response([], status="incomplete", incomplete_details={"reason": "content_filter"}), "refusal"),
+        (response([], status="failed", error={"code": "server_error", "message": "broken"}), "api_error"),
+        (response([]), "empty"),
+        ({"output": "x"}, "invalid_response"),
+        (completion("ok"), "invalid_response"),
+    ],
+    ids=["refusal", "cut off", "filtered", "failed", "nothing said", "no list", "a chat completion"],
+)
+def test_what_is_no_response(tmp_path: Path, agent: Agent, reply: Any, reason: str) -> None:
+    agent.replies = [(200, reply, JSON)]
+    assert failure(ask(tmp_path, agent, "openai", "/v1", api="responses"), request(tmp_path)).reason == reason
+
+
+def test_calls_and_cached_tokens_of_a_response(tmp_path: Path, agent: Agent) -> None:
+    items = [{"type": "reasoning", "summary": []}]
+    items += [{"type": "function_call", "name": "look", "arguments": '{"a": 1}', "call_id": "x"}]
+    agent.replies = [(200, response(items), JSON)]
+    output = ask(tmp_path, agent, "openai", "/v1", api="responses").respond(request(tmp_path))
+    assert output.tool_calls == [{"tool": "look", "input": {"a": 1}, "id": "x"}]
+    assert output.token_usage is not None and output.token_usage.to_dict() == {"input": 20, "output": 4, "cached": 10}
+
+
+@pytest.mark.parametrize(
+    ("provider", "fields", "reply"),
+    [
+        ("anthropic", {}, message("On Thurs", "max_tokens")),
+        ("openai", {}, completion("On Thurs", "length")),
+        (
+            "openai",
+            {"api": "responses"},
+            response(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+        ),
+    ],
+)
+def test_an_answer_that_was_cut_off_is_graded_and_said(
+    tmp_path: Path, agent: Agent, provider: str, fields: dict[str, Any], reply: Any
+) -> None:
+    agent.replies = [(200, reply, JSON)]
+    ask(tmp_path, agent, provider, **fields)
+    suite = load(
+        tmp_path,
+        "execution: {target: a}\ntests:\n  - {id: t, input: hi, assert: [{type: contains, value: o, negate: true}]}\n",
+    )
+    (test,) = run_suite(suite, targets=load_targets(tmp_path / "targets.yaml")).tests
+    assert test.best.output is not None and test.best.output.truncated
+    assert any("cut off" in note and "max_tokens" in note for note in test.notes)
+    assert test.to_dict()["truncated"] is True
+    assert parse_output(test.best.output.to_dict()).truncated
+
+
+def events(*items: tuple[str, Any], end: str = "") -> bytes:
+    """Return server-sent events; a name of ``""`` is none."""
+    lines = [(f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n" for name, data in items]
+    return "".join([*lines, end]).encode()
+
+
+def message_events(stop: str | None = "end_turn") -> list[tuple[str, Any]]:
+    items: list[Any] = [
+        {"type": "message_start", "message": message() | {"content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "o"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "k"}},
+        {"type": "content_block_stop", "index": 0},
+    ]
+    if stop:
+        usage = {"output_tokens": 2}
+        items += [{"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage}, {"type": "message_stop"}]
+    return [(item["type"], item) for item in items]
+
+
+def chat_events(finish: str | None = "stop") -> list[tuple[str, Any]]:
+    def chunk(choices: list[Any], **fields: Any) -> tuple[str, Any]:
+        own = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        return "", {**own, "choices": choices, **fields}
+
+    pieces = [{"role": "assistant", "content": ""}, {"content": "o"}, {"content": "k"}]
+    chunks = [chunk([{"index": 0, "delta": piece, "finish_reason": None}]) for piece in pieces]
+    if finish:
+        chunks += [chunk([{"index": 0, "delta": {}, "finish_reason": finish}])]
+        chunks += [chunk([], usage={"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7})]
+    return chunks
+
+
+def response_events(kind: str | None = "completed", **fields: Any) -> list[tuple[str, Any]]:
+    delta = {"item_id": "i", "output_index": 0, "content_index": 0, "sequence_number": 1, "logprobs": []}
+    items: list[Any] = [{"type": "response.output_text.delta", "delta": "ok", **delta}]
+    if kind:
+        items += [{"type": f"response.{kind}", "sequence_number": 2, "response": response(**fields)}]
+    return [(item["type"], item) for item in items]
+
+
+def amazon_events(items: Sequence[tuple[str, Any]]) -> bytes:
+    """Return the events as Bedrock frames them: length, checksum, headers, and the event in Base64 in JSON."""
+    frames = b""
+    for _, data in items:
+        payload = json.dumps({"bytes": base64.b64encode(json.dumps(data).encode()).decode()}).encode()
+        headers = b""
+        for name, value in (
+            (":event-type", "chunk"),
+            (":content-type", "application/json"),
+            (":message-type", "event"),
+        ):
+            headers += struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
+        start = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+        frame = start + struct.pack(">I", zlib.crc32(start)) + headers + payload
+        frames += frame + struct.pack(">I", zlib.crc32(frame))
+    return frames
+
+
+STREAM = {"content-type": "text/event-stream"}
+AMAZON = {"content-type": "application/vnd.amazon.eventstream"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "below", "fields", "whole", "cut", "headers"),
+    [
+        ("anthropic", "", {}, events(*message_events()), events(*message_events(None)), STREAM),
+        ("vertex", "/v1", {}, events(*message_events()), events(*message_events(None)), STREAM),
+        ("bedrock", "", {}, amazon_events(message_events()), amazon_events(message_events(None)), AMAZON),
+        ("openai", "/v1", {}, events(*chat_events(), end="data: [DONE]\n\n"), events(*chat_events(None)), STREAM),
+        ("gemini", "", {}, events(*chat_events(), end="data: [DONE]\n\n"), events(*chat_events(None)), STREAM),
+        ("openai", "/v1", {"api": "responses"}, events(*response_events()), events(*response_events(None)), STREAM),
+    ],
+    ids=["anthropic", "vertex", "bedrock", "openai", "gemini", "responses"],
+)
+def test_a_stream_is_put_together_and_one_that_breaks_off_is_no_answer(
+    tmp_path: Path,
+    agent: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    below: str,
+    fields: dict[str, Any],
+    whole: bytes,
+    cut: bytes,
+    headers: dict[str, str],
+) -> None:
+    set_environment(monkeypatch)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    agent.replies = [(200, whole, headers), (200, cut, headers), (200, b"", headers)]
+    found = ask(tmp_path, agent, provider, below, stream=True, **fields)
+    output = found.respond(request(tmp_path))
+    assert (output.text, output.truncated) == ("ok", False)
+    assert output.token_usage is not None
+    assert output.first_token_ms is not None and output.duration_ms is not None
+    assert output.first_token_ms <= output.duration_ms
+    for _ in range(2):
+        assert failure(found, request(tmp_path)).reason == "api_error"
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_a_pause_longer_than_what_is_left_is_not_waited_for(tmp_path: Path, agent: Agent, provider: str) -> None:
+    agent.replies = [
+        (429, {"error": {"type": "rate_limit_error", "message": "slow down"}}, {**JSON, "retry-after": "50"})
+    ]
+    error = failure(ask(tmp_path, agent, provider, max_retries=5), request(tmp_path, timeout=20))
+    assert (error.transient, len(agent.got)) == (False, 1)
+    assert "HTTP 429" in error.message and "wait 50 s" in error.message
+
+
+@pytest.mark.parametrize(("provider", "reply"), [("anthropic", message()), ("openai", completion("ok"))])
+def test_waiting_is_no_part_of_the_duration(tmp_path: Path, agent: Agent, provider: str, reply: Any) -> None:
+    agent.replies = [(429, {"error": {"message": "slow down"}}, {**JSON, "retry-after": "1"}), (200, reply, JSON)]
+    output = ask(tmp_path, agent, provider, max_retries=1).respond(request(tmp_path))
+    assert output.duration_ms is not None and output.waited_ms is not None
+    assert output.waited_ms >= 1000 > output.duration_ms
