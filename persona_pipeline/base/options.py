@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypedDict, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -227,6 +227,14 @@ def option_fields(*, without: Collection[str] = ()) -> dict[str, FieldInfo]:
         for name, field in EvaluationRequest.model_fields.items()
         if name not in INTERNAL and name not in without
     }
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def with_fields(model: type[Model], fields: Mapping[str, Any]) -> type[Model]:
+    """Return a model with further fields, in its own name."""
+    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
 
 
 def kind_of(name: str) -> type:

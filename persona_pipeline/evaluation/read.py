@@ -140,9 +140,9 @@ class WorldReader:
 
         there = {scope.agent_id for scope in snapshot.agents if is_kept(scope)}
         gone = [scope.agent_id for scope in snapshot.agents if scope.agent_id not in there]
-        if aged:
-            why = f"messages before {aged:%Y-%m-%d} have aged out, and this window begins before; what it came to is stored as it was"
-            broken |= {agent_id: (Problem(why),) for agent_id in gone}
+        why = "this window begins before; what it came to is stored as it was"
+        out = Problem(f"messages before {aged:%Y-%m-%d} have aged out, and {why}") if aged else None
+        broken |= {agent_id: (out,) for agent_id in gone if out}
         unread = {scope.agent_id for scope in scopes if scope.persona is None}
         personas = world.stored_personas(unread) if unread else {}
 

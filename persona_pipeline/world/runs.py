@@ -169,11 +169,9 @@ def results_on(store: Store, agent_ids: Collection[str], ends: Collection[dateti
     return {str(row.id): row.result for row in store.rows(query)}
 
 
-def runs_by_window(store: Store, agent_id: str, since: datetime | None = None) -> list[sa.Row]:
+def runs_by_window(store: Store, agent_id: str) -> list[sa.Row]:
     """Return an agent's finished runs that are not forgotten, oldest window first, of each window the one that counts."""
     query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_FINISHED, _RUNS.c.result.is_not(None))
-    if since is not None:
-        query = query.where(_RUNS.c.window_end >= since)
     by_window = {row.window_end: row for row in store.rows(query.order_by(*_NEWEST_LAST))}
     return list(by_window.values())
 
@@ -259,8 +257,8 @@ def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row
     return store.rows(query)
 
 
-def message_score_rows(store: Store, agent_id: str, *, most: int) -> list[sa.Row]:
-    """Return window, ``persona_hash`` and ``message_scores`` of an agent's newest windows, at most so many; oldest first."""
+def message_score_rows(store: Store, agent_id: str, persona_hash: str, *, most: int) -> list[sa.Row]:
+    """Return window and ``message_scores`` (0-9) of an agent's newest so many windows, those of a persona, oldest first."""
     columns = (_RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.message_scores)
     query = sa.select(*columns).where(_RUNS.c.agent_id == agent_id, *_FINISHED).order_by(*_NEWEST_FIRST)
     newest: dict[datetime, sa.Row] = {}
@@ -269,7 +267,7 @@ def message_score_rows(store: Store, agent_id: str, *, most: int) -> list[sa.Row
             newest.setdefault(row.window_end, row)
             if len(newest) == most:
                 break
-    return list(reversed(newest.values()))
+    return [row for row in reversed(newest.values()) if row.persona_hash == persona_hash]
 
 
 def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]:
