@@ -179,7 +179,12 @@ def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg
         after, waiting = acted_upon(context.cursor)
         found = new_events(specs, instance, None if after is None else min([after, *waiting.values()]))
         if after is not None:
-            found = _unanswered(found, after, waiting)
+            # Nobody has acted upon these: of agents that had to wait, from where they had to.
+            found = {
+                agent_id: newer
+                for agent_id, seen in found.items()
+                if (newer := {name: event for name, event in seen.items() if event > waiting.get(agent_id, after)})
+            }
         if not found:
             return dg.SkipReason("nothing was observed to change")
         cooldown = timedelta(minutes=settings.cooldown_minutes)
@@ -214,17 +219,6 @@ def acted_upon(cursor: str | None) -> tuple[int | None, Mapping[str, int]]:
     except ValueError:
         return None, {}
     return int(number), found
-
-
-def _unanswered(
-    found: Mapping[str, Mapping[str, int]], after: int, waiting: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
-    """Return the events nobody has acted upon: of agents that had to wait, from where they had to."""
-    newer = {
-        agent_id: {name: event for name, event in seen.items() if event > waiting.get(agent_id, after)}
-        for agent_id, seen in found.items()
-    }
-    return {agent_id: seen for agent_id, seen in newer.items() if seen}
 
 
 def run_requests(
