@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import json
 import logging
 import os
 import re
@@ -11,13 +10,14 @@ import struct
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
+from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from persona_pipeline.base.errors import ConfigError
@@ -91,14 +91,11 @@ class Boundary:
         # The server may know better when the request began to arrive.
         scope.setdefault(ARRIVED, time.monotonic())
         try:
-            refusal = self._refusal(scope["method"], scope["path"], headers)
-            if refusal is None:
-                body = await self._body(headers, receive)
-                refusal = body if isinstance(body, _Refusal) else None
-                if refusal is None:
-                    await self._app(scope, _replay(body, receive), send_with_id)
-            if refusal is not None:
-                await _respond(refusal, send_with_id)
+            body = self._refusal(scope["method"], scope["path"], headers) or await self._body(headers, receive)
+            if isinstance(body, JSONResponse):
+                await body(scope, receive, send_with_id)
+            else:
+                await self._app(scope, _replay(body, receive), send_with_id)
         finally:
             if scope["path"] == GATE_PATH and status in _BYPASSES:
                 self._bypassed(_BYPASSES[status])
@@ -106,27 +103,25 @@ class Boundary:
             path = scope["path"].encode("unicode_escape").decode("ascii")
             _LOGGER.info("%s %s %s %.1f ms %s", scope["method"], path, status, milliseconds, request_id)
 
-    def _refusal(self, method: str, path: str, headers: dict[str, str]) -> "_Refusal | None":
+    def _refusal(self, method: str, path: str, headers: dict[str, str]) -> JSONResponse | None:
         access = self._access
         if access.token is None and _host_name(headers.get("host", "")) not in _LOOPBACK_NAMES:
-            return _Refusal(421, "this service answers requests to localhost only; set a token to open it")
+            return _refused(421, "this service answers requests to localhost only; set a token to open it")
         if path in _OPEN_PATHS:
             return None
         configures = method not in ("GET", "HEAD") and path.startswith(_CONFIGURED_PATHS)
         if configures and access.config_token is None:
-            return _Refusal(403, "settings are not changed over HTTP here; start the service with a token for it")
+            return _refused(403, "settings are not changed over HTTP here; start the service with a token for it")
         may = [access.config_token] if path.startswith(_CONFIGURING_READS) or configures else []
         may += [] if configures else [access.token]
         if (access.token is None and not configures) or _bears(headers, may):
             return None
         which = "configuring" if configures else "service's"
-        return _Refusal(
-            401, f"send the {which} token as Authorization: Bearer ...", ((b"www-authenticate", b"Bearer"),)
-        )
+        return _refused(401, f"send the {which} token as Authorization: Bearer ...", {"www-authenticate": "Bearer"})
 
-    async def _body(self, headers: dict[str, str], receive: "Receive") -> "bytes | _Refusal":
+    async def _body(self, headers: dict[str, str], receive: "Receive") -> bytes | JSONResponse:
         limit = self._access.max_body
-        too_large = _Refusal(413, f"the body is larger than {limit:,} bytes")
+        too_large = _refused(413, f"the body is larger than {limit:,} bytes")
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > limit:
             return too_large
@@ -136,24 +131,21 @@ class Boundary:
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
-                        return _Refusal(400, "the request ended before its body")
+                        return _refused(400, "the request ended before its body")
                     body += message.get("body", b"")
                     if len(body) > limit:
                         return too_large
                     if not message.get("more_body"):
                         return bytes(body)
         except TimeoutError:
-            return _Refusal(408, f"the body did not arrive within {self._access.body_seconds:g} seconds")
+            return _refused(408, f"the body did not arrive within {self._access.body_seconds:g} seconds")
 
 
-@dataclass(frozen=True)
-class _Refusal:
-    status: int
-    detail: str
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+def _refused(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"detail": detail}, status, headers)
 
 
-def _replay(body: "bytes | _Refusal", receive: "Receive") -> "Receive":
+def _replay(body: bytes, receive: "Receive") -> "Receive":
     """Return a receive that gives the body that was read, then what the server says next."""
     delivered = False
 
@@ -165,13 +157,6 @@ def _replay(body: "bytes | _Refusal", receive: "Receive") -> "Receive":
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replayed
-
-
-async def _respond(refusal: _Refusal, send: "Send") -> None:
-    body = json.dumps({"detail": refusal.detail}).encode("ascii")
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _bears(headers: dict[str, str], tokens: Sequence[str | None]) -> bool:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypedDict, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -229,6 +229,14 @@ def option_fields(*, without: Collection[str] = ()) -> dict[str, FieldInfo]:
     }
 
 
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def with_fields(model: type[Model], fields: Mapping[str, Any]) -> type[Model]:
+    """Return a model with further fields, in its own name."""
+    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
+
+
 def kind_of(name: str) -> type:
     """Return the type of an option as a surface without lists or times of its own has it: ``list`` stands for names."""
     annotation = EvaluationRequest.model_fields[name].annotation
@@ -251,7 +259,12 @@ def given(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in asked.items()
-        if not (value is None or value == "" or value in _ONCE_NONE.get(name, ()) or _is_once_unset(name, value))
+        if not (
+            value is None
+            or value == ""
+            or value in _ONCE_NONE.get(name, ())
+            or (name == "min_coverage" and isinstance(value, int | float) and value < 0)
+        )
     }
 
 
@@ -277,10 +290,6 @@ def parse_time(text: str, *, name: str = "time") -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{name} {text!r} is out of range") from None
-
-
-def _is_once_unset(name: str, value: Any) -> bool:
-    return name == "min_coverage" and isinstance(value, int | float) and value < 0
 
 
 def _inside(name: str, value: Any) -> Any:

@@ -35,8 +35,7 @@ def read_config(store: Store, agent_id: str) -> StoredConfig:
     Raises:
         ConfigError: somebody has stored values that are not valid.
     """
-    with store.connect() as connection:
-        row = connection.execute(sa.select(_TABLE).where(_TABLE.c.agent_id == agent_id)).one_or_none()
+    row = store.row(sa.select(_TABLE).where(_TABLE.c.agent_id == agent_id))
     if row is None:
         return StoredConfig(agent_id, CorrectionSettings())
     values = {name: getattr(row, name) for name in CorrectionSettings.model_fields}
@@ -72,20 +71,14 @@ def reset_config(store: Store, agent_id: str, settings: CorrectionSettings) -> S
 
 
 def _write(store: Store, agent_id: str, settings: CorrectionSettings, source: str) -> StoredConfig:
-    _require_agent(store, agent_id)
+    if store.value(sa.select(tables.agents.c.id).where(tables.agents.c.id == agent_id)) is None:
+        raise ConfigError(
+            f"agent {agent_id!r} is not in the store; write personas/{agent_id}.yaml and run evaluate once"
+        )
     row = {"agent_id": agent_id, **settings.model_dump(), "source": source}
     with store.begin() as connection:
         upsert(connection, _TABLE, [row], key=["agent_id"])
     return read_config(store, agent_id)
-
-
-def _require_agent(store: Store, agent_id: str) -> None:
-    with store.connect() as connection:
-        known = connection.execute(sa.select(tables.agents.c.id).where(tables.agents.c.id == agent_id)).scalar()
-    if known is None:
-        raise ConfigError(
-            f"agent {agent_id!r} is not in the store; write personas/{agent_id}.yaml and run evaluate once"
-        )
 
 
 class StoredSettings:

@@ -29,7 +29,7 @@ from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
 from persona_pipeline.scoring.text.said_again import LOOK_BACK
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
-from persona_pipeline.world.models import CorrectionSettings, Message
+from persona_pipeline.world.models import Message
 from persona_pipeline.world.propositions.models import FLUENCY
 from persona_pipeline.world.world import World
 
@@ -57,14 +57,6 @@ class Guidance:
     def block(self) -> str | None:
         """The text to append to the prompt of this one turn, under its heading; None when there is nothing to say."""
         return guidance_block(self.nudges)
-
-
-@dataclass(frozen=True)
-class _Turn:
-    settings: CorrectionSettings
-    agent_name: str
-    channel_messages: Sequence[Message]
-    own_messages: Sequence[Message]
 
 
 class Interventions:
@@ -128,34 +120,30 @@ class Interventions:
         return asyncio.run(self.before_turn(agent_id, channel=channel))
 
     def _look(self, agent_id: str, channel: str | None) -> Guidance:
-        turn = self._turn(agent_id, channel)
-        convergence = AntiConvergence(turn.settings, nudges=self._nudges, lexicon=self._lexicon)
-        suppression = RepetitionSuppression(
-            turn.settings, catchphrases=lambda agent: catchphrases_in(self._claims.of(agent)), nudges=self._nudges
-        )
-        repeats = suppression.find(agent_id, turn.own_messages)
-        if repeats:
-            # Only now is it worth a look whether that is usual for the agent.
-            with self.world.store.connect() as connection:
-                repeats = suppression.find(agent_id, recent_agent_messages(connection, agent_id, OWN_HISTORY))
-        found = convergence.find(agent_id, turn.channel_messages, agent_name=turn.agent_name), repeats
-        nudges = tuple(nudge for nudge in found if nudge)
-        unread = convergence.unread(turn.channel_messages) if turn.channel_messages else ""
-        if unread and (channel, unread) not in self._said:
-            self._said.add((channel, unread))
-            _LOGGER.warning("anti-convergence does not watch channel %r: %s", channel, unread)
-        shadow = turn.settings.shadow_mode
-        return Guidance(() if shadow else nudges, withheld=nudges if shadow else (), unread=unread)
-
-    def _turn(self, agent_id: str, channel: str | None) -> _Turn:
         settings = read_config(self.world.store, agent_id).settings
-        channel_messages: Sequence[Message] = ()
-        own_messages: Sequence[Message] = ()
+        heard: Sequence[Message] = ()
+        own: Sequence[Message] = ()
         with self.world.store.connect() as connection:
             agents = tables.agents
             name = connection.execute(sa.select(agents.c.display_name).where(agents.c.id == agent_id)).scalar()
             if settings.anti_convergence_enabled and channel is not None:
-                channel_messages = recent_channel_messages(connection, channel, CHANNEL_WINDOW)
+                heard = recent_channel_messages(connection, channel, CHANNEL_WINDOW)
             if settings.repetition_suppression_enabled:
-                own_messages = recent_agent_messages(connection, agent_id, LOOK_BACK)
-        return _Turn(settings, name or agent_id, channel_messages, own_messages)
+                own = recent_agent_messages(connection, agent_id, LOOK_BACK)
+        convergence = AntiConvergence(settings, nudges=self._nudges, lexicon=self._lexicon)
+        suppression = RepetitionSuppression(
+            settings, catchphrases=lambda agent: catchphrases_in(self._claims.of(agent)), nudges=self._nudges
+        )
+        repeats = suppression.find(agent_id, own)
+        if repeats:
+            # Only now is it worth a look whether that is usual for the agent.
+            with self.world.store.connect() as connection:
+                repeats = suppression.find(agent_id, recent_agent_messages(connection, agent_id, OWN_HISTORY))
+        found = convergence.find(agent_id, heard, agent_name=name or agent_id), repeats
+        nudges = tuple(nudge for nudge in found if nudge)
+        unread = convergence.unread(heard) if heard else ""
+        if unread and (channel, unread) not in self._said:
+            self._said.add((channel, unread))
+            _LOGGER.warning("anti-convergence does not watch channel %r: %s", channel, unread)
+        shadow = settings.shadow_mode
+        return Guidance(() if shadow else nudges, withheld=nudges if shadow else (), unread=unread)

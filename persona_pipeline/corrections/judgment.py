@@ -17,7 +17,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.prompt import Review, claim_verdicts, gate_question, review_of
+from persona_pipeline.corrections.prompt import Review, gate_question, review_of
 from persona_pipeline.corrections.records import Before, GateCall, PriorAttempts, action_trajectory, prior_attempts
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
 from persona_pipeline.world.models import CorrectionSettings, Trajectory
@@ -195,7 +195,7 @@ def reviewed(answer: Answer, facts: GateFacts) -> Review:
     if answer.data is None:
         reason = answer.unscored or Unscored.INVALID_OUTPUT
         raise NotJudgedError(reason.value, answer.detail, answer.usage)
-    review = review_of(claim_verdicts(answer.data), facts.propositions, facts.variables)
+    review = review_of(answer.data, facts.propositions, facts.variables)
     if review.score is None:
         raise NotJudgedError(Unscored.NOT_APPLICABLE.value, "no claim applies", answer.usage)
     return review

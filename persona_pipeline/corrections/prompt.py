@@ -61,14 +61,6 @@ _TOKENS, _TOKENS_PER_CLAIM = 100, 80
 _FIELDS = {"id", "reason", "score"}
 
 
-@dataclass(frozen=True)
-class ClaimVerdict:
-    """The judge on one claim: how far it holds (whole, 0-9; None: it does not apply), and why."""
-
-    raw: int | None
-    reason: str
-
-
 def gate_question(
     propositions: Sequence[Proposition],
     trajectory: Trajectory,
@@ -133,13 +125,6 @@ def answer_problem(data: Any, count: int) -> str | None:
     return None
 
 
-def claim_verdicts(data: Mapping[str, Any]) -> list[ClaimVerdict]:
-    """Return the verdicts of a valid answer in the order of the claims."""
-    items = {item["id"]: item for item in data["verdicts"]}
-    ordered = (items[_claim_id(index)] for index in range(len(items)))
-    return [ClaimVerdict(item["score"], " ".join(item["reason"].split())) for item in ordered]
-
-
 def _claim_id(index: int) -> str:
     return f"c{index + 1}"
 
@@ -175,15 +160,16 @@ class Review:
         return "\n".join(f"{item.proposition.id} ({item.score:.1f}): {item.reasoning}" for item in shown)
 
 
-def review_of(verdicts: Sequence[ClaimVerdict], propositions: PropositionSet, variables: Mapping[str, str]) -> Review:
-    """Return the review that verdicts on each proposition, in order, stand for."""
+def review_of(data: Mapping[str, Any], propositions: PropositionSet, variables: Mapping[str, str]) -> Review:
+    """Return the review that a valid answer stands for."""
+    verdicts = {item["id"]: item for item in data["verdicts"]}
     claims = []
-    for proposition, verdict in zip(propositions.propositions, verdicts, strict=True):
-        score = None
-        if verdict.raw is not None:
-            score = final_score(verdict.raw, inverted=proposition.inverted, hard=propositions.hard)
+    for index, proposition in enumerate(propositions.propositions):
+        verdict, score = verdicts[_claim_id(index)], None
+        if verdict["score"] is not None:
+            score = final_score(verdict["score"], inverted=proposition.inverted, hard=propositions.hard)
         claim = fill_template(proposition.claim, variables)
-        claims.append(ReviewedClaim(proposition, claim, score, verdict.reason))
+        claims.append(ReviewedClaim(proposition, claim, score, " ".join(verdict["reason"].split())))
     pairs = [(item.score, item.proposition.weight) for item in claims if item.score is not None]
     score = weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else None
     return Review(score, tuple(claims))

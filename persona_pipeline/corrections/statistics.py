@@ -90,7 +90,9 @@ class CheckTally(BaseModel):
         for level in sorted(self.latencies):
             passed += self.latencies[level]
             if passed >= rank:
-                return min(_latency_of(level), self.highest)
+                # The upper end of its class.
+                upper = level if level <= _WHOLE else _WHOLE * exp((level - _WHOLE) * _GROWTH)
+                return min(float(upper), self.highest)
         return self.highest
 
 
@@ -102,11 +104,6 @@ def _class_of(milliseconds: float) -> int:
     if milliseconds <= _WHOLE:
         return ceil(milliseconds)
     return _WHOLE + ceil(log(milliseconds / _WHOLE) / _GROWTH)
-
-
-def _latency_of(level: int) -> float:
-    """The upper end of a class."""
-    return float(level) if level <= _WHOLE else _WHOLE * exp((level - _WHOLE) * _GROWTH)
 
 
 _CHECKS, _DAYS = tables.gate_checks, tables.gate_days
@@ -125,22 +122,14 @@ def count_new_checks(store: Store, *, most: int | None = None) -> int:
     """
     counted = 0
     while most is None or counted < most:
-        with store.connect() as connection:
-            if connection.execute(sa.select(_CHECKS.c.id).where(~_CHECKS.c.counted).limit(1)).first() is None:
-                break
+        if store.value(sa.select(_CHECKS.c.id).where(~_CHECKS.c.counted).limit(1)) is None:
+            break
         with store.begin() as connection:
             found = _count_chunk(connection)
         counted += found
         if found < _CHUNK:
             break
     return counted
-
-
-def uncounted_checks(store: Store) -> int:
-    with store.connect() as connection:
-        return connection.execute(
-            sa.select(sa.func.count()).select_from(_CHECKS).where(~_CHECKS.c.counted)
-        ).scalar_one()
 
 
 def day_tallies(
@@ -415,6 +404,7 @@ def correction_statistics(
         most_new: checks to sum up now, about; None: all that are new. What remains is ``uncounted``.
     """
     count_new_checks(store, most=most_new)
+    waiting = sa.select(sa.func.count()).select_from(_CHECKS).where(~_CHECKS.c.counted)
     total = CheckTally()
     by_agent, by_day = defaultdict[str, CheckTally](CheckTally), defaultdict[date, CheckTally](CheckTally)
     for agent_id, day, tally in day_tallies(store, window, None if agent_ids is None else list(agent_ids)):
@@ -429,7 +419,7 @@ def correction_statistics(
         agents={agent_id: _statistics(by_agent[agent_id]) for agent_id in sorted(by_agent)},
         days={day: _statistics(by_day[day]) for day in sorted(by_day)},
         effects=correction_effects(store, sorted(by_agent)),
-        uncounted=0 if most_new is None else uncounted_checks(store),
+        uncounted=0 if most_new is None else store.value(waiting),
     )
 
 

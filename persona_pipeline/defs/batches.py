@@ -73,8 +73,7 @@ def count_open(store: Store) -> int:
     """Return how many batches are submitted, or being so, and not collected."""
     table = tables.judge_batches
     query = sa.select(sa.func.count()).select_from(table).where(table.c.status.in_((SUBMITTING, SUBMITTED)))
-    with store.connect() as connection:
-        return connection.execute(query).scalar_one()
+    return store.value(query)
 
 
 API_RETRIES, API_SECONDS = 2, 60.0

@@ -179,7 +179,12 @@ def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg
         after, waiting = acted_upon(context.cursor)
         found = new_events(specs, instance, None if after is None else min([after, *waiting.values()]))
         if after is not None:
-            found = _unanswered(found, after, waiting)
+            # Nobody has acted upon these: of agents that had to wait, from where they had to.
+            found = {
+                agent_id: newer
+                for agent_id, seen in found.items()
+                if (newer := {name: event for name, event in seen.items() if event > waiting.get(agent_id, after)})
+            }
         if not found:
             return dg.SkipReason("nothing was observed to change")
         cooldown = timedelta(minutes=settings.cooldown_minutes)
@@ -197,7 +202,7 @@ def build_world_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg
             skip_reason=None if work else f"{len(resting)} agents were evaluated less than {cooldown} ago",
             # Of a new agent: the sensor that saw it may not have come as far as its partition.
             dynamic_partitions_requests=[specs.agents.build_add_request(added)] if added else [],
-            cursor=_cursor(newest, resting),
+            cursor=f"{_CURSOR}{newest}{f' {json.dumps(resting)}' if resting else ''}",
         )
 
     return world_changes
@@ -214,21 +219,6 @@ def acted_upon(cursor: str | None) -> tuple[int | None, Mapping[str, int]]:
     except ValueError:
         return None, {}
     return int(number), found
-
-
-def _cursor(newest: int, waiting: Mapping[str, int]) -> str:
-    return f"{_CURSOR}{newest}{f' {json.dumps(waiting)}' if waiting else ''}"
-
-
-def _unanswered(
-    found: Mapping[str, Mapping[str, int]], after: int, waiting: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
-    """Return the events nobody has acted upon: of agents that had to wait, from where they had to."""
-    newer = {
-        agent_id: {name: event for name, event in seen.items() if event > waiting.get(agent_id, after)}
-        for agent_id, seen in found.items()
-    }
-    return {agent_id: seen for agent_id, seen in newer.items() if seen}
 
 
 def run_requests(
@@ -326,10 +316,12 @@ def build_voice_alarms(agents: Agents) -> dg.SensorDefinition:
             done[name] = counts.get(name, 0)
             if state is not None:
                 requests += [_judging(agents, found) for found in state.alarms]
-        if not requests:
-            said = f"{len(waiting)} of {len(there)} agents have said something new, each in its own voice as far as that is learnt"
-            return dg.SensorResult(skip_reason=said, cursor=_voices_cursor(done))
-        return dg.SensorResult(run_requests=requests, cursor=_voices_cursor(done))
+        said = f"{len(waiting)} of {len(there)} agents have said something new, each in its own voice as far as that is learnt"
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else said,
+            cursor=json.dumps(done, sort_keys=True),
+        )
 
     return voice_alarms
 
@@ -360,7 +352,8 @@ def _judging(agents: Agents, found: VoiceChange) -> dg.RunRequest:
     """Return the one run an alarm is worth: an evaluation of its messages and of no others."""
     window, agent_id = alarm_window(found), found.alarm.agent_id
     assert window.start is not None
-    config = {"since": _moment(window.start), "as_of": _moment(window.end)}
+    since, as_of = (moment.astimezone(UTC).isoformat() for moment in (window.start, window.end))
+    config = {"since": since, "as_of": as_of}
     return dg.RunRequest(
         job_name=agents.evaluate_agent.name,
         run_key=f"{agent_id}/{found.alarm.raised_at.id}",
@@ -377,14 +370,6 @@ def _looked(cursor: str | None) -> Mapping[str, int]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _voices_cursor(counts: Mapping[str, int]) -> str:
-    return json.dumps(dict(sorted(counts.items())))
-
-
-def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat()
 
 
 _MOST_LEFT_OUT = 20

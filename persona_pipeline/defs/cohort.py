@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field
 
-from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.options import EvaluationRequest, with_fields
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.checks import all_in_character
 from persona_pipeline.defs.agents.several import Event, evaluate_together
@@ -63,13 +63,7 @@ class RegressionConfig(RequestConfig, dg.Config):
 
 
 if not TYPE_CHECKING:
-    RegressionConfig = create_model(
-        "RegressionConfig",
-        __base__=RegressionConfig,
-        __module__=__name__,
-        __doc__=RegressionConfig.__doc__,
-        **config_fields(),
-    )
+    RegressionConfig = with_fields(RegressionConfig, config_fields())
 
 
 def evaluate_by_config(

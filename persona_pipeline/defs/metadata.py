@@ -10,7 +10,7 @@ from persona_pipeline.guard.report import Conclusion, Finding, RunReport
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.render import table_records
-from persona_pipeline.reporting.text import format_delta, format_score, markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.text import format_delta, format_score, markdown_text, one_line
 from persona_pipeline.reporting.view import ReportView, estimate_text, verdict_label
 from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world.propositions.models import dimension_label
@@ -79,11 +79,6 @@ def paragraphs(text: str) -> str:
     """Return foreign text as Markdown that shows it as it is, blank lines kept."""
     parts = (part for part in text.split("\n\n") if part.strip())
     return "\n\n".join(markdown_text(part) for part in parts)
-
-
-def problems_markdown(problems: Sequence[object]) -> str:
-    """Return problems, each ``file:line:column: what and how to fix it``, as a Markdown list."""
-    return "\n".join(f"- {markdown_code(str(problem))}" for problem in problems)
 
 
 def listed(lines: Sequence[str], most: int) -> list[str]:

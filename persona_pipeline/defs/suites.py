@@ -62,12 +62,15 @@ class SuiteCheck:
 def run_target(
     place: Place, world: World, opened: OpenedSuite, target: str, evaluation: EvaluationSettings
 ) -> "SuiteResult":
-    """Ask one target everything the suite has for it, grade the answers and save the run."""
+    """Ask one target everything the suite has for it, grade the answers and save the run; ConfigError: it asks no such target."""
     from persona_pipeline.suites.running.history import save_suite_result
     from persona_pipeline.suites.running.plan import RunOptions
     from persona_pipeline.suites.running.suite_run import run_suite
 
-    require_target(opened, target)
+    if target not in opened.target_names:
+        known = ", ".join(opened.target_names) or "nobody"
+        hint = did_you_mean(target, opened.target_names)
+        raise ConfigError(f"{opened.suite.path}: {target!r} is none of its targets{hint}; it asks {known}")
     options = RunOptions(
         allow_code=place.orchestration.suite_allow_code,
         targets=(target,),
@@ -79,14 +82,6 @@ def run_target(
         result = run_suite(opened.suite, targets=opened.targets, judge=judge, options=options)
     save_suite_result(world.store, result)
     return result
-
-
-def require_target(opened: OpenedSuite, target: str) -> None:
-    """Check that a suite asks a target; ConfigError: it does not."""
-    if target not in opened.target_names:
-        known = ", ".join(opened.target_names) or "nobody"
-        hint = did_you_mean(target, opened.target_names)
-        raise ConfigError(f"{opened.suite.path}: {target!r} is none of its targets{hint}; it asks {known}")
 
 
 def suite_outcome(run: "SuiteResult") -> AssetOutcome:

@@ -95,15 +95,12 @@ def source_versions(root: Path, store: Store) -> SourceVersions:
     )
 
 
-def message_versions(
-    store: Store, agent_ids: Iterable[str], *, until: datetime | None = None
-) -> dict[str, MessageVersion]:
-    """Return what each agent has said up to a moment, as it is counted. An edit, a removal or a late message changes the digest.
+def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, MessageVersion]:
+    """Return what each agent has said up to now, as it is counted. An edit, a removal or a late message changes the digest.
 
-    One outside every window an agent was evaluated on does not, nor does one of the future before its time. ``until`` is by default
-    now and five minutes of grace.
+    One outside every window an agent was evaluated on does not, nor does one of the future before its time.
     """
-    said = said_by_agent(store, until or datetime.now(UTC) + FUTURE_GRACE)
+    said = said_by_agent(store, datetime.now(UTC) + FUTURE_GRACE)
     return {agent_id: _version(said.get(agent_id)) for agent_id in agent_ids}
 
 

@@ -111,12 +111,10 @@ def estimate_run(
 ENOUGH_WINDOWS = 4
 
 
-def more_windows_text(
-    world: World, request: EvaluationRequest, judge: str | None = None, asking: JudgeOptions | None = None
-) -> str:
+def more_windows_text(world: World, request: EvaluationRequest, judge: str | None = None) -> str:
     """Return what a baseline of four windows would take beyond the newest, about what it costs and why; "": there is no history.
 
-    ``request`` is of a baseline of one window; ``judge`` and ``asking`` are those of ``estimate_run``.
+    ``request`` is of a baseline of one window; ``judge`` is that of ``estimate_run``.
     """
     if (request := world.settled(request)).window == ALL_TIME:
         return ""
@@ -127,8 +125,7 @@ def more_windows_text(
     recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = [item for plan in earlier for item in plan.requests if not recorded.has_recorded([item])]
     options = ModelOptions.from_settings(world.settings, judge)
-    grouping = (asking or JudgeOptions()).grouping
-    taken = estimate(missing, options=options, grouping=grouping, store=world.store, count=False)
+    taken = estimate(missing, options=options, grouping=JudgeOptions().grouping, store=world.store, count=False)
     cost = "" if taken.usd is None else f", about ${taken.usd.expected:.2f}"
     return (
         f"the {ENOUGH_WINDOWS - 1} windows before hold messages, too: --windows {ENOUGH_WINDOWS} takes the baseline from all "

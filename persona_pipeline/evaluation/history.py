@@ -62,14 +62,6 @@ class Point:
     window_start: datetime | None = None
 
 
-@dataclass(frozen=True)
-class JudgedMessages:
-    """The adherence (0-9) of single messages of one window, by id."""
-
-    window_start: datetime | None
-    scores: dict[str, float]
-
-
 def summary_of(evaluation: AgentEvaluation) -> dict[str, Any]:
     """Return what a run leaves of itself in a history."""
     provenance = evaluation.provenance
@@ -142,12 +134,6 @@ def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, l
         if agent_id in wanted:
             found[agent_id][window_end] = HistoryValue(window_end, overall)
     return {agent_id: list(values.values()) for agent_id, values in found.items()}
-
-
-def judged_messages(rows: Iterable[Row], persona_hash: str) -> list[JudgedMessages]:
-    """Return an agent's windows from ``runs.message_score_rows``, those left out that were of another persona."""
-    alike = [row for row in rows if row.persona_hash == persona_hash]
-    return [JudgedMessages(row.window_start, row.message_scores or {}) for row in alike]
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,9 @@ def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> 
 
 def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChange]) -> VoiceState:
     """Return how a voice stands, each alarm with the changes around it: those known beside the runs', which the messages tell."""
-    runs = _new_runs([reading.message for reading in found.readings])
+    said = pairwise(reading.message for reading in found.readings)
+    began = [now for before, now in said if now.run_id and now.run_id != before.run_id]
+    runs = [KnownChange(now.created_at, f"run {now.run_id} of the agents began") for now in began]
     around = sorted({*changes, *runs}, key=lambda item: item.at)
     alarms = tuple(voice_change(alarm, around) for alarm in found.alarms)
     return VoiceState(learnt, readings=found.readings, alarms=alarms, stands=found.stands)
@@ -216,12 +218,6 @@ def _touched(commit: Commit, agent_id: str) -> str:
     found = [path for path in commit.paths if path in own or path.partition("/")[0] not in FOLDERS]
     more = f" and {len(found) - MOST_QUOTES} more" if len(found) > MOST_QUOTES else ""
     return ", ".join(sorted(found, key=lambda path: path not in own)[:MOST_QUOTES]) + more
-
-
-def _new_runs(messages: Sequence[Message]) -> Iterator[KnownChange]:
-    for before, now in pairwise(messages):
-        if now.run_id and now.run_id != before.run_id:
-            yield KnownChange(now.created_at, f"run {now.run_id} of the agents began")
 
 
 def _quoted(found: VoiceChange) -> str:

@@ -14,7 +14,7 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.world.messages.files import Row, parse_message
 
-_TEXTS = ("text", "input_text", "output_text")
+TEXTS = ("text", "input_text", "output_text")
 _ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "chat": "assistant"}
 # LangChain writes a message by its class: HumanMessage, AIMessageChunk.
 _CLASS_ENDINGS = ("Message", "MessageChunk")
@@ -81,7 +81,7 @@ def _part_text(part: Any) -> str:
 
 
 def _is_text(part: Any) -> bool:
-    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") in _TEXTS)
+    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") in TEXTS)
 
 
 def _without_text(value: Mapping[str, Any]) -> str:

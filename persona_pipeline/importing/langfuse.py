@@ -48,7 +48,8 @@ class LangfuseExport(TracedConversations):
         listed = record.get("observations")
         steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
         started = moment_of(given.get("created_at"), *_values(record, "startTime", "start_time", "timestamp"))
-        ended = moment_of(*_values(record, "endTime", "end_time"), *_last_end(steps), started.isoformat())
+        last = max((str(end) for step in steps if (end := _get(step, "endTime", "end_time"))), default=None)
+        ended = moment_of(*_values(record, "endTime", "end_time"), last, started.isoformat())
         beside = ("name", "version", "release", "environment", "tags", "model", "id", "traceId", "trace_id")
         yield TraceStep(
             line=line,
@@ -113,8 +114,3 @@ def _get(record: Mapping[str, Any], *keys: str) -> Any:
 
 def _values(record: Mapping[str, Any], *keys: str) -> list[Any]:
     return [record.get(key) for key in keys]
-
-
-def _last_end(steps: list[dict[str, Any]]) -> list[Any]:
-    ends = [str(end) for step in steps if (end := _get(step, "endTime", "end_time"))]
-    return [max(ends)] if ends else []

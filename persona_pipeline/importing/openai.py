@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
@@ -77,7 +77,7 @@ def _said(line: int, record: Mapping[str, Any], options: ReadOptions, ids: TurnI
         if turn.skipped:
             found.append(Skipped(line, turn.skipped))
             continue
-        said_at = _time_of(turn.extras) or _after(start, place)
+        said_at = _time_of(turn.extras) or (start and rfc3339(start + timedelta(seconds=place), exact=True))
         if said_at is None:
             raise ValueError(_NO_TIME)
         speaker = turn.name or (given.get("agent_id") if turn.role == "assistant" else None) or turn.role
@@ -105,7 +105,3 @@ def _time_of(record: Mapping[str, Any]) -> str | None:
     value = next((record[key] for key in _TIMES if record.get(key)), None)
     value = as_text("created_at", value)
     return value if isinstance(value, str) else None
-
-
-def _after(start: datetime | None, place: int) -> str | None:
-    return None if start is None else rfc3339(start + timedelta(seconds=place), exact=True)

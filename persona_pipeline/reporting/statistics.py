@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import not_valid
-from persona_pipeline.evaluation.history import judged_messages, overall_points, points_of, score_history, trends_of
+from persona_pipeline.evaluation.history import overall_points, points_of, score_history, trends_of
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
@@ -130,11 +130,11 @@ def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]
     persona = evaluation.provenance.get("persona_hash")
     if evaluation.synthetic or persona is None or not _is_long(world, report):
         return []
-    runs = judged_messages(message_score_rows(world.store, evaluation.agent_id, most=_MOST_WINDOWS), persona)
+    runs = message_score_rows(world.store, evaluation.agent_id, persona, most=_MOST_WINDOWS)
     starts = [run.window_start for run in runs]
     start = min((moment for moment in starts if moment), default=None) if all(starts) else None
     messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)
-    judged = {message_id: score for run in runs for message_id, score in run.scores.items()}
+    judged = {message_id: score for run in runs for message_id, score in (run.message_scores or {}).items()}
     found = {"adherence": find_fading(turns_of(messages, judged)), "repetition": find_fading(_repetition(messages))}
     version = persona[:_VERSION_DIGITS]
     return [

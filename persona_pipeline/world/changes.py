@@ -173,8 +173,11 @@ def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change
         yield from _recordings(path, old, new)
     elif folder == "propositions" and ending in (".yaml", ".yml"):
         before, after = _claims(parts, stem, old), _claims(parts, stem, new)
-        found = [] if before is None and after is None else list(_by_name(path, before or {}, after or {}))
-        yield from found
+        was, now = before or {}, after or {}
+        found = [name for name in was.keys() | now.keys() if was.get(name) != now.get(name)]
+        for name in found:
+            how = Kind.ADDED if name not in was else Kind.REMOVED if name not in now else Kind.EDITED
+            yield Change("claim", name, how, path)
         if not found or _settings(old) != _settings(new):
             yield Change("claims", "/".join([*parts[1:-1], stem]), kind, path)
     elif folder == "baselines" and ending == ".json":
@@ -185,13 +188,6 @@ def _changes(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change
         what = _WHAT.get(folder, "suite" if ".eval." in path or path == "targets.yaml" else "settings")
         short = what in ("persona", "card") and len(parts) == 2
         yield Change(what, stem if short else path if what in ("store", "workflow", "settings") else named, kind, path)
-
-
-def _by_name(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    for name in before.keys() | after.keys():
-        if before.get(name) != after.get(name):
-            how = Kind.ADDED if name not in before else Kind.REMOVED if name not in after else Kind.EDITED
-            yield Change("claim", name, how, path)
 
 
 def _recordings(path: str, old: bytes | None, new: bytes | None) -> Iterator[Change]:

@@ -254,8 +254,7 @@ def rename_stored(store: Store, aliases: Aliases) -> None:
 def names_are_followed(store: Store, aliases: Aliases) -> bool:
     """Return whether stored messages were brought in line with these aliases."""
     known = sa.select(tables.remembered.c.value).where(tables.remembered.c.name == _FOLLOWED)
-    with store.connect() as connection:
-        return connection.execute(known).scalar() == aliases.digest
+    return store.value(known) == aliases.digest
 
 
 def _due(connection: Connection, named: sa.Column[str], written: sa.Column[str], aliases: Aliases) -> Iterator[_Rename]:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,19 +45,15 @@ class Person:
         self.store, self.names = store, [name.strip() for name in names]
         if any(len(name) < 2 for name in self.names):
             raise ConfigError("an id or name of one letter stands everywhere; give all of it")
-        chosen = (Selection(agents=self.names), Selection(speakers=self.names))
-        self._written = [found for selection in chosen if (found := self._selected(selection))]
+        self._written: list[Selected] = []
+        for selection in (Selection(agents=self.names), Selection(speakers=self.names)):
+            # Whoever wrote nothing may stand elsewhere.
+            with suppress(ConfigError):
+                self._written.append(select_messages(store, selection))
         self.messages = frozenset(name for found in self._written for name in found.ids)
-        with store.connect() as connection:
-            rows = connection.execute(sa.select(_MESSAGES.c.id, _MESSAGES.c.text)).all()
+        rows = store.rows(sa.select(_MESSAGES.c.id, _MESSAGES.c.text))
         self._words = "\0".join(row.text for row in rows if row.id in self.messages)
         self._names = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in self.names), re.IGNORECASE)
-
-    def _selected(self, selection: Selection) -> Selected | None:
-        try:
-            return select_messages(self.store, selection)
-        except ConfigError:
-            return None
 
     def without(self, value: Any) -> Any:
         """Return a stored value without them: their names, their words, and what a judge said with their words before it."""

@@ -120,12 +120,12 @@ def files_at(root: Path, commit: str, folders: Sequence[str] = READ) -> dict[str
 
 
 @contextmanager
-def revision_folder(root: Path, revision: Revision, folders: Sequence[str] = READ) -> Iterator[Path]:
+def revision_folder(root: Path, revision: Revision) -> Iterator[Path]:
     """Give a folder with the world's files as they stand in a commit, while it is needed.
 
     Raises ``ConfigError``: git cannot tell, or the commit has no persona.
     """
-    files = files_at(root, revision.id, folders)
+    files = files_at(root, revision.id)
     if not any(path.startswith("personas/") for path in files):
         raise ConfigError(f"{revision.name} ({revision.short}) has no personas in this folder; name another commit")
     with tempfile.TemporaryDirectory(prefix="persona-revision-") as name:

@@ -46,9 +46,8 @@ def newest_windows(store: Store, agent_ids: Collection[str], *, now: datetime) -
     known = (among(_WINDOWS.c.agent_id, agent_ids), _WINDOWS.c.window_end <= now)
     ranked = sa.select(_WINDOWS.c.agent_id, _WINDOWS.c.window_start, _WINDOWS.c.window_end, place).where(*known)
     newest = ranked.subquery()
-    with store.connect() as connection:
-        rows = connection.execute(sa.select(newest).where(newest.c.place == 1))
-        return {row.agent_id: Window(end=row.window_end, start=row.window_start) for row in rows}
+    rows = store.rows(sa.select(newest).where(newest.c.place == 1))
+    return {row.agent_id: Window(end=row.window_end, start=row.window_start) for row in rows}
 
 
 def known_windows(store: Store, agent_id: str, *, now: datetime) -> list[Window]:
@@ -58,8 +57,7 @@ def known_windows(store: Store, agent_id: str, *, now: datetime) -> list[Window]
         .where(_WINDOWS.c.agent_id == agent_id, _WINDOWS.c.window_end <= now)
         .order_by(_WINDOWS.c.window_end.desc(), _WINDOWS.c.updated_at.desc(), _WINDOWS.c.id)
     )
-    with store.connect() as connection:
-        return [Window(end=row.window_end, start=row.window_start) for row in connection.execute(query)]
+    return [Window(end=row.window_end, start=row.window_start) for row in store.rows(query)]
 
 
 def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str, Window]]:
@@ -69,8 +67,7 @@ def touched_windows(store: Store, agent_ids: Collection[str]) -> list[tuple[str,
         .where(_WINDOWS.c.touched_at.is_not(None), among(_WINDOWS.c.agent_id, agent_ids))
         .order_by(_WINDOWS.c.window_end, _WINDOWS.c.agent_id)
     )
-    with store.connect() as connection:
-        rows = [row for row in connection.execute(query) if row.agent_id in agent_ids]
+    rows = [row for row in store.rows(query) if row.agent_id in agent_ids]
     return [(row.agent_id, Window(end=row.window_end, start=row.window_start)) for row in rows]
 
 
@@ -161,8 +158,7 @@ def note_newest(connection: Connection, agent_ids: Sequence[str]) -> None:
 def find_run(store: Store, run_id: str) -> sa.Row | None:
     """Return a run; None when there is none, or what it says of claims was forgotten."""
     query = sa.select(_RUNS).where(_RUNS.c.id == uuid.UUID(run_id), _RUNS.c.result.is_not(None))
-    with store.connect() as connection:
-        return connection.execute(query).one_or_none()
+    return store.row(query)
 
 
 def results_on(store: Store, agent_ids: Collection[str], ends: Collection[datetime]) -> dict[str, str]:
@@ -170,25 +166,20 @@ def results_on(store: Store, agent_ids: Collection[str], ends: Collection[dateti
     query = sa.select(_RUNS.c.id, sa.cast(_RUNS.c.result, sa.Text).label("result")).where(
         among(_RUNS.c.agent_id, agent_ids), among(_RUNS.c.window_end, set(ends)), _RUNS.c.result.is_not(None)
     )
-    with store.connect() as connection:
-        return {str(row.id): row.result for row in connection.execute(query)}
+    return {str(row.id): row.result for row in store.rows(query)}
 
 
-def runs_by_window(store: Store, agent_id: str, since: datetime | None = None) -> list[sa.Row]:
+def runs_by_window(store: Store, agent_id: str) -> list[sa.Row]:
     """Return an agent's finished runs that are not forgotten, oldest window first, of each window the one that counts."""
     query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_FINISHED, _RUNS.c.result.is_not(None))
-    if since is not None:
-        query = query.where(_RUNS.c.window_end >= since)
-    with store.connect() as connection:
-        by_window = {row.window_end: row for row in connection.execute(query.order_by(*_NEWEST_LAST))}
+    by_window = {row.window_end: row for row in store.rows(query.order_by(*_NEWEST_LAST))}
     return list(by_window.values())
 
 
 def newest_run_row(store: Store, agent_id: str) -> sa.Row | None:
     """Return the run that counts of an agent's newest window; None when it was never evaluated."""
     query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_FINISHED).order_by(*_NEWEST_FIRST).limit(1)
-    with store.connect() as connection:
-        return connection.execute(query).one_or_none()
+    return store.row(query)
 
 
 def counting_rows(store: Store, agent_id: str | None = None, *, most: int | None = None) -> list[sa.Row]:
@@ -201,17 +192,15 @@ def counting_rows(store: Store, agent_id: str | None = None, *, most: int | None
     query = query if agent_id is None else query.where(_RUNS.c.agent_id == agent_id)
     query = query if most is None else query.limit(2 * most)
     found: dict[tuple[str, datetime], sa.Row] = {}
-    with store.connect() as connection:
-        for row in connection.execute(query):
-            found.setdefault((row.agent_id, row.window_end), row)
+    for row in store.rows(query):
+        found.setdefault((row.agent_id, row.window_end), row)
     return list(found.values())[:most]
 
 
 def counting_state(store: Store) -> tuple[Any, ...]:
     """Return how many finished runs there are and when the last ended: while it is the same, so are the runs that count."""
     query = sa.select(sa.func.count(), sa.func.max(_RUNS.c.completed_at)).where(*_FINISHED)
-    with store.connect() as connection:
-        return tuple(connection.execute(query).one())
+    return tuple(store.rows(query)[0])
 
 
 def newest_ids() -> sa.Select:
@@ -222,8 +211,7 @@ def newest_ids() -> sa.Select:
 def newest_p_values(store: Store) -> dict[str, float]:
     """Return the smallest p-value of each agent's newest comparison, by agent; those without a test are left out."""
     query = sa.select(_RUNS.c.agent_id, _RUNS.c.comparison["p_value"].as_float()).where(_RUNS.c.id.in_(newest_ids()))
-    with store.connect() as connection:
-        return {agent_id: p for agent_id, p in connection.execute(query) if p is not None}
+    return {agent_id: p for agent_id, p in store.rows(query) if p is not None}
 
 
 def newest_outline_rows(store: Store, since: datetime | None = None) -> Sequence[sa.Row]:
@@ -236,8 +224,7 @@ def newest_outline_rows(store: Store, since: datetime | None = None) -> Sequence
     )
     if since is not None:
         query = query.where(_RUNS.c.window_end >= since)
-    with store.connect() as connection:
-        return connection.execute(query).all()
+    return store.rows(query)
 
 
 def summary_rows(
@@ -267,12 +254,11 @@ def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row
     columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.overall_score)
     ranked = sa.select(*columns, place).where(*_FINISHED, _RUNS.c.window_end <= until).subquery()
     query = sa.select(ranked).where(ranked.c.place <= most).order_by(ranked.c.agent_id, ranked.c.place.desc())
-    with store.connect() as connection:
-        return connection.execute(query).all()
+    return store.rows(query)
 
 
-def message_score_rows(store: Store, agent_id: str, *, most: int) -> list[sa.Row]:
-    """Return window, ``persona_hash`` and ``message_scores`` of an agent's newest windows, at most so many; oldest first."""
+def message_score_rows(store: Store, agent_id: str, persona_hash: str, *, most: int) -> list[sa.Row]:
+    """Return window and ``message_scores`` (0-9) of an agent's newest so many windows, those of a persona, oldest first."""
     columns = (_RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.message_scores)
     query = sa.select(*columns).where(_RUNS.c.agent_id == agent_id, *_FINISHED).order_by(*_NEWEST_FIRST)
     newest: dict[datetime, sa.Row] = {}
@@ -281,7 +267,7 @@ def message_score_rows(store: Store, agent_id: str, *, most: int) -> list[sa.Row
             newest.setdefault(row.window_end, row)
             if len(newest) == most:
                 break
-    return list(reversed(newest.values()))
+    return [row for row in reversed(newest.values()) if row.persona_hash == persona_hash]
 
 
 def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]:
@@ -291,8 +277,7 @@ def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]
         .where(_RUNS.c.agent_id == agent_id, *_FINISHED, _RUNS.c.window_end <= until)
         .order_by(*_NEWEST_LAST)
     )
-    with store.connect() as connection:
-        return connection.execute(query).all()
+    return store.rows(query)
 
 
 def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> int:
@@ -307,8 +292,7 @@ def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> i
         .where(_RUNS.c.window_end < before, _RUNS.c.result.is_not(None), _RUNS.c.is_baseline.is_(False))
         .where(_RUNS.c.id.not_in(newest_ids()))
     )
-    with store.connect() as connection:
-        ids = connection.execute(old).scalars().all()
+    ids = [row.id for row in store.rows(old)]
     for start in range(0, len(ids), AT_ONCE):
         some = ids[start : start + AT_ONCE]
         with store.begin() as connection:
@@ -329,8 +313,7 @@ def evaluated_since(store: Store, agent_ids: Collection[str], moment: datetime) 
     made = sa.select(_RUNS.c.agent_id).where(
         among(_RUNS.c.agent_id, agent_ids), _RUNS.c.created_at.between(moment, until)
     )
-    with store.connect() as connection:
-        return set(connection.execute(sa.union(asked, made)).scalars()) & set(agent_ids)
+    return {row.agent_id for row in store.rows(sa.union(asked, made))} & set(agent_ids)
 
 
 def note_asked(store: Store, agent_ids: Sequence[str]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.options import AcceptedDrop, EvaluationRequest, bounds_of, told
+from persona_pipeline.base.options import AcceptedDrop, EvaluationRequest, bounds_of, told, with_fields
 from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.world.revisions import files_at
 
@@ -61,12 +61,9 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
 
 if not TYPE_CHECKING:
     # Bounds and meanings are those of the options.
-    WorldFile = create_model(
-        "WorldFile",
-        __base__=WorldFile,
-        __module__=__name__,
-        __doc__=WorldFile.__doc__,
-        **{
+    WorldFile = with_fields(
+        WorldFile,
+        {
             name: (
                 (list[str] if name == "fail_on" else EvaluationRequest.model_fields[name].annotation) | None,
                 Field(default=None, ge=bounds_of(name)[0], le=bounds_of(name)[1], description=told(name)),

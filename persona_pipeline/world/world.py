@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, default_url, is_held, open_store, upsert
@@ -130,10 +129,8 @@ class World:
         folder = personas.find_world(settings, root)
         if database_url is not None:
             return cls(folder, open_store(database_url), environment=settings)
-        if settings.database_url is None:
-            database = str(folder / ".persona" / "store.db")
-            return cls(folder, open_store(URL.create("sqlite", database=database)), environment=settings)
-        return cls(folder, open_store(default_url(settings)), environment=settings)
+        url = default_url(settings.model_copy(update={"root": folder}))
+        return cls(folder, open_store(url), environment=settings)
 
     def agent_ids(self) -> list[str]:
         """Return the agents that have a persona file, sorted."""
@@ -174,7 +171,7 @@ class World:
         claims, wrong = read_claims(self.root / PROPOSITIONS, found, dimensions, named=named)
         names = self.names()
         self._write(found, {(a, name): item for a, own in claims.items() for name, item in own.items()}, names)
-        problems = [*self._mirror(names).problems, *self.future_messages()]
+        problems = [*self.mirror_messages(names).problems, *self.future_messages()]
         return Brought(found, claims, broken | wrong, problems)
 
     def sync_claims(self, agent_id: str, dimension: str) -> StoredSet:
@@ -270,19 +267,16 @@ class World:
         self.agent_ids()
         # Whoever is evaluated, the others are shown by their names.
         self._write({}, names=names)
-        result = self._mirror(names)
+        result = self.mirror_messages(names)
         result.problems += self.future_messages()
         return result
 
-    def mirror_messages(self) -> SyncResult:
+    def mirror_messages(self, names: Mapping[str, AgentNames] | None = None) -> SyncResult:
         """Mirror ``messages/**`` into the store; files are read from where they were read last. Aliases are followed.
 
-        A file that cannot be read is a problem, and stops no other.
+        ``names``: what everybody is called, if that is read already. A file that cannot be read is a problem, and stops no other.
         """
-        return self._mirror(self.names())
-
-    def _mirror(self, names: Mapping[str, AgentNames]) -> SyncResult:
-        aliases = Aliases.of(names)
+        aliases = Aliases.of(self.names() if names is None else names)
         rename_stored(self.store, aliases)
         return mirror_files(self.store, self._named_files(), aliases)
 
@@ -367,15 +361,13 @@ class World:
         """Return the personas last brought into the store of some agents; those of whom none was are left out."""
         agents = tables.agents
         query = sa.select(agents).where(among(agents.c.id, agent_ids), agents.c.persona.is_not(None))
-        with self.store.connect() as connection:
-            rows = [row for row in connection.execute(query) if row.id in agent_ids]
-        return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows}
+        rows = self.store.rows(query)
+        return {row.id: Persona(row.id, row.display_name, row.persona) for row in rows if row.id in agent_ids}
 
     def display_names(self) -> dict[str, str]:
         """Return the display name of everybody who ever spoke or has a persona."""
-        with self.store.connect() as connection:
-            rows = connection.execute(sa.select(tables.agents.c.id, tables.agents.c.display_name))
-            return {row.id: row.display_name for row in rows}
+        rows = self.store.rows(sa.select(tables.agents.c.id, tables.agents.c.display_name))
+        return {row.id: row.display_name for row in rows}
 
     def messages(
         self,

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from persona_pipeline.corrections.prompt import (
     PROMPT_VERSION,
     SCHEMA,
-    ClaimVerdict,
     answer_problem,
-    claim_verdicts,
     gate_question,
+    review_of,
 )
 from persona_pipeline.judging.model.messages import RequestStyle
 from persona_pipeline.world.models import Entry, Trajectory
-from persona_pipeline.world.propositions.models import Proposition
+from persona_pipeline.world.propositions.models import Proposition, PropositionSet
 from tests.corrections.support import claims_of
 
 CLAIMS = [Proposition(f"p{n}", f"{{{{agent_name}}}} does {n}, says {{{{action}}}}") for n in range(3)]
@@ -70,8 +69,10 @@ def test_no_other_data_passes(data: Any) -> None:
 
 
 def test_verdicts_come_in_the_order_of_the_claims() -> None:
-    verdicts = claim_verdicts({"verdicts": [verdict(2, None, reason=" a \n b "), verdict(1, 9)]})
-    assert verdicts == [ClaimVerdict(9, "so"), ClaimVerdict(None, "a b")]
+    said = {"verdicts": [verdict(2, None, reason=" a \n b "), verdict(1, 9)]}
+    claims = PropositionSet("adherence", (Proposition("one", "a"), Proposition("two", "b")))
+    found = [(item.score, item.reasoning) for item in review_of(said, claims, {}).claims]
+    assert found == [(9, "so"), (None, "a b")]
 
 
 @given(st.text(min_size=1))

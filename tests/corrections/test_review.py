@@ -1,7 +1,7 @@
 import pytest
 
 from persona_pipeline.corrections.nudges import Nudges
-from persona_pipeline.corrections.prompt import ClaimVerdict, Review, feedback_text, review_of
+from persona_pipeline.corrections.prompt import Review, feedback_text, review_of
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet
 from tests.support.languages import LANGUAGES
 
@@ -12,8 +12,10 @@ FACT = Proposition("fact", "{{agent_name}} states a fact", 1.0)
 
 
 def review(*raws: int | None, hard: bool = False, propositions=(STORY, DULL, FACT)) -> Review:
-    verdicts = [ClaimVerdict(raw, f"reason {index}") for index, raw in enumerate(raws)]
-    return review_of(verdicts, PropositionSet("adherence", propositions, hard=hard), {"agent_name": "Ann"})
+    verdicts = [{"id": f"c{i + 1}", "score": raw, "reason": f"reason {i}"} for i, raw in enumerate(raws)]
+    return review_of(
+        {"verdicts": verdicts}, PropositionSet("adherence", propositions, hard=hard), {"agent_name": "Ann"}
+    )
 
 
 @pytest.mark.parametrize(

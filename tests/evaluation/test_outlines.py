@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.statistics import correction_effects
-from persona_pipeline.evaluation.history import judged_messages, overall_points, rows_of
+from persona_pipeline.evaluation.history import overall_points, rows_of
 from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.testing.judges import ScriptedJudge
@@ -65,10 +65,9 @@ def test_a_report_reads_the_claims_of_so_many_agents_and_no_more(evaluated: Worl
 
 def test_message_scores_are_those_of_the_stored_claims(evaluated: World) -> None:
     [run, *_] = [run.evaluation for run in reversed(latest_runs(evaluated.store, "pam"))]
-    rows = message_score_rows(evaluated.store, "pam", most=1)
-    [newest] = judged_messages(rows, str(run.provenance["persona_hash"]))
-    assert newest.scores == message_scores(run.dimensions["adherence"])
-    assert judged_messages(rows, "another persona") == []
+    [newest] = message_score_rows(evaluated.store, "pam", str(run.provenance["persona_hash"]), most=1)
+    assert (newest.message_scores or {}) == message_scores(run.dimensions["adherence"])
+    assert message_score_rows(evaluated.store, "pam", "another persona", most=1) == []
 
 
 def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
@@ -83,7 +82,7 @@ def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
         return [
             stored_history(store, ["jim", "pam"]),
             overall_points(["jim", "pam"], overall_rows(store, until=until, most=9)),
-            judged_messages(message_score_rows(store, "pam", most=9), str(runs[-1].provenance["persona_hash"])),
+            message_score_rows(store, "pam", str(runs[-1].provenance["persona_hash"]), most=9),
             newest_outlines(store),
             newest_p_values(store),
             correction_effects(store, ["jim", "pam"]),

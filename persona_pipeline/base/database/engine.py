@@ -196,10 +196,24 @@ class Store:
         finally:
             here.readers -= 1
 
+    def rows(self, query: sa.Executable) -> Sequence[sa.Row]:
+        """Return all rows of a query."""
+        with self.connect() as connection:
+            return connection.execute(query).all()
+
+    def row(self, query: sa.Executable) -> sa.Row | None:
+        """Return the row of a query that has one at most."""
+        with self.connect() as connection:
+            return connection.execute(query).one_or_none()
+
+    def value(self, query: sa.Executable) -> Any:
+        """Return the first value of the first row; None where there is none."""
+        with self.connect() as connection:
+            return connection.execute(query).scalar()
+
     def ping(self) -> None:
         """Ask the database for nothing; raises what it raises where it does not answer."""
-        with self.connect() as connection:
-            connection.execute(sa.select(1))
+        self.value(sa.select(1))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -304,12 +318,8 @@ def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnEl
     return column.in_(list(values)) if len(values) <= MOST_NAMED else sa.true()
 
 
-def _insert(connection: Connection, table: sa.Table) -> Any:
-    """Return an INSERT of this dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
-    return _insert_of(connection.dialect.name, table)
-
-
 def _insert_of(dialect: str, table: sa.Table) -> Any:
+    """Return an INSERT of a dialect, which knows ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
     if dialect == "sqlite":
         from sqlalchemy.dialects.sqlite import insert
     else:
@@ -395,8 +405,7 @@ def exclusive(store: Store, names: Collection[str]) -> Iterator[None]:
 
 def is_held(store: Store, name: str) -> bool:
     """Return whether somebody works on this just now."""
-    with store.connect() as connection:
-        row = connection.execute(sa.select(leases).where(leases.c.name == name)).one_or_none()
+    row = store.row(sa.select(leases).where(leases.c.name == name))
     if row is None or _is_dead(row.holder):
         return False
     now = datetime.now(UTC)
@@ -420,7 +429,7 @@ def _try(store: Store, names: list[str], holder: str, seen: _Seen) -> dict[str, 
     with store.begin() as connection:
         # In their order, so that no two wait for one another; the database lets one have each.
         rows = [{"name": name, "holder": holder, "expires_at": now + LEASE_TIME} for name in names]
-        free = _insert(connection, leases).on_conflict_do_nothing().returning(leases.c.name)
+        free = _insert_of(connection.dialect.name, leases).on_conflict_do_nothing().returning(leases.c.name)
         if len(connection.execute(free, rows).all()) == len(names):
             return {}
         connection.execute(sa.delete(leases).where(leases.c.holder == holder))

@@ -142,8 +142,8 @@ def _database(settings: "Settings") -> "ProbeFinding":
     from persona_pipeline.base.database.tables import run_messages
 
     url = default_url(settings)
-    with closing(open_store(url)) as store, store.connect() as connection:
-        count = connection.execute(sa.select(sa.func.count()).select_from(run_messages)).scalar_one()
+    with closing(open_store(url)) as store:
+        count = store.value(sa.select(sa.func.count()).select_from(run_messages))
     return _finding("database", "ok", f"{url.render_as_string(hide_password=True)}: {count} messages")
 
 

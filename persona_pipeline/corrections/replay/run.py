@@ -179,8 +179,19 @@ def questions_about(world: World, agent_id: str, messages: Sequence[Message]) ->
 
     ConfigError: the agent has no persona or no valid adherence claims.
     """
-    claims = ClaimFiles(world.root, ADHERENCE.name)
-    return [_asking(world, claims, agent_id, message) for message in messages]
+    claims, found = ClaimFiles(world.root, ADHERENCE.name), []
+    for message in messages:
+        place = (message.channel, message.recipient)
+        call = GateCall(agent_id, message.text, *place, attempt=1, action_id="", known=PriorAttempts(), ends=0.0)
+        facts = gather_facts(world, claims, call, _ON, before=(message.created_at, message.id))
+        if facts is None:
+            found.append(GateQuestion(message, reason=CONFIGURATION))
+            continue
+        try:
+            found.append(GateQuestion(message, facts, question_of(agent_id, facts)))
+        except NotJudgedError as error:
+            found.append(GateQuestion(message, reason=error.reason))
+    return found
 
 
 async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> list[ReplayedCheck]:
@@ -197,18 +208,6 @@ async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> lis
 
         # The first alone: it writes the prefix to the API's cache that the others read.
         return [*await asyncio.gather(*map(check, asked[:1])), *await asyncio.gather(*map(check, asked[1:]))]
-
-
-def _asking(world: World, claims: ClaimFiles, agent_id: str, message: Message) -> GateQuestion:
-    place = (message.channel, message.recipient)
-    call = GateCall(agent_id, message.text, *place, attempt=1, action_id="", known=PriorAttempts(), ends=0.0)
-    facts = gather_facts(world, claims, call, _ON, before=(message.created_at, message.id))
-    if facts is None:
-        return GateQuestion(message, reason=CONFIGURATION)
-    try:
-        return GateQuestion(message, facts, question_of(agent_id, facts))
-    except NotJudgedError as error:
-        return GateQuestion(message, reason=error.reason)
 
 
 async def _checked(backend: Backend, item: GateQuestion) -> ReplayedCheck:

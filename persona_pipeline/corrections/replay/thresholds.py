@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from persona_pipeline.corrections.decision import Action, decide
 
@@ -26,11 +26,7 @@ class CorrectionKind(StrEnum):
         ) + "_threshold"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Touched(_Frozen):
+class Touched(BaseModel, frozen=True, extra="forbid"):
     """What one threshold would have done: shares (0-1) of all, of good ones and of bad ones; None where there are none."""
 
     threshold: float
@@ -39,7 +35,7 @@ class Touched(_Frozen):
     bad: float | None = None
 
 
-class Area(_Frozen):
+class Area(BaseModel, frozen=True, extra="forbid"):
     """Area under the ROC: how often a bad message looks worse than a good one (0.5: no better than chance), with 95 % interval."""
 
     value: float
@@ -49,7 +45,7 @@ class Area(_Frozen):
     bad: int
 
 
-class RiskThreshold(_Frozen):
+class RiskThreshold(BaseModel, frozen=True, extra="forbid"):
     """The threshold that keeps a stated risk.
 
     Attributes:
@@ -69,7 +65,7 @@ class RiskThreshold(_Frozen):
     why: str = ""
 
 
-class CheckCost(_Frozen):
+class CheckCost(BaseModel, frozen=True, extra="forbid"):
     """What a check took, from so many of them; None: not known. ``source`` says what was measured."""
 
     source: str
@@ -79,7 +75,7 @@ class CheckCost(_Frozen):
     p95_ms: float | None = None
 
 
-class CorrectionReplay(_Frozen):
+class CorrectionReplay(BaseModel, frozen=True, extra="forbid"):
     """One correction of one agent over stored messages.
 
     Attributes:
@@ -107,7 +103,7 @@ class CorrectionReplay(_Frozen):
     judges: dict[str, int] = Field(default_factory=dict)
 
 
-class Replay(_Frozen):
+class Replay(BaseModel, frozen=True, extra="forbid"):
     """Corrections over stored messages. ``notes`` are what has to be known to read the numbers."""
 
     results: list[CorrectionReplay]

@@ -24,7 +24,6 @@ from persona_pipeline.evaluation.decide import AgentResult
 from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.runs import newest_run_row
 from persona_pipeline.world.world import World
@@ -185,7 +184,9 @@ def evaluate_together(
         judge = evaluation.open_judge(world)
         asked = request.model_copy(update={"newest_window": request.dimensions is not None})
         result = evaluate_cohort(world, judge, asked)
-    retry_missing(result.reports.values(), judge, context.retry_number)
+    for report in result.reports.values():
+        for dimension in report.evaluation.dimensions.values():
+            retry_unanswered(dimension.unscored_reasons, judge, context.retry_number)
     past = [agent_id for agent_id, report in result.reports.items() if report.past]
     if not planned:
         # A run of assets has planned it, a cohort has not: so the catalog is red there too.
@@ -204,10 +205,3 @@ def newest_reports(world: World, agent_ids: Iterable[str]) -> dict[str, AgentRep
     """Return each agent's newest run as it was last compared; an agent that never was is left out."""
     runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in agent_ids}
     return {agent_id: run.report for agent_id, run in runs.items() if run and run.report}
-
-
-def retry_missing(reports: Iterable[AgentReport], judge: Judge, retry_number: int) -> None:
-    """Ask for a retry when a live judge left judgments of these reports unanswered."""
-    for report in reports:
-        for dimension in report.evaluation.dimensions.values():
-            retry_unanswered(dimension.unscored_reasons, judge, retry_number)

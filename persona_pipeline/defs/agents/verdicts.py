@@ -125,8 +125,7 @@ def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[A
         .where(runs.c.id.in_(newest_ids()), runs.c.comparison.is_not(None), runs.c.outline.is_not(None))
         .order_by(runs.c.agent_id)
     )
-    with world.store.connect() as connection:
-        rows = [row for row in connection.execute(query) if row.agent_id in known]
+    rows = [row for row in world.store.rows(query) if row.agent_id in known]
     lines = []
     for row in rows:
         findings = [Finding.model_validate(finding) for finding in row.findings or ()]

@@ -6,8 +6,8 @@ import dagster as dg
 from sqlalchemy.exc import OperationalError
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.defs import metadata
 from persona_pipeline.judging.verdict import Judge, Unscored
+from persona_pipeline.reporting.text import markdown_code
 
 # A locked SQLite file, a Postgres server that restarts: gone in seconds or not at all.
 DATABASE_RETRIES, DATABASE_SECONDS = 3, 5.0
@@ -37,7 +37,8 @@ class known_failures:  # noqa: N801 - reads as a clause
 
 def bad_input(error: ConfigError) -> dg.Failure:
     """Return the failure that shows every problem with its place."""
-    shown = {"problems": dg.MetadataValue.md(metadata.problems_markdown(error.problems))}
+    listed = "\n".join(f"- {markdown_code(str(problem))}" for problem in error.problems)
+    shown = {"problems": dg.MetadataValue.md(listed)}
     return dg.Failure(str(error), metadata=shown, allow_retries=False)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dagster as dg
-from pydantic import BaseModel, Field, PrivateAttr, create_model, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, model_validator
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import (
@@ -19,6 +19,7 @@ from persona_pipeline.base.options import (
     kind_of,
     option_fields,
     told,
+    with_fields,
 )
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import handled_outputs
@@ -144,13 +145,7 @@ class EvaluationSettings(RequestConfig, dg.ConfigurableResource):
 # An asset is about its partitions and dimensions and what is in the store; these are options of the job of CI.
 NOT_OF_ASSETS = ("agents", "dimensions", "synthetic", "against", "accept_baseline", *OF_BASELINES)
 if not TYPE_CHECKING:
-    EvaluationSettings = create_model(
-        "EvaluationSettings",
-        __base__=EvaluationSettings,
-        __module__=__name__,
-        __doc__=EvaluationSettings.__doc__,
-        **config_fields(without=NOT_OF_ASSETS),
-    )
+    EvaluationSettings = with_fields(EvaluationSettings, config_fields(without=NOT_OF_ASSETS))
 
 
 @contextmanager

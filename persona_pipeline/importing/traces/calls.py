@@ -8,14 +8,15 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.importing.base import TEXTS
+from persona_pipeline.importing.base import text_of as text_of_parts
 from persona_pipeline.importing.traces.otlp import OtlpRecord, attributes, plain
 from persona_pipeline.world.messages.files import MAX_TEXT, storable
 
 ASSISTANT, USER = "assistant", "user"
-_TEXTS = ("text", "input_text", "output_text")
 _TOOLS = ("tool_use", "tool_result", "tool_call", "tool_call_response", "server_tool_use", "web_search_tool_result")
 _FILES = ("image", "image_url", "input_image", "document", "file", "input_audio")
-_BLOCKS = frozenset((*_TEXTS, *_TOOLS, *_FILES, "thinking", "redacted_thinking", "reasoning"))
+_BLOCKS = frozenset((*TEXTS, *_TOOLS, *_FILES, "thinking", "redacted_thinking", "reasoning"))
 _ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "chatbot": ASSISTANT}
 _INDEXED = re.compile(
     r"(gen_ai\.prompt|gen_ai\.completion|llm\.prompts|llm\.completions)\.(\d{1,6})\.(role|content|user|name)"
@@ -89,20 +90,7 @@ def text_of(content: Any) -> str:
         if not isinstance(blocks, list) or not all(isinstance(it, dict) and it.get("type") in _BLOCKS for it in blocks):
             return storable(content)
         content = blocks
-    if isinstance(content, dict):
-        content = [content]
-    if not isinstance(content, list):
-        return ""
-    return storable("\n".join(filter(None, map(_part, content))))
-
-
-def _part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict) or part.get("type", "text") not in _TEXTS:
-        return ""
-    words = part.get("content", part.get("text"))
-    return words if isinstance(words, str) else ""
+    return storable(text_of_parts([content] if isinstance(content, dict) else content))
 
 
 def _said(message: Mapping[str, Any], role: str) -> SaidMessage:
@@ -338,7 +326,6 @@ def _response_id(found: Mapping[str, Any]) -> str | None:
     given = next(_values(found, ("gen_ai.response.id",)), None)
     if given is None and found.get("openinference.span.kind") == "LLM":
         # OpenInference has no attribute for it; the whole answer is there unless it is hidden.
-
         whole = decoded(found.get("output.value"))
         given = whole.get("id") if isinstance(whole, dict) else None
     return given[:256] if isinstance(given, str) and given else None

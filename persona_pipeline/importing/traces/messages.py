@@ -180,8 +180,10 @@ class _Trace:
         for call in sorted(answered, key=lambda call: (call.span.start, call.span.span_id)):
             agent = self._agent(call)
             if call.answer and call.span.span_id not in covered:
-                message_id = self._answer_id(call)
-                yield TracedMessage(self._message(call, message_id, agent, call.answer, self._ended(call)), self._id)
+                # Two instrumentations of one call have spans of their own, and one response.
+                message_id = PREFIX + content_hash([self._id, call.span.response_id or call.span.span_id])[:32]
+                ended = max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
+                yield TracedMessage(self._message(call, message_id, agent, call.answer, ended), self._id)
             above = {other.span.span_id for other in self._upwards(call)}
             for told in told_by(call.span.span_id, call.inputs):
                 words[self._place(call)].add(agent, told, above)
@@ -200,23 +202,11 @@ class _Trace:
         said = self._message(call, PREFIX + content_hash(key)[:32], speaker, first.said.text, moment)
         return TracedMessage(replace(said, extras={**said.extras, "told": told_to}), self._id, told_to)
 
-    def _answer_id(self, call: _Call) -> str:
-        # Two instrumentations of one call have spans of their own, and one response.
-        return PREFIX + content_hash([self._id, call.span.response_id or call.span.span_id])[:32]
-
     def _message(self, call: _Call, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
         span = call.span
-        known = {
-            "trace_id": span.trace_id,
-            "span_id": span.span_id,
-            "response_id": span.response_id,
-            "model": span.model,
-        }
-        extras = {name: value for name, value in known.items() if value is not None}
+        names = ("trace_id", "span_id", "response_id", "model")
+        extras = {name: value for name in names if (value := getattr(span, name)) is not None}
         return self._aliases.owned(Message(message_id, speaker, text, moment, channel=self._place(call), extras=extras))
-
-    def _ended(self, call: _Call) -> datetime:
-        return max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
 
     def _place(self, call: _Call) -> str:
         return self._first(call, lambda span: span.conversation) or f"trace-{self._id}"

@@ -113,14 +113,12 @@ def _with_ids(value: Any) -> Any:
     """Return JSON with ids as protobuf's own JSON has them."""
     if isinstance(value, dict):
         return {
-            key: _base64(item) if key in _HEX_IDS and isinstance(item, str) else _with_ids(item)
+            key: base64.b64encode(bytes.fromhex(item)).decode("ascii")
+            if key in _HEX_IDS and isinstance(item, str)
+            else _with_ids(item)
             for key, item in value.items()
         }
     return [_with_ids(item) for item in value] if isinstance(value, list) else value
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(bytes.fromhex(text)).decode("ascii")
 
 
 def items(request: Any) -> list[OtlpRecord]:

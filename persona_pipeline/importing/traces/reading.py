@@ -77,7 +77,9 @@ def read_body(body: bytes, encoding: str, content_type: str, budget: RequestBudg
     """
     body = unpack(body, encoding, budget.unpacked)
     if content_type == JSON:
-        _count_json(body, budget)
+        # Each field and each element but the first of its kind comes after one of these.
+        if body.count(b",") + body.count(b"{") + body.count(b"[") > budget.fields:
+            raise _too_many(budget)
     else:
         _count_protobuf(body, budget, logs=logs)
     brought = ReadRequest()
@@ -142,12 +144,6 @@ def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
         shift += 7
     # Cut off, or no number at all: nothing after it can be read.
     return 0, end
-
-
-def _count_json(body: bytes, budget: RequestBudget) -> None:
-    # Each field and each element but the first of its kind comes after one of these.
-    if body.count(b",") + body.count(b"{") + body.count(b"[") > budget.fields:
-        raise _too_many(budget)
 
 
 def _too_many(budget: RequestBudget) -> TooLargeError:

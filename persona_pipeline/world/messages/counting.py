@@ -83,9 +83,8 @@ def count_messages(store: Store) -> int:
     """Count the days again whose messages were touched since they were counted, and return how many were."""
     counted = 0
     while True:
-        with store.connect() as connection:
-            waiting = sa.select(_CHANGES.c.agent_id).distinct().order_by(_CHANGES.c.agent_id).limit(_AT_ONCE)
-            agent_ids = connection.execute(waiting).scalars().all()
+        waiting = sa.select(_CHANGES.c.agent_id).distinct().order_by(_CHANGES.c.agent_id).limit(_AT_ONCE)
+        agent_ids = [row.agent_id for row in store.rows(waiting)]
         if not agent_ids:
             break
         with store.begin() as connection:
@@ -138,10 +137,8 @@ def check_counts(store: Store) -> dict[str, int]:
     """
     count_messages(store)
     differing: dict[str, int] = {}
-    with store.connect() as connection:
-        known = sa.union(sa.select(_TOTALS.c.agent_id), sa.select(_DAYS.c.agent_id), sa.select(tables.agents.c.id))
-        agent_ids = sorted(connection.execute(known).scalars())
-    for agent_id in agent_ids:
+    known = sa.union(sa.select(_TOTALS.c.agent_id), sa.select(_DAYS.c.agent_id), sa.select(tables.agents.c.id))
+    for agent_id in sorted(row[0] for row in store.rows(known)):
         with store.begin() as connection:
             _lock(connection)
             now = {day: tally for (_, day), tally in _tallies(connection, _MESSAGES.c.agent_id == agent_id).items()}

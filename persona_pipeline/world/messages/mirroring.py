@@ -208,8 +208,7 @@ class Came:
 
 def is_any_known(store: Store) -> bool:
     """Return whether any message file was ever read."""
-    with store.connect() as connection:
-        return connection.execute(sa.select(_SOURCES.c.path).limit(1)).scalar() is not None
+    return store.value(sa.select(_SOURCES.c.path).limit(1)) is not None
 
 
 def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> SyncResult:
@@ -238,12 +237,11 @@ def mirror_files(store: Store, files: Mapping[str, Path], aliases: Aliases) -> S
                     break
         count_messages(store)
     result = SyncResult(written=written)
-    with store.connect() as connection:
-        kept = sa.select(_SOURCES.c.path, _SOURCES.c.problems).where(_SOURCES.c.problems.is_not(None))
-        for row in sorted(connection.execute(kept), key=lambda row: row.path):
-            found = _loaded(row.problems)
-            result.problems += found.problems
-            result.unnamed += found.unnamed
+    kept = sa.select(_SOURCES.c.path, _SOURCES.c.problems).where(_SOURCES.c.problems.is_not(None))
+    for row in sorted(store.rows(kept), key=lambda row: row.path):
+        found = _loaded(row.problems)
+        result.problems += found.problems
+        result.unnamed += found.unnamed
     return result
 
 
@@ -292,9 +290,8 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
     try:
         with MessageFile(path) as file:
             reading = replace(reading, number=_place(store, file, reading.source, path))
-            with store.connect() as connection:
-                # An open end is read again.
-                found = _loaded(_row(connection, reading.source).problems, settled=True)
+            # An open end is read again.
+            found = _loaded(store.value(_of(reading.source, _SOURCES.c.problems)), settled=True)
             file.require_text()
             for lot in _batches(file.rows(parse_message)):
                 read, wrong, open_end = _split(lot, reading.source, aliases.owned)
@@ -309,12 +306,11 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
         with store.begin() as connection:
             row = {"path": reading.source, "content_hash": "", "size": 0}
             upsert(connection, _SOURCES, [row], update=False)
-            kept = _dumped(_loaded(_row(connection, reading.source).problems, settled=True), problems)
+            known = connection.execute(_of(reading.source, _SOURCES.c.problems)).scalar()
+            kept = _dumped(_loaded(known, settled=True), problems)
             _update(connection, reading.source, seen=seen_as(path, look, fresh=fresh), problems=kept)
         return written
-    with store.connect() as connection:
-        unfinished = _row(connection, reading.source).unfinished
-    if unfinished:
+    if store.value(_of(reading.source, _SOURCES.c.unfinished)):
         written += WriteResult(removed=remove_unread(store, reading))
     # What may still be written at its end is part of how it looked.
     digest = file.digest if look.startswith(f"{file.end}-") else None
@@ -326,8 +322,7 @@ def _mirror(store: Store, path: Path, reading: Reading, aliases: Aliases) -> Wri
 
 def _place(store: Store, file: MessageFile, name: str, path: Path) -> int:
     """Go to where a file was read to, or to its start where it does not begin as it did then; return the reading's number."""
-    with store.connect() as connection:
-        row = _row(connection, name)
+    row = store.row(_of(name, _SOURCES))
     if row is None:
         with store.begin() as connection:
             stored = connection.execute(sa.select(1).where(tables.run_messages.c.source == name).limit(1)).scalar()
@@ -363,8 +358,8 @@ def _split(
     return read, [item for settled, item in problems if settled], [item for settled, item in problems if not settled]
 
 
-def _row(connection: Connection, name: str) -> Any:
-    return connection.execute(sa.select(_SOURCES).where(_SOURCES.c.path == name)).one_or_none()
+def _of(name: str, what: Any) -> sa.Select[Any]:
+    return sa.select(what).where(_SOURCES.c.path == name)
 
 
 def _note(connection: Connection, file: MessageFile, name: str, **values: Any) -> None:
@@ -420,9 +415,7 @@ def unread_files(store: Store, files: Mapping[str, Path]) -> Unread:
 
     ``files``: as for ``mirror_files``.
     """
-    with store.connect() as connection:
-        rows = connection.execute(sa.select(_SOURCES.c.path, _SOURCES.c.seen))
-        seen = {row.path: row.seen for row in rows}
+    seen = {row.path: row.seen for row in store.rows(sa.select(_SOURCES.c.path, _SOURCES.c.seen))}
     looks = {name: look_at(path) for name, path in files.items()}
     unread = {name: look for name, look in looks.items() if not _is_read(files[name], look, seen.get(name))}
     return Unread(tuple(unread), frozenset(seen.keys() - files), tuple(unread.values()))

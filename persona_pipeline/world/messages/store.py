@@ -217,20 +217,13 @@ def read_messages(
     then left out. ``synthetic``: generated messages instead of real ones, never both. ``limit``: the newest so many, still in
     order of time.
     """
-    query = sa.select(_TABLE).where(_TABLE.c.synthetic == synthetic)
-    if window is not None:
-        query = query.where(_TABLE.c.created_at <= window.end)
-        if window.start is not None:
-            query = query.where(_TABLE.c.created_at > window.start)
+    query = sa.select(_TABLE).where(*_said_during(window, synthetic=synthetic))
     if agent_id is not None:
         query = query.where(_TABLE.c.agent_id == agent_id)
     if channels is not None:
         query = query.where(_TABLE.c.channel_id.in_(list(channels)))
     query = query.order_by(_TABLE.c.created_at.desc(), _TABLE.c.id.desc()).limit(limit)
-    with store.connect() as connection:
-        rows = connection.execute(query).all()
-    # By code point, whatever the database's locale: a judge is shown, and recordings are keyed by, this order.
-    return sorted(map(message_of, rows), key=lambda message: (message.created_at, message.id))
+    return sorted(map(message_of, store.rows(query)), key=_place)
 
 
 def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
@@ -262,50 +255,40 @@ def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: in
         ]
 
 
-def _said_during(span: Window, table: Any = _TABLE) -> list[sa.ColumnElement[bool]]:
-    during = [table.c.synthetic.is_(False), table.c.created_at <= span.end]
-    return during if span.start is None else [*during, table.c.created_at > span.start]
+def _said_during(span: Window | None, table: Any = _TABLE, *, synthetic: bool = False) -> list[sa.ColumnElement[bool]]:
+    during = [table.c.synthetic.is_(synthetic)]
+    during += [table.c.created_at <= span.end] if span else []
+    return [*during, table.c.created_at > span.start] if span and span.start else during
 
 
 def speaker_counts(store: Store, *, without: Collection[str] = ()) -> dict[str, int]:
     """Return how many real messages everybody has, but for those from some files."""
     if not without:
         return {agent_id: said.all.messages for agent_id, said in said_by_agent(store).items()}
-    query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id)
-    query = query.where(
-        _TABLE.c.synthetic.is_(False), sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without))
-    )
-    with store.connect() as connection:
-        return {row[0]: row[1] for row in connection.execute(query)}
+    query = sa.select(_TABLE.c.agent_id, sa.func.count()).group_by(_TABLE.c.agent_id).where(*_said_during(None))
+    query = query.where(sa.or_(_TABLE.c.source.is_(None), _TABLE.c.source.not_in(without)))
+    return {row[0]: row[1] for row in store.rows(query)}
 
 
 def newest_message_time(store: Store, *, until: datetime) -> datetime | None:
     """Return when the newest real message up to a moment was sent; None when there is none."""
     newest = sa.select(sa.func.max(_TABLE.c.created_at))
-    with store.connect() as connection:
-        return connection.execute(newest.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= until)).scalar()
+    return store.value(newest.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= until))
 
 
 def message_counts(store: Store, window: Window, *, agent_id: str | None = None) -> dict[str, int]:
     """Return how many real messages each agent (or one) sent in a window; who sent none is left out."""
-    query = sa.select(_TABLE.c.agent_id, sa.func.count()).where(
-        _TABLE.c.synthetic.is_(False), _TABLE.c.created_at <= window.end
-    )
-    if window.start is not None:
-        query = query.where(_TABLE.c.created_at > window.start)
+    query = sa.select(_TABLE.c.agent_id, sa.func.count()).where(*_said_during(window))
     if agent_id is not None:
         query = query.where(_TABLE.c.agent_id == agent_id)
-    with store.connect() as connection:
-        rows = connection.execute(query.group_by(_TABLE.c.agent_id))
-        return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in store.rows(query.group_by(_TABLE.c.agent_id))}
 
 
 def later_messages(store: Store, moment: datetime) -> Sequence[sa.Row]:
     """Return id, source file, line in it and time of real messages later than a moment, in order of time, at most 100."""
     columns = (_TABLE.c.id, _TABLE.c.source, _TABLE.c.line, _TABLE.c.created_at)
     query = sa.select(*columns).order_by(_TABLE.c.created_at, _TABLE.c.id).limit(_MOST_NAMED)
-    with store.connect() as connection:
-        return connection.execute(query.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at > moment)).all()
+    return store.rows(query.where(_TABLE.c.synthetic.is_(False), _TABLE.c.created_at > moment))
 
 
 def messages_hash(messages: Iterable[Message]) -> str:

@@ -268,9 +268,8 @@ def stored_sets(store: Store, agent_ids: Collection[str], but: Collection[str] =
     columns = (table.c.agent_id, table.c.dimension, table.c.content_hash, table.c.content)
     query = sa.select(*columns).where(among(table.c.agent_id, agent_ids), table.c.dimension.not_in(list(but)))
     found: dict[str, dict[str, StoredSet]] = {}
-    with store.connect() as connection:
-        for row in connection.execute(query):
-            if row.agent_id in agent_ids:
-                claims = PropositionSet.from_dict(row.content) if row.content else None
-                found.setdefault(row.agent_id, {})[row.dimension] = StoredSet(row.content_hash, claims)
+    for row in store.rows(query):
+        if row.agent_id in agent_ids:
+            claims = PropositionSet.from_dict(row.content) if row.content else None
+            found.setdefault(row.agent_id, {})[row.dimension] = StoredSet(row.content_hash, claims)
     return found

@@ -8,14 +8,13 @@ import sqlalchemy as sa
 from alembic import op
 
 from persona_pipeline.base.database.counting import count_messages
-from persona_pipeline.base.database.tables import JsonColumn, UtcDateTime, random_uuid
+from persona_pipeline.base.database.tables import SCHEMA, JsonColumn, UtcDateTime, metadata
 
 revision = "0010"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-SCHEMA = "persona"
 # Documents are kilobytes each: so many are in memory at a time.
 _AT_ONCE = 200
 
@@ -23,9 +22,9 @@ _AT_ONCE = 200
 def upgrade() -> None:
     _evaluation_runs()
     _message_windows()
+    _tables()
     _messages()
     _corrections()
-    _tables()
 
 
 def _schema() -> str | None:
@@ -60,24 +59,15 @@ def _index(table: str, *columns: str, name: str | None = None, **options: Any) -
     op.create_index(op.f(found), table, list(columns), schema=SCHEMA, if_not_exists=True, **options)
 
 
-def _create(name: str, *columns: sa.Column[Any], key: tuple[str, ...]) -> sa.Table | None:
-    """Create a table where there is none, and return it."""
-    if _has(name):
-        return None
-    return op.create_table(name, *columns, sa.PrimaryKeyConstraint(*key, name=op.f(f"pk_{name}")), schema=SCHEMA)
+def _made(name: str) -> sa.Table:
+    """Make a table where there is none, as it is now: a later step that adds a column to one asks first, as ``_add`` does."""
+    table = metadata.tables[f"{SCHEMA}.{name}"]
+    table.create(op.get_bind(), checkfirst=True)
+    return table
 
 
 def _text(name: str, *, null: bool = False) -> sa.Column[Any]:
     return sa.Column(name, sa.Text(), nullable=null)
-
-
-def _agent(foreign_key: str) -> sa.Column[Any]:
-    refers = sa.ForeignKey("persona.agents.id", name=op.f(foreign_key), ondelete="CASCADE")
-    return sa.Column("agent_id", sa.Text(), refers, nullable=False)
-
-
-def _now(name: str) -> sa.Column[Any]:
-    return sa.Column(name, UtcDateTime(), server_default=sa.func.now(), nullable=False)
 
 
 def _evaluation_runs() -> None:
@@ -172,23 +162,12 @@ def _message_windows() -> None:
     wanted = (of_runs.where(runs.c.synthetic.is_(False), runs.c.window_end.is_not(None)), kept)
     found = {tuple(row) for query in wanted for row in op.get_bind().execute(query)}
     op.drop_table("message_windows", schema=SCHEMA)
-    rebuilt = _create(
-        "message_windows",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        _agent("fk_message_windows_agent_id"),
-        sa.Column("window_start", UtcDateTime(), nullable=True),
-        sa.Column("window_end", UtcDateTime(), nullable=False),
-        sa.Column("touched_at", UtcDateTime(), nullable=True),
-        _now("updated_at"),
-        key=("id",),
-    )
-    _index("message_windows", "agent_id", "window_end")
-    _index("message_windows", "window_end")
+    rebuilt = _made("message_windows")
     rows = [
         {"id": _window_id(agent_id, start, end), "agent_id": agent_id, "window_start": start, "window_end": end}
         for agent_id, start, end in found
     ]
-    if rows and rebuilt is not None:
+    if rows:
         op.bulk_insert(rebuilt, rows)
 
 
@@ -215,9 +194,6 @@ def _messages() -> None:
         sa.Column("reading", sa.Integer(), server_default="0", nullable=False),
         sa.Column("unfinished", sa.Boolean(), server_default=sa.false(), nullable=False),
     )
-    _create("removed_messages", _text("id"), _text("content_hash"), _now("created_at"), key=("id",))
-    _create("message_copies", _text("id"), _text("path"), key=("id", "path"))
-    _index("message_copies", "path")
     _count_messages()
     if _add("run_messages", sa.Column("extras", sa.JSON(none_as_null=True), nullable=True)):
         _read_again()
@@ -236,14 +212,9 @@ def _read_again() -> None:
 
 def _count_messages() -> None:
     """What agents said is counted as it is written, by whomever."""
-    number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-    day = sa.Column("day", sa.Date(), nullable=False)
-    changes = _create(
-        "message_changes", sa.Column("id", number, sa.Identity(), nullable=False), _text("agent_id"), day, key=("id",)
-    )
-    _index("message_changes", "agent_id", "day")
-    if changes is None:
+    if _has("message_changes"):
         return
+    _made("message_changes")
     schema = _schema()
     count_messages(op.get_bind())
     # What is there is counted at the next look, agent by agent; the databases sort this out themselves.
@@ -263,59 +234,15 @@ def _corrections() -> None:
     _index("gate_checks", "agent_id", "action_id")
     uncounted = {"sqlite_where": sa.text("counted = 0"), "postgresql_where": sa.text("NOT counted")}
     _index("gate_checks", "created_at", name="ix_gate_checks_uncounted", **uncounted)
-    day = sa.Column("day", sa.Date(), nullable=False)
-    tally = sa.Column("tally", JsonColumn, nullable=False)
-    _create("gate_days", _agent("fk_gate_days_agent_id_agents"), day, tally, key=("agent_id", "day"))
-    _create(
-        "gate_bypasses",
-        sa.Column("id", sa.Uuid(), server_default=random_uuid(), nullable=False),
-        _text("reason"),
-        _text("agent_id", null=True),
-        sa.Column("count", sa.Integer(), nullable=False),
-        _now("created_at"),
-        key=("id",),
-    )
-    _index("gate_bypasses", "created_at")
+
+
+_NEW = (
+    *("leases", "voice_models", "message_days", "message_totals", "remembered", "spending_days", "evaluations_asked"),
+    *("trace_pieces", "gate_days", "gate_bypasses", "removed_messages", "message_copies"),
+)
 
 
 def _tables() -> None:
-    """Who works on what, learnt voices, sums of messages, what is remembered, spent and asked for, and pieces of traces."""
-    time = UtcDateTime()
-    _create("leases", _text("name"), _text("holder"), sa.Column("expires_at", time, nullable=False), key=("name",))
-    _create(
-        "voice_models",
-        _agent("fk_voice_models_agent_id_agents"),
-        _text("persona_hash"),
-        sa.Column("since", time, nullable=True),
-        sa.Column("model", JsonColumn, nullable=True),
-        _now("updated_at"),
-        key=("agent_id",),
-    )
-    _create(
-        "message_days",
-        _text("agent_id"),
-        sa.Column("day", sa.Date(), nullable=False),
-        sa.Column("messages", sa.Integer(), nullable=False),
-        sa.Column("digest", sa.BigInteger(), nullable=False),
-        key=("agent_id", "day"),
-    )
-    _create(
-        "message_totals",
-        _text("agent_id"),
-        sa.Column("messages", sa.BigInteger(), nullable=False),
-        sa.Column("digest", sa.BigInteger(), nullable=False),
-        sa.Column("newest", time, nullable=True),
-        sa.Column("unjudged_messages", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("unjudged_digest", sa.BigInteger(), server_default="0", nullable=False),
-        key=("agent_id",),
-    )
-    _create(
-        "remembered", _text("name"), sa.Column("value", JsonColumn, nullable=True), _now("updated_at"), key=("name",)
-    )
-    usd = sa.Column("usd", sa.Float(), server_default="0", nullable=False)
-    _create("spending_days", sa.Column("day", sa.Date(), nullable=False), usd, key=("day",))
-    _create("evaluations_asked", _text("agent_id"), sa.Column("asked_at", time, nullable=False), key=("agent_id",))
-    piece = sa.Column("piece", JsonColumn, nullable=False)
-    ids = ("trace_id", "span_id", "key")
-    _create("trace_pieces", *map(_text, ids), piece, _now("received_at"), key=ids)
-    _index("trace_pieces", "received_at")
+    """Who works on what, learnt voices, sums of messages, what is remembered, spent and asked for, pieces of traces, the gate."""
+    for name in _NEW:
+        _made(name)
