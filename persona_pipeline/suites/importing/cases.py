@@ -43,7 +43,12 @@ def _rows(findings: Findings, places: list[ConfigEntry], depth: int) -> Iterator
             findings.leftovers(place, ("path",), "test file key ")
             value = value["path"]
         if isinstance(value, str):
-            yield from _rows_of_file(findings, place, value, depth)
+            found = False
+            for row in _rows_of_file(findings, place, value, depth):
+                found = True
+                yield row
+            if not found:
+                findings.reader.warn(place, f"{value} gives no test; correct the name, or write tests there")
         elif isinstance(value, dict):
             yield place
         else:

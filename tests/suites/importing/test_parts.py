@@ -223,6 +223,14 @@ def test_code_decides_as_it_did_where_it_may_run(tmp_path: Path, kind: str, code
         assert list(verdicts(result).values()) == [expected]
 
 
+@pytest.mark.parametrize("reference", ["cases/*.csv", "file://cases/*.yaml", "head.csv", "none.jsonl"])
+def test_files_and_patterns_that_give_no_test_are_named(tmp_path: Path, reference: str) -> None:
+    tests = [reference, {"id": "t", "assert": [CONTAINS]}]
+    made = imported(tmp_path, {"prompts": ["p"], "tests": tests}, head_dot_csv="q,__expected\n", none_dot_jsonl="")
+    said = [(finding.line, finding.message) for finding in made.findings if "gives no test" in finding.message]
+    assert said == [(4, f"{reference} gives no test; correct the name, or write tests there")]
+
+
 def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
