@@ -118,7 +118,7 @@ class Test(TypedDict, total=False):
     """One test of a suite in Python; every other key of the format may stand in it too.
 
     Attributes:
-        id: names it in results; unique in the suite.
+        id: names it in results; unique in the suite; ``test-1``, ``test-2``, ... where it is left out.
         input: what is asked: text, or messages.
         asserts: what must hold: functions of the answer, and mappings as in a file.
         criteria: what a good answer achieves, for a judge.
@@ -128,7 +128,7 @@ class Test(TypedDict, total=False):
         targets: who answers; by default the suite's.
     """
 
-    id: Required[str]
+    id: str
     input: Required[str | Sequence[Mapping[str, Any]]]
     asserts: "Sequence[Callable[..., Any] | Mapping[str, Any]]"
     criteria: str

@@ -39,6 +39,11 @@ def test_functions_and_types_of_the_format_stand_side_by_side() -> None:
     assert made.path == Path(__file__)
 
 
+def test_a_test_without_an_id_is_numbered() -> None:
+    made = pp.make_suite("short", [pp.Test(input="hello", asserts=[short]), pp.Test(input="bye", asserts=[short])])
+    assert [test.id for test in made.tests] == ["test-1", "test-2"]
+
+
 @pytest.mark.parametrize(
     ("given", "verdict", "said"),
     [

@@ -75,7 +75,12 @@ def make_suite(
 
     ``path``, ``line``: where the program makes it. Raises ``ConfigError``: it is not valid: every problem.
     """
-    data = {"name": name, "description": name, **_in_place(fields), "tests": [_in_place(test) for test in tests]}
+    data = {
+        "name": name,
+        "description": name,
+        **_in_place(fields),
+        "tests": [{"id": f"test-{n}", **_in_place(test)} for n, test in enumerate(tests, start=1)],
+    }
     suite = build_suite(data, path, line, roots, _ProgramTypes())
     return replace(suite, content_hash=suite.content_hash or content_hash(suite.model_dump()))
 
