@@ -119,7 +119,8 @@ def _class(row: AgentRow) -> str:
 def render_suite_junit(*results: "SuiteResult") -> str:
     """Return JUnit XML: a failed test is a failure, one that could not be judged an error; borderline ones pass.
 
-    Properties: of a suite its result in one of three words, of a test the digest of what its verdict rests on.
+    Properties: of a suite its result in one of three words, of a test the digest of what its verdict rests on, and
+    how often its attempts differ, with the 95 % interval.
     """
     # Here, because loading the suites takes a quarter of a second that few runs need.
     from persona_pipeline.suites.grading.results import by_target
@@ -146,9 +147,16 @@ def _test_case(test: "SuiteTest") -> TestCase:
 
     duration = test.best.output.duration_ms if test.best.output else None
     case = TestCase(xml_text(test.test_id), classname=xml_text(test.dataset), time=(duration or 0) / 1000)
-    if test.digest:
+    rate = (test.aggregation or {}).get("flake_rate")
+    told = {
+        "digest": test.digest,
+        "flake_rate": rate and f"{rate['value']:.3f} ({rate['low']:.3f} to {rate['high']:.3f})",
+    }
+    if any(told.values()):
         properties = Properties()
-        properties.add_property(Property("digest", test.digest))
+        for name, value in told.items():
+            if value:
+                properties.add_property(Property(name, value))
         case.append(properties)
     if test.verdict is SuiteVerdict.ERROR:
         case.result = [_result(Error, test.error.reason if test.error else "error", str(test.error))]

@@ -1,5 +1,6 @@
 """Suites that are written in Python: the same results, resumed and reported as those from files."""
 
+import glob
 import json
 import re
 from pathlib import Path
@@ -190,11 +191,37 @@ def test_reports(tmp_path: Path, name: str, start: str) -> None:
         assert json.loads(text)["tests"][0]["verdict"] == "pass"
 
 
+@pytest.mark.parametrize(
+    "trials", [{"count": 3}, {"strategy": {"at_least": 2, "of": 5}}, {"count": 2, "strategy": "mean"}]
+)
+def test_a_page_of_trials_that_stopped_early(tmp_path: Path, trials: dict[str, Any]) -> None:
+    pp.run_suite(suite(short, trials=trials), targets=answer).write(tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text("utf-8")
+    assert ("flake rate" in text) is (trials.get("strategy") == "mean")
+    pp.run_suite(suite(short, trials=trials), targets=answer).write(tmp_path / "r.xml")
+    text = (tmp_path / "r.xml").read_text("utf-8")
+    assert ('name="flake_rate" value="0.000 (0.000 to 0.842)"' in text) is (trials.get("strategy") == "mean")
+
+
+def test_a_function_with_other_values_runs_again(tmp_path: Path) -> None:
+    def at_most(most: int) -> Any:
+        return lambda answer: len(answer) < most
+
+    def run(most: int) -> list[tuple[str, bool]]:
+        made = suite(at_most(most))
+        tests = pp.run_suite(made, targets=answer, rows=tmp_path / "rows.jsonl").tests
+        return [(test.verdict.value, test.resumed) for test in tests]
+
+    assert run(100) == [("pass", False)] * 2
+    assert run(100) == [("pass", True)] * 2
+    assert run(1) == [("fail", False)] * 2
+
+
 SUITE = suite(short)
 
 
 @pytest.mark.parametrize("test_id", [test.id for test in SUITE.tests])
 def test_each_test_is_one_of_pytest(test_id: str) -> None:
-    run = pp.run_suite(SUITE, targets=answer, test_ids=test_id)
+    run = pp.run_suite(SUITE, targets=answer, test_ids=glob.escape(test_id))
     assert [test.id for test in run.tests] == [test_id]
     assert run.result == "held"

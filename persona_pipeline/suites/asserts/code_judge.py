@@ -56,6 +56,19 @@ class Function(Assert):
         """It is the program's that runs the suite, which needs no leave."""
         return False
 
+    def dump(self) -> dict[str, Any]:
+        """Return the normalised form, with what tells this function from another of its file: its line and the values it holds."""
+        call = inspect.unwrap(self.call)
+        code = getattr(call, "__code__", None)
+        held: list[Any] = [getattr(call, name, None) for name in ("__self__", "__defaults__", "__kwdefaults__")]
+        try:
+            held += [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
+        except ValueError:
+            code = None
+        # What has no words of its own is said by its address: it runs again.
+        about = [call] if code is None else [call.__module__, call.__qualname__, code.co_firstlineno, *held]
+        return super().dump() | {"function": repr(about)}
+
     def default_name(self, spelled: str) -> str:
         return getattr(self.call, "__name__", spelled).replace("<lambda>", "lambda")
 

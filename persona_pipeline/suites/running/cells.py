@@ -113,7 +113,9 @@ def _outcome(
     scores = [attempt.score for attempt in attempts if attempt.score is not None]
     passed = sum(reaches(score, PASS) for score in scores)
     # The best of those that money allowed counts (spec/4); how many of all would have passed cannot be told.
-    planned = len(attempts) if trials.strategy == "pass_at_k" else trials.count
+    planned = len(attempts) if trials.strategy == "pass_at_k" and not trials.every_gate else trials.count
+    rest = f"{len(attempts) - len(scores)} could not be judged, {trials.count - len(attempts)} were not made"
+    left = gated and trials.every_gate and len(scores) < trials.count
     score, why = _certain(trials, attempts, planned, gated), None
     aggregation: dict[str, Any] = {"strategy": trials.strategy}
     if trials.needed is not None:
@@ -121,10 +123,11 @@ def _outcome(
         if trials.at_least is not None:
             aggregation |= {"at_least": trials.at_least, "of": trials.count}
         if score is None:
-            rest = f"{len(attempts) - len(scores)} could not be judged, {trials.count - len(attempts)} were not made"
             why = (
                 f"of {trials.count} attempts {passed} passed, {rest}: whether {trials.needed} would pass cannot be told"
             )
+    elif left and score is None:
+        why = f"of {trials.count} attempts {rest}: whether a gate holds in every one cannot be told"
     elif score is not None or len(scores) < len(attempts):
         pass
     elif trials.strategy == "mean" or len(scores) < 2:

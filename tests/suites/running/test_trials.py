@@ -219,6 +219,19 @@ def test_money_that_ran_out_is_no_pass(strategy: object) -> None:
     assert (found.verdict, found.cost_limited, found.error and found.error.reason) == ("error", True, "undecided")
 
 
+@pytest.mark.parametrize("strategy", ["pass_at_k", "mean", "confidence_interval"])
+def test_a_gate_in_every_attempt_is_not_met_by_attempts_nobody_made(strategy: str) -> None:
+    asked = asked_for(5, strategy=strategy, gates="every", cost_limit_usd=0.2)
+
+    def attempt(number: int) -> Attempt:
+        return Attempt(number, 1.0, SuiteVerdict.PASS, output=Output(cost_usd=0.3))
+
+    found = run_trials(asked, attempt, gated=True)
+    assert (found.verdict, found.error and found.error.reason) == ("error", "undecided")
+    assert "4 were not made" in reason_of(found)
+    assert run_trials(asked, attempt).verdict == "pass", "without a gate there is nothing to miss"
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
