@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dotenv import dotenv_values
@@ -30,7 +31,6 @@ from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.running.plan import Targets, target_names
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.grading.base import Assert
     from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
     from persona_pipeline.world.world import World
 
@@ -55,19 +55,6 @@ def suite_roots(path: Path, settings: Settings, further: Iterable[Path | str] = 
 _HOW = ("target", "targets", "trials", "cache", "cache_path")
 
 
-class _ProgramTypes:
-    """The types of asserts of a suite in Python: those of files, and functions."""
-
-    canonical_type = staticmethod(registry.canonical_type)
-    unknown_type = staticmethod(registry.unknown_type)
-
-    @staticmethod
-    def find_type(name: str) -> "type[Assert] | None":
-        from persona_pipeline.suites.asserts.code_judge import Function
-
-        return Function if name == "function" else registry.find_type(name)
-
-
 def make_suite(
     name: str, tests: Sequence[Any], path: Path, line: int, roots: Iterable[Path | str], **fields: Any
 ) -> Suite:
@@ -75,13 +62,18 @@ def make_suite(
 
     ``path``, ``line``: where the program makes it. Raises ``ConfigError``: it is not valid: every problem.
     """
+    from persona_pipeline.suites.asserts.code_judge import Function
+
     data = {
         "name": name,
         "description": name,
         **_in_place(fields),
         "tests": [{"id": f"test-{n}", **_in_place(test)} for n, test in enumerate(tests, start=1)],
     }
-    suite = build_suite(data, path, line, roots, _ProgramTypes())
+    # The types of files, and functions.
+    types: Any = SimpleNamespace(**vars(registry))
+    types.find_type = lambda name: Function if name == "function" else registry.find_type(name)
+    suite = build_suite(data, path, line, roots, types)
     return replace(suite, content_hash=suite.content_hash or content_hash(suite.model_dump()))
 
 
