@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +19,8 @@ from persona_pipeline.reporting.text import format_share, format_usd, one_line, 
 from persona_pipeline.reporting.view import ReportView, in_order
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from persona_pipeline.suites.grading.results import SuiteResult
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
@@ -69,14 +72,19 @@ def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) 
     return page_text(page)
 
 
-def first_text(facts: Mapping[str, Any], *, verbose: bool = False) -> str:
-    """Return what ``try`` found, from its JSON, as text for a terminal."""
+@lru_cache
+def _texts() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("persona_pipeline.reporting")
     made = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters.update(line=one_line, percent=format_share, plural=plural, usd=format_usd, quoted=shlex.quote)
-    return made.get_template("first.txt.j2").render(facts, verbose=verbose)
+    return made
+
+
+def template_text(name: str, facts: Mapping[str, Any]) -> str:
+    """Return one of our text templates, filled in, for a terminal: lines without a line break after the last."""
+    return _texts().get_template(f"{name}.txt.j2").render(facts).removesuffix("\n")
 
 
 def write_page(page: Page, data: Mapping[str, Any], format: str, output: Path | None) -> None:

@@ -56,7 +56,7 @@ def first(
     from persona_pipeline.importing.run import ImportOptions
     from persona_pipeline.lab.first.cast import cast_of
     from persona_pipeline.lab.first.look import first_look, overall
-    from persona_pipeline.reporting.render import first_text
+    from persona_pipeline.reporting.render import template_text
     from persona_pipeline.scoring.voice_alarm.background import languages
 
     folder = output or Path(f"{Path(files[0]).resolve().stem if files[0] != '-' else 'stdin'}-world")
@@ -74,7 +74,7 @@ def first(
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
     facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
     facts |= {"agents": [asdict(item) | {"result": item.result} for item in look]} | _written(folder, cast)
-    typer.echo(shown_json(facts, 2) if as_json else first_text(facts, verbose=verbose))
+    typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
     raise typer.Exit(_EXITS[result])
 
 
