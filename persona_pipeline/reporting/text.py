@@ -2,6 +2,7 @@
 
 import re
 from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
@@ -24,6 +25,11 @@ _AUTOLINKS = re.compile(
     r"|(?P<commit>\b[0-9a-f]{3})(?=[0-9a-f]{4,37}\b)",
     re.IGNORECASE,
 )
+
+
+def asset(name: str) -> str:
+    """Return one of the files that pages hold or are made of."""
+    return files("persona_pipeline.reporting").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def one_line(text: str, limit: int | None = None) -> str:
