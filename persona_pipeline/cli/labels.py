@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from persona_pipeline.guard.labels.files import AnyLabel, LabelType
     from persona_pipeline.guard.labels.session import Labelling
-    from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.guard.labels.voice_session import VoiceLabelling
     from persona_pipeline.world.models import Message
 
@@ -238,24 +237,19 @@ def list_labels(
 
 def _list_voices(agents: str, labeller: str | None) -> None:
     from persona_pipeline.guard.labels.check import checked_voices
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.voice import load_voice_labels
     from persona_pipeline.reporting.pages.instruments import voice_labels_page
     from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.models import Window
 
     world = open_world()
-    shown = _chosen(_voice_labels(world.root), agents, "all", labeller)
+    shown = _chosen(load_voice_labels(world.root / LABELS), agents, "all", labeller)
     if shown:
         print_page(voice_labels_page(shown))
     spans = [(agent_id, Window(world.horizon)) for agent_id in sorted({label.agent_id for label in shown})]
     for agent_id, found in checked_voices(world, spans).items():
         typer.echo(f"{agent_id}: {found.text}", err=True)
-
-
-def _voice_labels(root: Path) -> "list[VoiceLabel]":
-    from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.voice import load_voice_labels
-
-    return load_voice_labels(root / LABELS)
 
 
 @app.command("export")
@@ -271,11 +265,11 @@ def export_labels(
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
-    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
     from persona_pipeline.world.personas import find_world
 
     root = find_world(environment())
-    every: Sequence[AnyLabel] = _voice_labels(root) if voice else load_labels(root / LABELS)
+    every: Sequence[AnyLabel] = load_voice_labels(root / LABELS) if voice else load_labels(root / LABELS)
     labels = _chosen(every, agents, dimensions, labeller)
     text = exported(VoiceLabel if voice else Label, labels, format)
     if output is None:
