@@ -11,7 +11,7 @@ import typer
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
 from persona_pipeline.cli.view import open_session, person, serve
-from persona_pipeline.reporting.text import one_line, printable
+from persona_pipeline.reporting.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -97,12 +97,13 @@ def _on_or_off(session: "VoiceLabelling", key: str, word: str, note: str) -> str
 
 
 def _show_voice(session: "VoiceLabelling") -> None:
-    current, progress = session.current(), session.progress()
+    from persona_pipeline.reporting.render import template_text
+
+    current = session.current()
     assert current is not None
-    typer.echo("\n" + "-" * 72 + f"\n{progress['on']} on, {progress['off']} off; a check takes {progress['needed']}")
-    for item in (*current.before, current.message):
-        typer.echo(f"{one_line(item.agent_id)}:\n{_indented(item.text)}")
-    typer.echo(f"\nDoes the last message sound like {one_line(session.persona.display_name)}?\n")
+    shown = [*current.before, current.message]
+    facts = {"progress": session.progress(), "messages": shown, "name": session.persona.display_name}
+    typer.echo(template_text("label_voice", facts))
 
 
 def _on_the_page(session: "Labelling | VoiceLabelling", labeller: str, port: int) -> None:
@@ -167,35 +168,12 @@ def ask(
 
 def _show(session: "Labelling") -> None:
     from persona_pipeline.guard.labels.session import BANDS, TARGET
+    from persona_pipeline.reporting.render import template_text
 
     judgment = session.current()
     assert judgment is not None
-    request = judgment.request
-    typer.echo("\n" + "-" * 72)
-    typer.echo("  ".join(f"{item.dimension} {item.done}/{TARGET}" for item in session.progress()))
-    if request.persona is not None:
-        typer.echo(f"\nWho the agent should be:\n{_indented(request.persona)}")
-    typer.echo("")
-    part = None
-    for item in request.trajectory.content():
-        if "omitted" in item:
-            typer.echo(f"[... {item['omitted']} left out ...]")
-            continue
-        if item.get("part") != part:
-            part = item.get("part")
-            typer.echo(f"-- {one_line(part or '')} --")
-        where = f" in #{item['channel']}" if "channel" in item else f" to {item['to']}" if "to" in item else ""
-        typer.echo(f"{one_line(item['speaker'] + where)}:\n{_indented(item['text'])}")
-    typer.echo(f"\n{judgment.dimension}: does this hold, as it is written?\n\n  {one_line(request.claim)}\n")
-    words = (
-        f"{band.first} {band.words}" if band.first == band.last else f"{band.first}-{band.last} {band.words}"
-        for band in BANDS
-    )
-    typer.echo("; ".join(words))
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in printable(text).splitlines())
+    facts = {"request": judgment.request, "dimension": judgment.dimension, "progress": session.progress()}
+    typer.echo(template_text("label", {**facts, "target": TARGET, "bands": BANDS}))
 
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)

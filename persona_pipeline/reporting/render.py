@@ -15,7 +15,7 @@ from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.reporting.page import Page, Table
-from persona_pipeline.reporting.text import format_share, format_usd, one_line, plural
+from persona_pipeline.reporting.text import format_share, format_usd, indented_lines, one_line, plural
 from persona_pipeline.reporting.view import ReportView, in_order
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def _texts() -> "Environment":
     loader = PackageLoader("persona_pipeline.reporting")
     made = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters.update(line=one_line, percent=format_share, plural=plural, usd=format_usd, quoted=shlex.quote)
+    made.filters["indented"] = indented_lines
     return made
 
 

@@ -38,6 +38,11 @@ def one_line(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
+def indented_lines(text: str) -> str:
+    """Return printable text with every line of it indented."""
+    return "\n".join(f"  {line}" for line in printable(text).splitlines())
+
+
 def spaced(text: str, written: str) -> str:
     """Return what was written of a piece of a line, with one space for the white space at the piece's ends."""
     after = text[-1:].isspace() if written else False
