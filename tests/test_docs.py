@@ -32,7 +32,7 @@ from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.notify import VARIABLE
 from persona_pipeline.reporting.pages.suites import result_line, summary_line
-from persona_pipeline.reporting.render import template_text
+from persona_pipeline.reporting.text import template_text
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, is_agreement
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.answering.base import Grants

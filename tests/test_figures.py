@@ -59,10 +59,10 @@ SHOWN = {
         "baselines.drift", "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
         "gate", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
-        "labels.voice_session", "report", "trust",
+        "report", "trust",
     },
     "importing": {
-        "base", "run", "traces.collector", "traces.otlp",
+        "run", "traces.collector", "traces.otlp",
     },
     "judging": {
         "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",

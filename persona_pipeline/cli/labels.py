@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from persona_pipeline.guard.labels.files import AnyLabel, LabelType
-    from persona_pipeline.guard.labels.session import Labelling
-    from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+    from persona_pipeline.guard.labels.session import Labelling, VoiceLabelling
     from persona_pipeline.world.models import Message
 
     Session = TypeVar("Session", Labelling, VoiceLabelling)
@@ -67,7 +66,7 @@ def label(
 def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: int) -> None:
     """Ask which messages sound like an agent; ConfigError: the world's files are not valid, or it has said nothing."""
     from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+    from persona_pipeline.guard.labels.session import VoiceLabelling
 
     world = open_world()
     world.bring_in([agent], [], named=False)
@@ -97,7 +96,7 @@ def _on_or_off(session: "VoiceLabelling", key: str, word: str, note: str) -> str
 
 
 def _show_voice(session: "VoiceLabelling") -> None:
-    from persona_pipeline.reporting.render import template_text
+    from persona_pipeline.reporting.text import template_text
 
     current = session.current()
     assert current is not None
@@ -168,7 +167,7 @@ def ask(
 
 def _show(session: "Labelling") -> None:
     from persona_pipeline.guard.labels.session import BANDS, TARGET
-    from persona_pipeline.reporting.render import template_text
+    from persona_pipeline.reporting.text import template_text
 
     judgment = session.current()
     assert judgment is not None

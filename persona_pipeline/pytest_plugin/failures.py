@@ -10,8 +10,7 @@ import sqlalchemy as sa
 import persona_pipeline as pp
 from persona_pipeline.base.database import tables
 from persona_pipeline.judging.verdict import unscored_label
-from persona_pipeline.reporting.render import template_text
-from persona_pipeline.reporting.text import one_line
+from persona_pipeline.reporting.text import one_line, template_text
 from persona_pipeline.suites.grading.results import TestResult
 from persona_pipeline.world.world import World
 

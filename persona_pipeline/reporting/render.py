@@ -1,10 +1,8 @@
 """Reports and pages in the format that was asked for, written where they were asked for; a run's JSON, and read back."""
 
 import json
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,12 +13,9 @@ from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.reporting.page import Page, Table
-from persona_pipeline.reporting.text import format_share, format_usd, indented_lines, one_line, plural
 from persona_pipeline.reporting.view import ReportView, in_order
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from persona_pipeline.suites.grading.results import SuiteResult
 
 PAGE_FORMATS = ("table", "json", "markdown", "html")
@@ -70,22 +65,6 @@ def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) 
     from persona_pipeline.reporting.terminal import page_text
 
     return page_text(page)
-
-
-@lru_cache
-def _texts() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("persona_pipeline.reporting")
-    made = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(line=one_line, percent=format_share, plural=plural, usd=format_usd, quoted=shlex.quote)
-    made.filters["indented"] = indented_lines
-    return made
-
-
-def template_text(name: str, facts: Mapping[str, Any]) -> str:
-    """Return one of our text templates, filled in, for a terminal: lines without a line break after the last."""
-    return _texts().get_template(f"{name}.txt.j2").render(facts).removesuffix("\n")
 
 
 def write_page(page: Page, data: Mapping[str, Any], format: str, output: Path | None) -> None:

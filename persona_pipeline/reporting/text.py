@@ -1,13 +1,18 @@
 """Foreign text made harmless for a terminal, Markdown, XML and HTML; and how every report writes its numbers."""
 
 import re
+import shlex
+from collections.abc import Mapping
+from functools import lru_cache
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from persona_pipeline.scoring.results import UsageSummary
 
 ZERO_WIDTH_SPACE = "\u200b"
@@ -122,3 +127,19 @@ def cost_line(usage: "UsageSummary") -> str:
         return "No judge call was made."
     calls = f"{usage.calls} judge call{'' if usage.calls == 1 else 's'}"
     return f"{calls}, {'cost unknown' if usage.usd is None else format_usd(usage.usd)}."
+
+
+@lru_cache
+def _texts() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("persona_pipeline.reporting")
+    made = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters.update(line=one_line, percent=format_share, plural=plural, usd=format_usd, quoted=shlex.quote)
+    made.filters["indented"] = indented_lines
+    return made
+
+
+def template_text(name: str, facts: Mapping[str, Any]) -> str:
+    """Return one of our text templates, filled in, for a terminal: lines without a line break after the last."""
+    return _texts().get_template(f"{name}.txt.j2").render(facts).removesuffix("\n")

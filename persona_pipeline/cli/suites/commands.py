@@ -90,7 +90,7 @@ def explain(
     Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
     from persona_pipeline.base.settings import get_settings
-    from persona_pipeline.reporting.render import template_text
+    from persona_pipeline.reporting.text import template_text
     from persona_pipeline.suites.running.opening import open_targets
     from persona_pipeline.suites.running.plan import RunOptions, select_tests
     from persona_pipeline.suites.running.plan import explain as explain_suite
@@ -146,7 +146,7 @@ def compare(
 
     Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them, or no judgment.
     """
-    from persona_pipeline.reporting.render import template_text
+    from persona_pipeline.reporting.text import template_text
     from persona_pipeline.suites.running.history import compare_rows, judge_pairs, read_rows
 
     if fail_on not in FAIL_ON:

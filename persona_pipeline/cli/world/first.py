@@ -52,11 +52,10 @@ def first(
     No model is asked and nothing leaves the machine. Writes a world that evaluate goes on with. Exit code 1: a finding; 0: nothing
     found; 3: nobody's voice can be told, or less than 95 % of the lines could be read; 2: no line could be read.
     """
-    from persona_pipeline.importing.base import ReadOptions
-    from persona_pipeline.importing.run import ImportOptions
+    from persona_pipeline.importing.run import ImportOptions, ReadOptions
     from persona_pipeline.lab.first.cast import cast_of
     from persona_pipeline.lab.first.look import first_look, overall
-    from persona_pipeline.reporting.render import template_text
+    from persona_pipeline.reporting.text import template_text
     from persona_pipeline.scoring.voice_alarm.background import languages
 
     folder = output or Path(f"{Path(files[0]).resolve().stem if files[0] != '-' else 'stdin'}-world")

@@ -105,7 +105,7 @@ def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, 
 
 
 def _tell(imported: "Imported") -> None:
-    from persona_pipeline.reporting.render import template_text
+    from persona_pipeline.reporting.text import template_text
 
     result = imported.result
     counted = {"no messages": imported.skipped, "kept beside messages, not judged": imported.extras}

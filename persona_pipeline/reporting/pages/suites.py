@@ -14,8 +14,7 @@ from persona_pipeline.reporting.page import (
     Table,
     verdict_tone,
 )
-from persona_pipeline.reporting.render import template_text
-from persona_pipeline.reporting.text import format_share, one_line
+from persona_pipeline.reporting.text import format_share, one_line, template_text
 from persona_pipeline.suites.grading.results import WORST_FIRST, SuiteResult, SuiteVerdict, TestResult, reason_of
 from persona_pipeline.suites.running.history import Comparison, Pair
 

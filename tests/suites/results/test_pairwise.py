@@ -14,7 +14,7 @@ from persona_pipeline.cli import main
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Layer, Question, Unscored
-from persona_pipeline.reporting.render import template_text
+from persona_pipeline.reporting.text import template_text
 from persona_pipeline.suites import read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.history import PairwiseResult, judge_pairs, share_interval, sign_test
