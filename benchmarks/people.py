@@ -696,7 +696,8 @@ def _printed(world: World, judge: Lenient) -> Iterator[tuple[str, float, float |
         (found.people_mean.value or 0.0) - everything,
         _within(bounds, everything),
     )
-    write_label_files(Label, 
+    write_label_files(
+        Label,
         world.root / LABELS,
         [_label(item, judge) for item in population if item.window.end == newest and item.request.agent_id == "ann"],
     )

@@ -14,11 +14,11 @@ from persona_pipeline.reporting.page import (
     Table,
     verdict_tone,
 )
-from persona_pipeline.reporting.text import format_share, one_line, template_text
+from persona_pipeline.reporting.text import format_share, one_line
 from persona_pipeline.suites.grading.results import WORST_FIRST, SuiteResult, SuiteVerdict, TestResult, reason_of
 from persona_pipeline.suites.running.history import Comparison, Pair
 
-_REASON, _ID = 160, 60
+_REASON, _ID, MOST_REASON = 160, 60, 1000
 # Rows in a notebook, what is wrong first: a long run is cut.
 _MOST_TESTS, _MOST_PAIRS = 50, 20
 
@@ -36,7 +36,16 @@ def result_line(test: TestResult) -> str:
 
 
 def summary_line(result: SuiteResult) -> str:
-    return template_text("suite_summary", {"result": result, "told": result.summary})
+    if not result.tests and result.reason:
+        done = result.reason if result.unchanged else f"nothing was run: {result.reason}. Exit code {result.exit_code}."
+        return one_line(done, MOST_REASON)
+    summary = result.summary
+    counts = [f"{summary['passed']} of {summary['total']} passed"]
+    words = (("borderline", "borderline"), ("failed", "failed"), ("errors", "not judged"))
+    counts += [f"{summary[key]} {word}" for key, word in words if summary[key]]
+    mean = f", mean score {summary['mean']:.3f}" if "mean" in summary else ""
+    cost = f", ${summary['cost_usd']:.4f}" if "cost_usd" in summary else ""
+    return f"{one_line(result.suite)}: {', '.join(counts)}{mean}{cost}. Exit code {summary['exit_code']}."
 
 
 def suite_page(result: SuiteResult) -> Page:
