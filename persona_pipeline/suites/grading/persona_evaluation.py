@@ -27,16 +27,24 @@ _START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def evaluate_output(
-    output: Output, context: Context, agent_id: str, dimension: str, *, only: Sequence[str] | None = None
+    output: Output,
+    context: Context,
+    agent_id: str,
+    dimension: str,
+    *,
+    only: Sequence[str] | None = None,
+    level: str | None = None,
 ) -> DimensionEvaluation:
     """Return one dimension of an agent, judged on what the target said.
 
-    ``only``: ids of the propositions to judge; all by default.
+    ``only``: ids of the propositions to judge; all by default. ``level``: ``action``: message by message; None: as the files say.
     """
     root = _world_root(context)
     try:
         persona = load_persona(root, agent_id)
         propositions = _chosen(load_proposition_set(root / PROPOSITIONS, dimension, agent_id), only)
+        if level is not None:
+            propositions = replace(propositions, level=level)
     except ConfigError as error:
         raise UngradedError("invalid_configuration", str(error)) from error
     messages = conversation(output, context, agent_id)
@@ -100,13 +108,12 @@ def answered(output: Output) -> list[str]:
 
 
 def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:
-    """Return what was said in a test, in order: the input's users and the target's messages under the agent's id."""
+    """Return what was said in a test, in order: by users, and the target's messages under the agent's id."""
     said: list[tuple[str, str]] = []
-    for message in context.test.input_messages:
+    for message in (*context.test.input_messages, *output.messages):
         if message["role"] in ("user", "assistant"):
             speaker = agent_id if message["role"] == "assistant" else str(message.get("name") or "user")
             said += [(speaker, text) for text in content_texts(message.get("content"))]
-    said += [(agent_id, text) for text in answered(output)]
     return [
         Message(f"{context.test.id}-{index}", speaker, text, _START + timedelta(seconds=index), channel=CHANNEL)
         for index, (speaker, text) in enumerate(said)
