@@ -61,7 +61,8 @@ class PropositionClaims(AgentClaims):
     def grade(self, output: Output, context: Context) -> Grade:
         from persona_pipeline.suites.grading.persona_evaluation import evaluate_output
 
-        found = evaluate_output(output, context, self.agent, self.dimension, only=self.only, level=self.level)
+        how = {"level": self.level} if self.level else {}
+        found = evaluate_output(output, context, self.agent, self.dimension, only=self.only, **how)
         if found.score is None:
             said = f"no claim of {self.dimension} could be judged on this answer"
             raise UngradedError(found.unscored or "no_evidence", said)
@@ -141,7 +142,7 @@ class PersonaDrift(AgentClaims):
 class CharacterFades(AgentClaims):
     """1 where the agent is still in character after so many of its messages, 0 where it was lost before.
 
-    Each message is judged by the claims of adherence. The character is lost from the message on from which all that follows,
+    Each message is judged by itself, by the claims of adherence. The character is lost from the message on from which all that follows,
     taken together, lies farthest below the middle of the scale (``scoring.fading``). A conversation that ends earlier, in
     character, is an error: nothing can be told.
     """
@@ -153,7 +154,8 @@ class CharacterFades(AgentClaims):
         from persona_pipeline.scoring.fading import SHORTEST, MessageValue, character_end, message_scores
         from persona_pipeline.suites.grading.persona_evaluation import conversation, evaluate_output
 
-        found = evaluate_output(output, context, self.agent, "adherence", only=self.only, level="action")
+        alone = {"level": "action", "first_n": 0, "last_n": 1}
+        found = evaluate_output(output, context, self.agent, "adherence", only=self.only, **alone)
         scores = message_scores(found)
         said = [message for message in conversation(output, context, self.agent) if message.agent_id == self.agent]
         turns = [MessageValue(number, scores.get(message.id)) for number, message in enumerate(said, start=1)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.guard.baselines.falls import compare
@@ -33,18 +34,18 @@ def evaluate_output(
     dimension: str,
     *,
     only: Sequence[str] | None = None,
-    level: str | None = None,
+    **instead: Any,
 ) -> DimensionEvaluation:
     """Return one dimension of an agent, judged on what the target said.
 
-    ``only``: ids of the propositions to judge; all by default. ``level``: ``action``: message by message; None: as the files say.
+    ``only``: ids of the propositions to judge; all by default. ``instead``: of what the files say, such as ``level="action"``:
+    message by message.
     """
     root = _world_root(context)
     try:
         persona = load_persona(root, agent_id)
         propositions = _chosen(load_proposition_set(root / PROPOSITIONS, dimension, agent_id), only)
-        if level is not None:
-            propositions = replace(propositions, level=level)
+        propositions = replace(propositions, **instead)
     except ConfigError as error:
         raise UngradedError("invalid_configuration", str(error)) from error
     messages = conversation(output, context, agent_id)
