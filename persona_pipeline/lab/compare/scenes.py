@@ -31,9 +31,9 @@ from persona_pipeline.suites.answering.base import (
     ask,
     cache_key,
     inputs,
+    persona_prompt,
     request_key,
 )
-from persona_pipeline.suites.answering.conversation import persona_prompt
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.world.models import Message, Window, seed_from
 from persona_pipeline.world.world import World

@@ -10,10 +10,10 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
@@ -22,12 +22,15 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular, read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.files import FileError, Files, default_roots
+from persona_pipeline.suites.format.files import Files, default_roots
 from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
 from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.world.personas import is_world
+
+if TYPE_CHECKING:
+    from persona_pipeline.world.models import Persona
 
 VERSION = 1
 
@@ -288,6 +291,19 @@ def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
                 yield test.id, files.messages(replace(test, input_messages=tuple(first)))
         except FileError as error:
             raise ConfigError(error.problem(suite.path)) from error
+
+
+_PERSONA = """\
+You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.
+
+# Who you are
+{persona}"""
+
+
+def persona_prompt(persona: "Persona") -> str:
+    """Return the system prompt of a model that plays a persona."""
+    # Plain replacement: nothing in a persona is a template.
+    return _PERSONA.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
 
 
 def prompt_text(messages: Sequence[dict[str, Any]], test: Test, files: PromptFiles) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.suites.answering.base import ResponseError
+from persona_pipeline.suites.answering.base import ResponseError, persona_prompt
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import SimulatedUser, Test
@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from persona_pipeline.world.models import Persona
 
 Messages = Sequence[dict[str, Any]]
-
-_PERSONA = """\
-You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.
-
-# Who you are
-{persona}"""
 
 END = "[end]"
 _USER = """\
@@ -30,12 +24,6 @@ and nothing else. Never take the assistant's part.
 
 When you have what you want, or it is clear that you will not get it, write """
 _OPENS = "(The chat is open. Write your first message.)"
-
-
-def persona_prompt(persona: "Persona") -> str:
-    """Return the system prompt of a model that plays a persona."""
-    # Plain replacement: nothing in a persona is a template.
-    return _PERSONA.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
 
 
 def user_messages(user: SimulatedUser, persona: "Persona | None", said: Messages) -> list[dict[str, Any]]:

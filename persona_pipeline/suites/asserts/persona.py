@@ -142,9 +142,9 @@ class PersonaDrift(AgentClaims):
 class CharacterFades(AgentClaims):
     """1 where the agent is still in character after so many of its messages, 0 where it was lost before.
 
-    Each message is judged by itself, by the claims of adherence. The character is lost from the message on from which all that follows,
-    taken together, lies farthest below the middle of the scale (``scoring.fading``). A conversation that ends earlier, in
-    character, is an error: nothing can be told.
+    Each message is judged by itself, by the claims of adherence. The character is lost from the message on from which all that
+    follows, taken together, lies farthest below the middle of the scale (``scoring.fading``). A conversation that ends earlier,
+    in character, is an error: nothing can be told.
     """
 
     half_life_at_least: int = Field(ge=1, description="After how many of its messages it must still be in character.")

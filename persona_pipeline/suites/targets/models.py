@@ -15,8 +15,7 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator
 from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
-from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
-from persona_pipeline.suites.answering.conversation import persona_prompt
+from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, persona_prompt
 from persona_pipeline.suites.answering.output import Output, TokenUsage
 from persona_pipeline.suites.format.models import Text
 
