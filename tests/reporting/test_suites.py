@@ -120,7 +120,7 @@ def test_a_long_conversation_is_folded_and_says_where_a_character_is_lost() -> N
     page = character(scores, 6)
     assert '<details class="transcript">' in page
     assert re.findall(r'<span class="value( bad)?">([^<]+)<', page) == [
-        ("", "8.0"), (" bad", "3.0"), ("", "–"), ("", "8.0"), ("", "8.0"), (" bad", "2.0"), (" bad", "1.0"), (" bad", "0.5"),
+        ("", "8.0"), ("", "3.0"), ("", "–"), ("", "8.0"), ("", "8.0"), (" bad", "2.0"), (" bad", "1.0"), (" bad", "0.5"),
     ]  # fmt: skip
     before, after = page.split("Out of character from here on")
     assert (before.count("<b><bdi>pam"), after.count("<b><bdi>pam")) == (5, 3)

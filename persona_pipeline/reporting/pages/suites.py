@@ -15,8 +15,6 @@ from persona_pipeline.reporting.page import (
     verdict_tone,
 )
 from persona_pipeline.reporting.text import format_share, one_line
-from persona_pipeline.scoring.fading import THRESHOLD
-from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.grading.results import WORST_FIRST, SuiteResult, SuiteVerdict, TestResult, reason_of
 from persona_pipeline.suites.running.history import Comparison, Pair, PairwiseResult
 from persona_pipeline.suites.running.plan import ExplainedTest
@@ -129,8 +127,7 @@ def suite_page(result: SuiteResult) -> Page:
     said = f"{', '.join(counts)} · mean score {format_share(summary.get('mean'))}{judge}"
     tone = verdict_tone(result.verdict.value)
     before = [Item(result.verdict.value, tone=tone)]
-    shown = {"tests": result.tests, "reason": reason_of, "texts": content_texts, "lost_below": THRESHOLD}
-    tests = Section("Tests", [Drawn("suite.html.j2", shown)])
+    tests = Section("Tests", [Drawn("suite.html.j2", {"tests": result.tests, "reason": reason_of})])
     lasting = half_life_lines(result)
     sections = [Section("How long characters last", [Items.of(*lasting)]), tests] if lasting else [tests]
     return Page(result.suite, [Item(said)], sections, before, tone)

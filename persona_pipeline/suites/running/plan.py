@@ -111,8 +111,7 @@ class Targets:
 
     def is_recorded(self, name: str) -> bool:
         """Return whether a target's answers were given before: whole conversations, whose user is not asked either."""
-        model = self._model(name)
-        return model is not None and model.is_recorded
+        return getattr(self._model(name), "is_recorded", False)
 
     def reads(self, name: str) -> list[str]:
         """Return the environment variables that a target's entry names and may not read, without opening it."""
@@ -377,8 +376,7 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
         named = tuple(name for name in targets_of(suite, test, RunOptions(), targets, None) if name)
     asserts = _named(test) or [("", default_assert(suite.evaluator))]
     total = sum(item.weight for _, item in asserts)
-    is_held = targets is not None and not all(map(targets.is_recorded, named))
-    asked = [*named, test.user.target] if test.user and is_held else named
+    asked = [*named, test.user.target] if test.user and targets and not all(map(targets.is_recorded, named)) else named
     needs = [need for name in asked for need in _target_needs(name, targets)]
     if test.workspace is not None and test.workspace.hooks:
         needs.append("code (workspace hooks)")
