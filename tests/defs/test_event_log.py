@@ -55,6 +55,8 @@ def on_postgres(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) 
 def test_the_storage_of_the_project_is_the_one_that_is_used(home: Path) -> None:
     with opened(home) as instance:
         assert isinstance(event_log_of(instance), KeptEventLog)
+        # Every table is there before anything is written.
+        assert instance.get_dynamic_partitions("agents") == []
 
 
 @pytest.mark.xdist_group("postgres")

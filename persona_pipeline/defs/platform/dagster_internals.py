@@ -217,13 +217,14 @@ def sqlite_storage(
     """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only, with another event log in its folder."""
     from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 
-    # Of the usual pages of 4 KB one holds one event, and nearly half of it stays empty. A file that is there keeps its own.
-    runs = folder / "history/runs"
-    runs.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(runs / f"{INDEX_SHARD_NAME}.db")) as index:
-        index.execute("PRAGMA page_size=16384")
-        index.execute("PRAGMA journal_mode=WAL")
+    file = folder / "history/runs" / f"{INDEX_SHARD_NAME}.db"
+    is_new = not file.exists()
     storage = DagsterSqliteStorage.from_local(str(folder), configured)
+    if is_new and file.exists():
+        with closing(sqlite3.connect(file)) as made:
+            # Of the usual pages of 4 KB one holds one event, and nearly half of it stays empty.
+            for step in ("PRAGMA journal_mode=DELETE", "PRAGMA page_size=16384", "VACUUM", "PRAGMA journal_mode=WAL"):
+                made.execute(step)
     index: Any = storage.event_log_storage
     storage._event_log_storage = event_log(str(Path(index.path_for_shard(INDEX_SHARD_NAME)).parent))
     return storage
