@@ -237,22 +237,31 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
 
 
 def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: int) -> list[Message]:
-    """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each."""
+    """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each.
+
+    Who said what, where and when, and nothing else: of a large world these are most of what one agent's evaluation reads.
+    """
     agents, own = tables.agents, _TABLE.alias("own")
     # Looked up agent by agent, so that what the others of a large world said between is not read.
     newest = sa.select(own).where(own.c.agent_id == agents.c.id, *_said_during(span, own)).limit(each)
     newest = newest.order_by(own.c.created_at.desc(), own.c.id.desc())
     if store.is_sqlite:
         ids = newest.with_only_columns(own.c.id).correlate(agents).scalar_subquery()
-        query = sa.select(_TABLE).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
+        query = sa.select(*_said_by(_TABLE)).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
     else:
-        query = sa.select(lateral := newest.lateral()).join_from(agents, lateral, sa.true())
+        lateral = newest.with_only_columns(*_said_by(own)).lateral()
+        query = sa.select(lateral).join_from(agents, lateral, sa.true())
     with store.connect() as connection:
         return [
-            message_of(row)
+            Message(*row)
             for some in chunks(sorted(agent_ids))
             for row in connection.execute(query.where(agents.c.id.in_(some)))
         ]
+
+
+def _said_by(table: Any) -> list[sa.ColumnElement[Any]]:
+    """The columns of a message's first fields, in their order."""
+    return [table.c.id, table.c.agent_id, table.c.text, table.c.created_at, table.c.channel_id]
 
 
 def _said_during(span: Window | None, table: Any = _TABLE, *, synthetic: bool = False) -> list[sa.ColumnElement[bool]]:
