@@ -109,7 +109,11 @@ def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> 
 def small_table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
     """Return a table in Markdown, a third of what Dagster's own takes in the log: for what is said of every agent every time."""
     filled = _filled(rows, columns)
-    cells = [filled, [":--"] * len(filled), *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows)]
+    cells = [
+        filled,
+        [":--"] * len(filled),
+        *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows),
+    ]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in cells))
 
 

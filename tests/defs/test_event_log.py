@@ -13,7 +13,13 @@ from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy.pool import QueuePool
 
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.defs.platform.dagster_internals import CHECKED, MATERIALIZED, delete_run, event_log_of, newest_versions
+from persona_pipeline.defs.platform.dagster_internals import (
+    CHECKED,
+    MATERIALIZED,
+    delete_run,
+    event_log_of,
+    newest_versions,
+)
 from persona_pipeline.defs.platform.instance_storage import (
     Batching,
     KeptEventLog,
@@ -188,7 +194,9 @@ def test_an_event_about_an_asset_says_its_step_and_its_message_once(home: Path, 
     with opened(home) as instance:
         result = Project(small_root, instance).run("evaluate_cohort")
         for kind in (MATERIALIZED, CHECKED):
-            entries = [item.event_log_entry for item in instance.get_records_for_run(result.run_id, of_type=kind).records]
+            entries = [
+                item.event_log_entry for item in instance.get_records_for_run(result.run_id, of_type=kind).records
+            ]
             assert entries
             yielded = [event for event in result.all_events if event.event_type is kind]
             assert [(item.message, item.step_key) for item in entries] == [

@@ -279,14 +279,10 @@ def ask_when_idle(engine: Engine) -> Engine:
     The pool's own ``pool_pre_ping`` asks each time, and to the server that is a transaction for every one of ours.
     """
 
-    @event.listens_for(engine, "checkin")
-    def _left(_connection: Any, record: Any) -> None:
-        record.info["left"] = time.monotonic()
-
     @event.listens_for(engine, "checkout")
     def _look(connection: Any, record: Any, _proxy: Any) -> None:
-        left = record.info.get("left")
-        if left is not None and time.monotonic() - left > TRUSTED_SECONDS:
+        before, record.info["used"] = record.info.get("used"), time.monotonic()
+        if before is not None and record.info["used"] - before > TRUSTED_SECONDS:
             try:
                 engine.dialect.do_ping(connection)
             except engine.dialect.loaded_dbapi.Error as error:

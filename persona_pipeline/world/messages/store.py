@@ -236,6 +236,10 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
         return [message_of(row) for row in connection.execute(query)]
 
 
+# The first fields of a message.
+_SAID = ("id", "agent_id", "text", "created_at", "channel_id")
+
+
 def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: int) -> list[Message]:
     """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each.
 
@@ -247,9 +251,9 @@ def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: in
     newest = newest.order_by(own.c.created_at.desc(), own.c.id.desc())
     if store.is_sqlite:
         ids = newest.with_only_columns(own.c.id).correlate(agents).scalar_subquery()
-        query = sa.select(*_said_by(_TABLE)).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
+        query = sa.select(*(_TABLE.c[name] for name in _SAID)).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
     else:
-        lateral = newest.with_only_columns(*_said_by(own)).lateral()
+        lateral = newest.with_only_columns(*(own.c[name] for name in _SAID)).lateral()
         query = sa.select(lateral).join_from(agents, lateral, sa.true())
     with store.connect() as connection:
         return [
@@ -257,11 +261,6 @@ def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: in
             for some in chunks(sorted(agent_ids))
             for row in connection.execute(query.where(agents.c.id.in_(some)))
         ]
-
-
-def _said_by(table: Any) -> list[sa.ColumnElement[Any]]:
-    """The columns of a message's first fields, in their order."""
-    return [table.c.id, table.c.agent_id, table.c.text, table.c.created_at, table.c.channel_id]
 
 
 def _said_during(span: Window | None, table: Any = _TABLE, *, synthetic: bool = False) -> list[sa.ColumnElement[bool]]:
