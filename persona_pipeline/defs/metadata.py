@@ -42,10 +42,10 @@ def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue
         }
         for item in comparison.dimensions.values()
     ]
-    return small_table(rows, ("dimension", "baseline", "now", "change", "status", "people", "can_see"))
+    return table(rows, ("dimension", "baseline", "now", "change", "status", "people", "can_see"))
 
 
-def scores_table(report: RunReport) -> dg.TableMetadataValue:
+def scores_table(report: RunReport) -> dg.MarkdownMetadataValue:
     """Return the table of scores that every report shows, of at most 50 agents."""
     view = ReportView(report)
     return table(*table_records(pages.scores_table(view, view.rows[:MOST_AGENTS])))
@@ -99,26 +99,14 @@ def check_result(
     )
 
 
-def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.TableMetadataValue:
-    """Return rows under these columns; one that is empty in every row is left out, since the log keeps what is said of it."""
-    filled = _filled(rows, columns)
-    records = [dg.TableRecord({name: row[name] for name in filled if name in row}) for row in rows]
-    return dg.MetadataValue.table(records, schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in filled]))
+def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
+    """Return rows under these columns in Markdown, a third of what Dagster's own tables take in the log, which keeps them all.
 
-
-def small_table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Return a table in Markdown, a third of what Dagster's own takes in the log: for what is said of every agent every time."""
-    filled = _filled(rows, columns)
-    cells = [
-        filled,
-        [":--"] * len(filled),
-        *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows),
-    ]
+    A column that is empty in every row is left out.
+    """
+    filled = [name for name in columns if not rows or any(row.get(name) not in ("", None) for row in rows)]
+    cells = [filled, [":--"] * len(filled), *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows)]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in cells))
-
-
-def _filled(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> list[str]:
-    return [name for name in columns if not rows or any(row.get(name) not in ("", None) for row in rows)]
 
 
 _STATUS = {

@@ -19,9 +19,9 @@ def metadata_of(result: dg.ExecuteInProcessResult, name: str) -> dict[str, dg.Me
     return dict(event.step_materialization_data.materialization.metadata)
 
 
-def rows_of(shown: dg.MetadataValue) -> list[dict[str, str]]:
+def rows_of(shown: dg.MetadataValue | str) -> list[dict[str, str]]:
     """Return the rows of a table in Markdown by its titles, as they are read."""
-    lines = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in str(shown.value).splitlines()]
+    lines = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in str(getattr(shown, "value", shown)).splitlines()]
     cells = [[re.sub(r"\\(.)", r"\1", cell) for cell in line] for line in lines]
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 

@@ -45,8 +45,8 @@ def messages_outcome(length: str, window: Window, said: Sequence[Message], names
         "dagster/row_count": len(said),
         "window_start": window.start.isoformat() if window.start else "the first message",
         "window_end": window.end.isoformat(),
-        "newest_messages": metadata.small_table(rows, ("time", "where", "text")),
-        **({"names_that_do_not_match": metadata.small_table(odd, ("what",))} if odd else {}),
+        "newest_messages": metadata.table(rows, ("time", "where", "text")),
+        **({"names_that_do_not_match": metadata.table(odd, ("what",))} if odd else {}),
     }
     return AssetOutcome(content_hash([window.end.isoformat(), length, messages_hash(said)]), facts)
 
@@ -63,7 +63,7 @@ def propositions_outcome(stored: StoredSet) -> AssetOutcome:
     facts = {
         "propositions": len(rows),
         "anti_patterns": sum(p.inverted for p in propositions.propositions),
-        "claims": metadata.small_table(rows, ("id", "claim", "weight", "wanted")),
+        "claims": metadata.table(rows, ("id", "claim", "weight", "wanted")),
     }
     return AssetOutcome(stored.version, facts)
 
@@ -86,7 +86,7 @@ def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
     found: metadata.Metadata = {
         "judged": f"{evaluation.n_scored} of {evaluation.n_expected}",
         "coverage": evaluation.coverage,
-        "worst_propositions": metadata.small_table(rows, ("id", "score", "claim", "reasoning")),
+        "worst_propositions": metadata.table(rows, ("id", "score", "claim", "reasoning")),
         **metadata.usage_metadata(evaluation.usage),
     }
     if evaluation.score is None:
