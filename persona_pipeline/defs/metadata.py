@@ -105,7 +105,11 @@ def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> 
     A column that is empty in every row is left out.
     """
     filled = [name for name in columns if not rows or any(row.get(name) not in ("", None) for row in rows)]
-    cells = [filled, [":--"] * len(filled), *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows)]
+    cells = [
+        filled,
+        [":--"] * len(filled),
+        *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows),
+    ]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in cells))
 
 
