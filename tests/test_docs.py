@@ -3,7 +3,6 @@
 import ast
 import inspect
 import json
-import os
 import re
 import shlex
 import shutil
@@ -48,6 +47,7 @@ from persona_pipeline.world.messages import files
 from persona_pipeline.world.personas import PersonaFile
 from persona_pipeline.world.propositions.models import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.world.settings import OF_A_WORLD, load_world_file
+from tests.support.command_line import in_process
 from tests.support.messages_server import MessagesServer
 from tests.support.pull_requests import git
 
@@ -432,13 +432,12 @@ def test_a_new_world_has_the_settings_of_dagster_that_the_project_has() -> None:
     assert own == project
 
 
-def test_the_readme_shows_the_table_that_the_demo_prints() -> None:
+def test_the_readme_shows_the_table_that_the_demo_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown = next(block.text for block in blocks("indented", "README.md") if "! michael" in block.text)
-    environment = {**os.environ, "PERSONA_DATABASE_URL": "sqlite://"}
-    command = [sys.executable, "-m", "persona_pipeline", "evaluate"]
-    done = subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, encoding="utf-8", timeout=480, check=False
-    )
+    monkeypatch.setenv("PERSONA_DATABASE_URL", "sqlite://")
+    done = in_process(PROJECT, monkeypatch, capsys)("evaluate")
     printed = [line.split() for line in done.stderr.splitlines()]
     assert [line for line in shown.splitlines() if line.split() not in printed] == []
 

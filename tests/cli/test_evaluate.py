@@ -195,8 +195,8 @@ def test_usage_errors_are_code_2(
     assert captured.err.strip()
 
 
-def test_no_world_is_code_2(process: Cli, tmp_path: Path) -> None:
-    done = process("evaluate", PERSONA_ROOT=str(tmp_path))
+def test_no_world_is_code_2(cli: Cli, tmp_path: Path) -> None:
+    done = cli("evaluate", PERSONA_ROOT=str(tmp_path))
     assert done.returncode == 2
     assert "no personas folder" in done.stderr
 

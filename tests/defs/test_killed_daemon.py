@@ -17,6 +17,7 @@ from dagster._daemon import sensor as sensor_daemon
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.resources import AGENTS
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.support.worlds import replace_in
 
@@ -30,6 +31,19 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 Crash = tuple[str, str]
 # Runs are queued; the process that would take them from the queue is not there.
 QUEUED = {"run_coordinator": {"module": "dagster._core.run_coordinator", "class": "QueuedRunCoordinator"}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _looked_before(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the first look of a process makes is made here, once: whoever is forked has it already."""
+    folder = tmp_path_factory.mktemp("before")
+    (folder / "dagster").mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PERSONA_ROOT", str(write_small_world(folder / "world")))
+        patched.setattr(sensor_daemon, "is_under_min_interval", sensor_daemon.is_under_min_interval)
+        with dg.instance_for_test(overrides=QUEUED, temp_dir=str(folder / "dagster")) as instance:
+            look(instance.get_ref(), None)
+    get_settings.cache_clear()
 
 
 def look(reference: InstanceRef, killed: Crash | None) -> None:
