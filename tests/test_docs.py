@@ -50,6 +50,7 @@ from persona_pipeline.world.settings import OF_A_WORLD, load_world_file
 from tests.support.command_line import in_process
 from tests.support.messages_server import MessagesServer
 from tests.support.pull_requests import git
+from tests.support.waiting import PATIENCE
 
 PROJECT = Path(__file__).parents[1]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -252,7 +253,7 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         if actionlint is None:
             pytest.skip("no actionlint on this machine")
         command = [actionlint, "-shellcheck=", "-pyflakes=", str(written(tmp_path, "workflow.yml", block.text))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     else:
         assert block.page == "docs/reference/reports.md" and "repos" in data, (
@@ -382,7 +383,7 @@ class Newcomer:
         elif words[:2] == ["python", "export.py"]:
             command = [sys.executable, self.folder / "export.py"]
             with (self.folder / "chat.jsonl").open(encoding="utf-8") as log:
-                done = subprocess.run(command, stdin=log, capture_output=True, text=True, timeout=480, check=True)
+                done = subprocess.run(command, stdin=log, capture_output=True, text=True, timeout=PATIENCE, check=True)
             Path(words[-1]).write_text(done.stdout, encoding="utf-8")
         else:
             assert words[0] in ("pip", "export", "git"), line

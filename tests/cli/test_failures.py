@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.cli import machine_failure
 from tests.support.command_line import in_process
+from tests.support.waiting import PATIENCE
 
 CODE = "from persona_pipeline.cli import main; main()"
 
@@ -50,7 +51,7 @@ def run(root: Path, *arguments: str, most_bytes: int | None = None) -> subproces
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, "-c", CODE, *arguments]
     return subprocess.run(
-        command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=480, check=False
+        command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

@@ -19,6 +19,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
+from tests.support.waiting import PATIENCE
 from tests.support.worlds import replace_in
 
 ORIGIN = InProcessCodeLocationOrigin(
@@ -67,7 +68,7 @@ def daemon(instance: dg.DagsterInstance, killed: Crash | None = None) -> None:
     """Run the daemon for a look of each sensor in a process of its own."""
     process = multiprocessing.get_context("fork").Process(target=look, args=(instance.get_ref(), killed))
     process.start()
-    process.join(480)
+    process.join(PATIENCE)
     assert process.exitcode == (-signal.SIGKILL if killed else 0)
 
 
