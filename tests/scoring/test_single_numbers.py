@@ -90,7 +90,7 @@ def turns(*values: float) -> list[MessageValue]:
 def test_a_character_is_lost_from_the_turn_on_from_which_most_lies_below(
     values: tuple[float, ...], end: tuple[int, bool]
 ) -> None:
-    assert fading._end(turns(*values)) == end
+    assert fading.character_end(turns(*values)) == end
 
 
 @pytest.mark.parametrize(
