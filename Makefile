@@ -27,7 +27,7 @@ demo: .venv/runtime
 # threads of its own for arithmetic.
 test: .venv/dev
 	@command -v chromium >/dev/null || echo "no chromium: browser tests are skipped"
-	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadgroup
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

@@ -23,6 +23,7 @@ from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.judging.providers.base import PROVIDERS
 from persona_pipeline.suites import load_suite
 from tests.support.browser import chromium
+from tests.support.waiting import PATIENCE
 from tests.test_docs import COMMANDS, PROJECT, blocks
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cwd=root,
             capture_output=True,
             text=True,
-            timeout=480,
+            timeout=PATIENCE,
             check=True,
         )
         (root / "imported").mkdir(exist_ok=True)

@@ -14,7 +14,7 @@ from persona_pipeline.guard.baselines.falls import (
     settled,
     to_confirm,
 )
-from persona_pipeline.guard.baselines.models import Baseline, ClaimTest, Compared, DimensionComparison, PropositionDrop
+from persona_pipeline.guard.baselines.models import Baseline, ClaimTest, DimensionComparison, PropositionDrop
 from persona_pipeline.guard.baselines.sight import detectable
 from persona_pipeline.guard.baselines.statistics import LEVEL, Corrected
 from tests.baselines.test_detectable import drops
@@ -198,14 +198,14 @@ def test_the_estimate_holds_the_worst_case() -> None:
     assert judgments <= most_confirmations({"ann": len(NAMES) * len(LEVELS)}, 1) == 75
 
 
-def test_a_dimension_of_which_too_little_was_judged_is_not_asked_again() -> None:
+@pytest.mark.parametrize("fallen", [["p1"], ["p1", "p2"], [*LEVELS]], ids=len)
+def test_of_a_dimension_of_which_too_little_was_judged_only_claims_that_fell_are_asked_again(fallen: list[str]) -> None:
     baseline = Office(15).baseline()
-    half = dimension("adherence", {key: [0.0] for key in LEVELS}, n_scored=1, n_expected=5)
-    assert beside(baseline, {"adherence": half}).comparison.dimensions["adherence"].status == "incomplete"
-    compared: Compared = beside(baseline, {"adherence": half})
-    kept = {drop.proposition_id for drop in compared.comparison.drops}
-    asked = to_confirm({"ann": compared})
-    assert {claim for claims in asked["ann"].values() for claim in claims} <= kept if asked else True
+    half = {key: [0.0 if key in fallen else level] for key, level in LEVELS.items()}
+    item = beside(baseline, {"adherence": dimension("adherence", half, n_scored=1, n_expected=5)})
+    assert item.comparison.dimensions["adherence"].status == "incomplete"
+    assert [drop.proposition_id for drop in item.comparison.drops] == fallen
+    assert to_confirm({"ann": item}) == {"ann": {"adherence": fallen}}
 
 
 def test_false_alarms_are_rare_and_falls_are_seen() -> None:

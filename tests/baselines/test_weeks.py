@@ -30,6 +30,12 @@ MOVED = {"bob": [1.0, -1.0, 1.0], "cid": [-1.0, 1.0, -1.0]}
         pytest.param({"bob": [1.0, -1.0], "cid": [-8.0] * 9}, 1.0, 2, id="one of two others rose"),
         pytest.param({"bob": [0.1] * 2, "cid": [2.0] * 2}, 2.005, 4, id="two points are what a week may do"),
         pytest.param({**MOVED, "dan": [8.0] * 9, "eve": [8.0] * 9}, 1.0, 6, id="two of four fell, an agent a voice"),
+        pytest.param(
+            {"bob": [0.1], "cid": [0.1], "dan": [1.0, 1.0, 3.0], "eve": [1.0], "fay": [1.0]},
+            13.02 / 7,
+            7,
+            id="of five others the one in the middle says what is usual",
+        ),
         pytest.param({"bob": [2.0] * 9}, 0.0, 1, id="nothing is learnt from one other agent"),
         pytest.param({}, 0.0, 1, id="nobody else was evaluated"),
     ],

@@ -28,6 +28,7 @@ from persona_pipeline.defs.platform.instance_storage import (
 )
 from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
 from tests.defs.support import Project
+from tests.support.waiting import PATIENCE
 
 MOST_BYTES, MOST_BYTES_OF_CHECKS = 36_000, 22_000
 STORAGE = {"module": "persona_pipeline.defs.platform.instance_storage", "class": "EnvironmentStorage"}
@@ -98,7 +99,7 @@ def test_what_one_process_writes_another_reads_at_once_and_after_it_was_killed(h
     assert process.stdout is not None and process.stdout.readline() == "written\n"
     with opened(home) as instance:
         assert newest_versions(instance, dg.AssetKey("made"), MATERIALIZED) == {f"p{n}": f"v{n}" for n in range(3)}
-    process.communicate("die\n", timeout=60)
+    process.communicate("die\n", timeout=PATIENCE)
     assert process.returncode == -9
     with opened(home) as instance:
         record(instance, "made", 4)
