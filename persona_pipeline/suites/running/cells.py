@@ -267,7 +267,7 @@ class CellRunner:
             root = self.options.world_root
             if user.agent is not None and root is None:
                 raise ConfigError("user.agent needs a world; set PERSONA_ROOT")
-            persona = load_persona(root(), user.agent) if user.agent and root else None
+            persona = load_persona(root(), user.agent, self.targets.grants.within) if user.agent and root else None
         except ConfigError as problem:
             raise TargetError("no_target", str(problem)) from problem
         messages = user_messages(user, persona, said)

@@ -168,10 +168,12 @@ class TestSimulatedUser:
         assert len(seen) == 3
 
     def test_it_has_an_agents_persona(self, tmp_path: Path, sample_root: Path) -> None:
-        user, seen = self.visitor(END)
+        user, seen = self.visitor("b", END)
         suite = conversation(tmp_path, turns=["a"], user={**USER, "agent": "dwight"}, **{"assert": [OK]})
-        held(suite, target(echo), user, world_root=lambda: sample_root)
+        (test,) = held(suite, target(echo), user, world_root=lambda: sample_root).tests
         assert "Dwight" in seen[0].messages[0]["content"]
+        assert test.best.output is not None
+        assert [turn.asked[0].get("name") for turn in test.best.output.turns] == [None, "dwight"]
 
     @pytest.mark.parametrize(
         ("lines", "reason", "answered"),
