@@ -9,7 +9,6 @@ grades the same answers. A difference is *named* where the import says something
 """
 
 import argparse
-import itertools
 import json
 import random
 import shutil
@@ -26,7 +25,6 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
 from persona_pipeline.suites.importing.config import import_file, write_import
 
@@ -110,37 +108,51 @@ class Counts:
 
 
 WORDS = [
-    "order", "Thursday", "Paris", "straße", "STRASSE", "Größe", "ΣΑΣ", "σας", "ﬁne", "fine", "İstanbul", "ſign", "sign", "K", "k",
-    "naïve", "42", "3.5", "true", "null", "a, b", 'say "hi"', "it's", "x*y", "(a)", "[b]", "c:\\d", "100%", "😀", "👩‍🚀", "東京", " ",
-    "\u00a0", "\ufeff", "\u0085", "line\nbreak", "tab\t", "{x}", "{{ name }}", "{{name}}!", "$5.00", "é", "e\u0301", "-0", "1e3",
+    "order", "Thursday", "Paris", "\u212a", "PARI\u017f", "straße", "STRASSE", "Größe", "ΣΑΣ", "σας", "ﬁne", "fine",
+    "İstanbul", "ſign", "sign", "K", "k",
+    "naïve", "42", "3.5", "true", "null", "a, b", 'say "hi"', "it's", "x*y", "(a)", "[b]", "c:\\d", "100%", "😀", "👩‍🚀",
+    "東京", " ",
+    "\u00a0", "\ufeff", "\u0085", "line\nbreak", "tab\t", "{x}", "{{ name }}", "{{name}}!", "$5.00", "é", "e\u0301", "-0",
+    "1e3",
 ]  # fmt: skip
 VARIABLES = {"name": "Pam", "count": 3, "share": 1.0, "small": 1e-7, "on": True, "order": {"items": "two", "id": 7}}
 TEMPLATES = [
     "{{ name }}", "{{ count }}", "{{ share }}", "{{ small }}", "{{ on }}", "{{ order.items }}", "{{ order.id }}", "{{ order }}",
-    "{{ name | upper }}", "x{{ name }}y", "{% if on %}yes{% endif %}",
+    "x{{ order }}", "{{ name | upper }}", "x{{ name }}y", "{% if on %}yes{% endif %}",
 ]  # fmt: skip
-FILLED = ["Pam", "3", "1", "1e-7", "true", "two", "7", '{"items":"two","id":7}', "PAM", "xPamy", "yes"]
+FILLED = ["Pam", "3", "1", "1e-7", "true", "two", "7", '{"items":"two","id":7}', "x{}", "PAM", "xPamy", "yes"]
 PATTERNS = [
-    r"^\d+$", r"\bThursday\b", r"^.$", r"^.{2}$", r"^[^a]$", r"^\W+$", r"(?i:paris)", r"(?s:line.break)", r"line.break", r"a\sb",
-    r"^[\u0080-\uffff]", r"^\s", r"\S$", r"[😀]", "😀+", r"^(?:order|Paris)", r"(?<first>o)rder", r"[^]", r"[]", r"^$", r"\w+, \w+", r"\u00e9",
-    r"\ud83d", r"\p{L}", r"\u{1F600}", r"(?=x)x", r"(a)\1", r"(", r"[[]", r"\$\d+\.\d\d", r"x{2,3}", r"$", r"^\S*$", r"straße|strasse",
+    r"^\d+$", r"\bThursday\b", r"^.$", r"^.{2}$", r"^[^a]$", r"^\W+$", r"(?i:paris)", r"(?s:line.break)", r"line.break",
+    r"a\sb",
+    r"^[\u0080-\uffff]", r"^\s", r"\S$", r"[😀]", "😀+", r"^(?:order|Paris)", r"(?<first>o)rder", r"[^]", r"[]", r"^$",
+    r"\w+, \w+", r"\u00e9",
+    r"\ud83d", r"\p{L}", r"\u{1F600}", r"(?=x)x", r"(a)\1", r"(", r"[[]", r"\$\d+\.\d\d", r"x{2,3}", r"$", r"^\S*$",
+    r"straße|strasse",
     r"^[\s\S]{1,5}$", r"\x41", r"\cJ", r"\-", r"\/", r"(?i:straSSE)", r"(?i:k)", r"(?-s:.)",
 ]  # fmt: skip
 DATA = [
-    "{}", "[]", "1", '"x"', "null", '{"a": 1}', '{"a": 1.0}', '{"a": "x@y.de"}', '{"a": "x@"}', '{"a": "2024-02-30"}', '{"a": null}',
-    '{"a": 1,}', "{a: 1}", "{'a': 1}", '```json\n{"a": 1}\n```', 'so: {"a": 1} and [2]', "[1, 2]", '{"a": 1', "NaN", "-0", "1e999",
-    '{"a": "2024-02-03"}', '{"a": "12:00:00Z"}', '{"a": true, "b": [1, 2, 2]}', '{"a": {"b": "c"}}', '{"b": 2}', '{"a": "x y"}', "{x}",
-    '{"a": 1, "a": 2}', ' {"a": 1} ', '{"a": "1.2.3.4"}', '{"a": "😀"}', "01", "[1,]", '{"a": 5} {"a": "x"}', "prose with {braces}",
+    "{}", "[]", "1", '"x"', "null", '{"a": 1}', '{"a": 1.0}', '{"a": "x@y.de"}', '{"a": "x@"}', '{"a": "2024-02-30"}',
+    '{"a": null}',
+    '{"a": 1,}', "{a: 1}", "{'a': 1}", '```json\n{"a": 1}\n```', 'so: {"a": 1} and [2]', "[1, 2]",
+    '{"a": 1', "NaN", "-0", "1e999",
+    '{"a": "2024-02-03"}', '{"a": "12:00:00Z"}', '{"a": true, "b": [1, 2, 2]}', '{"a": {"b": "c"}}', '{"b": 2}',
+    '{"a": "x y"}', "{x}",
+    '{"a": 1, "a": 2}', ' {"a": 1} ', '{"a": "1.2.3.4"}', '{"a": "😀"}', "01", "[1,]", '{"a": 5} {"a": "x"}',
+    "prose with {braces}",
 ]  # fmt: skip
 SCHEMAS: list[Any] = [
     {"type": "object"}, {"required": ["a"]}, {"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"type": "array"},
-    *({"properties": {"a": {"type": "string", "format": name}}, "required": ["a"]} for name in ("email", "date", "ipv4", "time", "uri")),
+    *({"properties": {"a": {"type": "string", "format": name}}, "required": ["a"]} for name in ("email", "date", "ipv4",
+    "time", "uri")),
     {"properties": {"a": {"enum": [1, "x", None]}}}, {"properties": {"a": {"type": "string", "nullable": True}}},
     {"additionalProperties": False, "properties": {"a": {}}}, {"properties": {"a": {"type": "string", "pattern": "^.$"}}},
-    {"properties": {"a": {"type": "string", "maxLength": 1}}}, {"dependencies": {"a": ["b"]}}, {"properties": {"b": {"uniqueItems": True}}},
+    {"properties": {"a": {"type": "string", "maxLength": 1}}}, {"dependencies": {"a": ["b"]}},
+    {"properties": {"b": {"uniqueItems": True}}},
     {"not": {"required": ["b"]}}, {"anyOf": [{"type": "string"}, {"required": ["a"]}]}, {"items": [{"type": "number"}]},
-    {"properties": {"a": {"multipleOf": 0.1}}}, {"const": {"a": 1}}, {"definitions": {"t": {"type": "object"}}, "$ref": "#/definitions/t"},
-    '{"type": "object"}', "type: object\nrequired: [a]", {"minProperties": 1}, {"oneOf": [{"type": "object"}, {"required": ["a"]}]},
+    {"properties": {"a": {"multipleOf": 0.1}}}, {"const": {"a": 1}},
+    {"definitions": {"t": {"type": "object"}}, "$ref": "#/definitions/t"},
+    '{"type": "object"}', "type: object\nrequired: [a]", {"minProperties": 1},
+    {"oneOf": [{"type": "object"}, {"required": ["a"]}]},
 ]  # fmt: skip
 
 
@@ -274,7 +286,9 @@ class Generator:
         if self.peer == "agentv":
             item = {"type": "composite", "name": f"group-{self.random.randrange(10**6)}", "assert": members}
             kind = self.random.choice(("weighted_average", "threshold"))
-            item["aggregator"] = {"type": kind} | ({"threshold": self.random.choice((0, 0.5, 1))} if kind == "threshold" else {})
+            item["aggregator"] = {"type": kind} | (
+                {"threshold": self.random.choice((0, 0.5, 1))} if kind == "threshold" else {}
+            )
         else:
             item = {"type": "assert-set", "assert": members}
             if self.random.random() < 0.5:
@@ -295,17 +309,21 @@ class Generator:
             yield Row(test, self.answer("a b"))
 
 
-def _cases(seed: int) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield evaluators of pydantic-evals, each with what the case expects."""
-    chosen = random.Random(f"pydantic {seed}")
-    for _ in itertools.count():
+def cases(seed: int, count: int) -> Iterator[Row]:
+    """Yield cases of pydantic-evals with one evaluator each, and answers that may or may not meet it."""
+    chosen, generator = random.Random(f"pydantic {seed}"), Generator("pydantic-evals", seed)
+    for number in range(count):
         value = chosen.choice(WORDS)
-        yield chosen.choice((
+        options: list[tuple[Any, Any]] = [
             ({"Equals": {"value": value}}, None), ("EqualsExpected", value), ({"Contains": {"value": value}}, None),
             ({"Contains": value}, None), ({"Contains": {"value": value, "case_sensitive": False}}, None),
             ({"IsInstance": {"type_name": chosen.choice(("str", "dict"))}}, None), ({"MaxDuration": {"seconds": 60.0}}, None),
             ("EqualsExpected", None), ({"Equals": value}, None),
-        ))  # fmt: skip
+        ]  # fmt: skip
+        evaluator, wanted = chosen.choice(options)
+        case = {"name": f"row {number}", "inputs": f"row {number}", "evaluators": [evaluator]}
+        answer = generator.answer(generator.near(value))
+        yield Row(case | ({} if wanted is None else {"expected_output": wanted}), answer)
 
 
 def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
@@ -324,12 +342,18 @@ def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
     ]  # fmt: skip
     (folder / "tests.jsonl").write_text("".join(json.dumps(test) + "\n" for test in tests), encoding="utf-8")
     path = folder / ("promptfooconfig.yaml" if peer == "promptfoo" else "rows.eval.yaml")
-    head = {"prompts": ["p"], "tests": "file://tests.jsonl"} if peer == "promptfoo" else {"description": "rows", "tests": "./tests.jsonl"}
+    head = (
+        {"prompts": ["p"], "tests": "file://tests.jsonl"}
+        if peer == "promptfoo"
+        else {"description": "rows", "tests": "./tests.jsonl"}
+    )
     path.write_text(json.dumps(head), encoding="utf-8")
     return path
 
 
-def ours(folder: Path, path: Path, rows: list[Row], peer: str) -> tuple[list[tuple[str, float | None]], dict[int, list[str]]]:
+def ours(
+    folder: Path, path: Path, rows: list[Row], peer: str
+) -> tuple[list[tuple[str, float | None]], dict[int, list[str]]]:
     """Return what our suite decides of each row, and what the import says of each."""
     out = folder / "imported"
     imported = import_file(path, out, peer)
@@ -359,7 +383,8 @@ def compare(peer: str, command: list[str], program: str, rows: list[Row], show: 
         started = time.process_time()
         subprocess.run(
             [*command, str(script), str(folder / "rows.jsonl"), str(folder / "found.json")],
-            cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "HOME": name, "PROMPTFOO_DISABLE_TELEMETRY": "1"},
+            cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={"PATH": "/usr/bin:/bin", "HOME": name, "PROMPTFOO_DISABLE_TELEMETRY": "1"},
         )  # fmt: skip
         theirs = json.loads((folder / "found.json").read_text(encoding="utf-8"))
         mine, said = ours(folder, path, rows, peer)
@@ -392,7 +417,16 @@ def install(home: Path, only: list[str]) -> dict[str, list[str]]:
         if not there.exists() and (name in only or name == "node"):
             (home / name).mkdir(exist_ok=True)
             # Without their scripts: these load browsers and compilers nobody needs here.
-            asked = ["npm", "install", "--prefix", str(home / name), "--no-audit", "--no-fund", "--ignore-scripts", package]
+            asked = [
+                "npm",
+                "install",
+                "--prefix",
+                str(home / name),
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                package,
+            ]
             if subprocess.run(asked, capture_output=True, check=False).returncode:
                 print(f"{package} does not install")
         if name != "node" and name in only and there.exists() and node.exists():
@@ -424,11 +458,7 @@ def main() -> None:
     try:
         for peer, command in install(home.absolute(), wanted).items():
             if peer == "pydantic-evals":
-                sets = {"pairs": [
-                    Row({"name": f"row {n}", "inputs": f"row {n}", "evaluators": [item]} | ({} if wants is None else {"expected_output": wants}),
-                        {"text": Generator(peer, n).near(str(wants or (list(item.values())[0] if isinstance(item, dict) else "x")))})
-                    for n, (item, wants) in zip(range(options.structures), _cases(options.seed))
-                ]}  # fmt: skip
+                sets = {"pairs": list(cases(options.seed, options.structures))}
             else:
                 generator = Generator(peer, options.seed)
                 sets = {

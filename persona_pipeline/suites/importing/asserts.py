@@ -1,19 +1,23 @@
 """Asserts of promptfoo and AgentV as asserts of ours; one that has no counterpart is named and left out."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from persona_pipeline.base.documents.yaml import parse_document
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.asserts.is_json import keywords
 from persona_pipeline.suites.asserts.texts import SPELLINGS
+from persona_pipeline.suites.format.javascript import WHITESPACE, stringify, trim
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
+from persona_pipeline.suites.format.patterns import in_halves
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.findings import Findings, listed
-from persona_pipeline.suites.importing.prompts import filled
+from persona_pipeline.suites.importing.prompts import alone_in, filled
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
@@ -25,9 +29,15 @@ REMEDIES = {
 }
 # Types whose threshold alone decides: 0 lets everything pass.
 _PASS_FROM_THRESHOLD = ("assert_set", "g_eval")
+_GROUPS = ("assert", "assertions", "evaluators")
 _FACTS = "Agrees with these facts and contradicts none of them: "
-# One text of several in a line: quoted, with commas and doubled quotes in it, or plain.
-_MEMBER = re.compile(r'\s*(")((?:[^"]|"")*)"\s*(?:,|\Z)|([^,]+)(?:,|\Z)')
+# One text of several in a line: quoted, with commas and quotes in it that are doubled or escaped, or plain.
+_MEMBER = re.compile(rf""""(?P<quoted>(?:\\["\\]|""|[^"])*+)"[{WHITESPACE}]*(?=,|\Z)|(?P<plain>[^",][^,]*)""")
+_QUOTED = re.compile(r'''\\(["\\])|""''')
+# What only the drafts of JSON schema that promptfoo reads say.
+_DRAFT_7 = ("dependencies", "additionalItems")
+# Formats that are checked here and there alike.
+_SAME_FORMATS = ("date", "time", "date-time", "email", "ipv4", "ipv6")
 _PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
 
 
@@ -63,28 +73,52 @@ class ConvertedAssert:
 
 def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
+    if item.kind == "equals" and isinstance(value, dict | list):
+        return {"type": "is_json", "schema": {"const": value}}
     if isinstance(value, dict) or value is None:
         return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
     if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
-        value = [
-            quoted.replace('""', '"') if quote else plain.strip() for quote, quoted, plain in _MEMBER.findall(value)
-        ]
-        value = [text for text in value if text]
+        value = _members(value)
+        if value is None:
+            return item.none(f"{item.data['type']} with quotes that do not end before a comma")
     texts = [_plain(part) for part in listed(value)]
-    return {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
+    made = {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
+    exact = item.findings.promptfoo and item.kind in ("equals", "starts_with", "ends_with")
+    return made | ({"trim": False} if exact else {})
+
+
+def _members(text: str) -> list[str] | None:
+    """Return the texts that stand in a line between commas; None where quotes are not closed."""
+    found = []
+    while text := text.lstrip(WHITESPACE + ","):
+        match = _MEMBER.match(text)
+        if match is None:
+            return None
+        plain = match["plain"]
+        found.append(trim(plain) if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
+        text = text[match.end() :]
+    return found
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return value if isinstance(value, str) else stringify(value)
 
 
 def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
-    pattern, flags = _plain(item.value() or ""), item.take("flags") or ""
-    if set(flags) - set("imgu"):
+    pattern, flags = _plain(item.value() or ""), "" if item.findings.promptfoo else item.take("flags") or ""
+    if set(flags) - set("imsg"):
         return item.none(f"regex with flags {flags}")
-    kept = "".join(flag for flag in "im" if flag in flags)
+    kept = "".join(flag for flag in "ims" if flag in flags)
+    if not in_halves(pattern):
+        said = r"\p{...} and \u{...} are classes and characters here; there they are text without the flag u"
+        item.findings.differs(item.entry, said, "value")
+    if re.search(r"[\^$]", pattern) and ("m" in kept or re.search(r"\(\?[is]*m", pattern)):
+        item.findings.differs(
+            item.entry, r"with the flag m a line ends at \n alone here, there at \r, \u2028 and \u2029 too", "value"
+        )
+    if re.search(r"\[.*(?:\\u|[^\0-\x7f])", pattern) and ("i" in kept or re.search(r"\(\?[ms]*i", pattern)):
+        said = "with the flag i a class of letters beyond ASCII can hold s and k here"
+        item.findings.differs(item.entry, said, "value")
     return {"type": "regex", "value": f"(?{kept}:{pattern})" if kept else pattern}
 
 
@@ -92,10 +126,28 @@ def _json(item: ConvertedAssert) -> dict[str, Any] | None:
     schema = item.value()
     if isinstance(schema, str):
         try:
-            schema = json.loads(schema)
-        except ValueError:
-            return item.none(f"{item.data['type']} with a schema that is no JSON")
-    return {"type": item.kind} | ({} if schema is None else {"schema": schema})
+            schema = parse_document(schema).data
+        except ConfigError:
+            return item.none(f"{item.data['type']} with a schema that is no YAML")
+    if item.kind == "contains_json" and item.findings.promptfoo:
+        said = (
+            "contains-json passes there for text in braces that is almost JSON, and for no list; here it must be JSON"
+        )
+        item.findings.differs(item.entry, said, "type")
+    return {"type": item.kind} | ({} if schema is None else {"schema": _schema(item, schema)})
+
+
+def _schema(item: ConvertedAssert, schema: Any) -> Any:
+    """Return a schema in the language it is written in; what is checked otherwise there is a finding."""
+    if not isinstance(schema, dict):
+        return schema
+    older = False
+    for key, value in keywords(schema):
+        older |= key in _DRAFT_7 or (key == "items" and isinstance(value, list))
+        if (key == "nullable" and value is True) or (key == "format" and value not in _SAME_FORMATS):
+            shown = f"{key} {value}" if key == "format" else key
+            item.findings.differs(item.entry, f"{shown} of a schema is checked otherwise here", "value")
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **schema} if older else schema
 
 
 def _limit(key: str, kind: str) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
@@ -305,10 +357,19 @@ def _converted(
     if convert is None:
         findings.none(entry, f"assert {spelled}", "type", remedy=REMEDIES.get(kind, ""))
         return None
-    inner = {key: value for key, value in entry.data.items() if key in ("assert", "assertions", "evaluators")}
+    # Templates in data are promptfoo's text.
+    inner = {
+        key: value
+        for key, value in entry.data.items()
+        if key in _GROUPS or (findings.promptfoo and key == "value" and isinstance(value, dict))
+    }
     data = filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
     if data is None:
         return None
+    if findings.promptfoo and any(
+        isinstance(variables.get(name), dict | list) for name in alone_in(entry.data.get("value"))
+    ):
+        findings.differs(entry, "data in an assert's template is [object Object] there; here it is JSON", "value")
     item = ConvertedAssert(findings, entry, kind, {**data, **inner}, variables, gates=gates)
     limit = data.get("threshold", data.get("min_score"))
     item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
@@ -360,18 +421,34 @@ def _checked(findings: Findings, entry: ConfigEntry, made: dict[str, Any]) -> di
 
 
 def _group(item: ConvertedAssert) -> dict[str, Any] | None:
-    key = next((name for name in ("assert", "assertions", "evaluators") if name in item.data), "assert")
+    key = next((name for name in _GROUPS if name in item.data), "assert")
     members = item.take(key)
     aggregator = item.take("aggregator")
     if not isinstance(members, list):
         return item.none(f"{item.data['type']} without asserts")
     strict = item.gates and item.threshold is None
     entries = [item.entry.child(key, index) for index in range(len(members))]
+    for place in entries:
+        _say_of_member(item, place)
     found = read_asserts(item.findings, entries, item.variables, gates=strict)
     if not found:
         return item.none(f"{item.data['type']} of which nothing is left")
     made = {"type": "composite", "assert": found, "aggregator": aggregator or {"type": "weighted_average"}}
     return made | ({"_passes_from": item.threshold} if item.threshold else {})
+
+
+def _say_of_member(item: ConvertedAssert, place: ConfigEntry) -> None:
+    """Name what decides in a group here and not there."""
+    member = place.data if isinstance(place.data, dict) else {}
+    if item.findings.promptfoo and member.get("type") == "assert-set":
+        item.findings.differs(place, "an assert-set in an assert-set is an error there; here it counts")
+    if item.kind == "composite" and not item.findings.promptfoo:
+        for key in (
+            key
+            for key, usual in (("negate", False), ("weight", 1), ("required", False))
+            if member.get(key, usual) != usual
+        ):
+            item.findings.differs(place, f"{key} of a composite's member counts here; AgentV leaves it aside", key)
 
 
 def over_threshold(

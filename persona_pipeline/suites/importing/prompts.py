@@ -37,20 +37,29 @@ def _environment() -> Any:
                 raise SecurityError(f"{operator} is for numbers")
             return super().call_binop(context, operator, left, right)
 
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            # A key comes before a method, and lengths are properties.
+            if isinstance(obj, str | list) and attribute == "length":
+                return len(obj)
+            return super().getitem(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
+
     made = Environment(undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True)
     made.filters["dump"] = lambda value: json.dumps(value, ensure_ascii=False)
     return made
 
 
 def _shown(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else stringify(value) if isinstance(value, dict | list) else value
+    return "" if value is None else stringify(value) if isinstance(value, dict | list | float | bool) else value
 
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
     """Return a value with every template in it filled; one that is a variable and nothing else becomes the thing itself."""
     return over_texts(value, lambda text: _fill(text, variables))
+
+
+def alone_in(value: Any) -> list[str]:
+    """Return the variables that stand alone in the templates of a text or of several."""
+    return [name for text in listed(value) if isinstance(text, str) for name in _WHOLE.findall(text)]
 
 
 def _fill(template: str, variables: Mapping[str, Any]) -> Any:

@@ -18,6 +18,7 @@ from persona_pipeline.suites.importing.prompts import TemplateError, fill
 from tests.suites.support import verdicts, write
 
 CONTAINS = {"type": "contains", "value": "a"}
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 def imported(folder: Path, data: dict[str, Any] | str, origin: str = PROMPTFOO, **files: str) -> ImportedSuite:
@@ -42,17 +43,29 @@ def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[
     [
         ({"type": "contains", "value": 0}, {"type": "contains", "value": "0"}),
         ({"type": "not-icontains", "value": "A"}, {"type": "icontains", "value": "A", "negate": True}),
-        ({"type": "not-equals", "value": True}, {"type": "equals", "value": "true", "negate": True}),
+        ({"type": "not-equals", "value": True}, {"type": "equals", "value": "true", "trim": False, "negate": True}),
+        ({"type": "equals", "value": 1e21}, {"type": "equals", "value": "1e+21", "trim": False}),
+        ({"type": "equals", "value": {"a": [1, None]}}, {"type": "is_json", "schema": {"const": {"a": [1, None]}}}),
+        ({"type": "equals", "value": []}, {"type": "is_json", "schema": {"const": []}}),
+        ({"type": "contains", "value": 1e-7}, {"type": "contains", "value": "1e-7"}),
         ({"type": "contains-all", "value": "a, b"}, {"type": "contains-all", "value": ["a", "b"]}),
         (
             {"type": "contains-any", "value": '"a, b", "say ""hi""",c d '},
             {"type": "contains-any", "value": ["a, b", 'say "hi"', "c d"]},
         ),
-        ({"type": "starts-with", "value": "A", "weight": 3}, {"type": "starts-with", "value": "A", "weight": 3}),
+        (
+            {"type": "contains-all", "value": ', "say \\"hi\\"" ,a\\b'},
+            {"type": "contains-all", "value": ['say "hi"', "a\\b"]},
+        ),
+        ({"type": "starts-with", "value": "A", "weight": 3}, {"type": "starts-with", "value": "A", "trim": False, "weight": 3}),
         ({"type": "cost", "threshold": 0.01, "metric": "dear"}, {"type": "cost", "name": "dear", "max_usd": 0.01}),
         ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}),
         ({"type": "is-json", "value": {"type": "object"}}, {"type": "is_json", "schema": {"type": "object"}}),
-        ({"type": "contains-json"}, {"type": "contains_json"}),
+        ({"type": "is-json", "value": "type: object"}, {"type": "is_json", "schema": {"type": "object"}}),
+        (
+            {"type": "is-json", "value": {"dependencies": {"a": ["{{ b }}"]}}},
+            {"type": "is_json", "schema": {"$schema": DRAFT_7, "dependencies": {"a": ["{{ b }}"]}}},
+        ),
         ({"type": "llm-rubric", "value": "Kind"}, {"type": "rubrics", "criteria": ["Kind"]}),
         ({"type": "llm-rubric", "value": "file://kind.txt"}, {"type": "rubrics", "criteria": ["Is kind"]}),
         ({"type": "model-graded-closedqa", "value": "Kind"}, {"type": "rubrics", "criteria": ["Kind"]}),
@@ -96,10 +109,13 @@ def test_asserts_of_promptfoo(tmp_path: Path, item: dict[str, Any], becomes: dic
         ({"type": "is-json", "value": {"$ref": "https://h/s.json"}}, "leads out of the schema"),
         ({"type": "is-html"}, "assert is-html has no counterpart"),
         ({"type": "made-up"}, "assert made-up has no counterpart"),
-        ({"type": "equals", "value": {"a": 1}}, "assert equals with data has no counterpart; compare fields with field_accuracy"),
+        ({"type": "icontains", "value": {"a": 1}}, "icontains with data has no counterpart; compare fields with field_accuracy"),
+        ({"type": "contains-any", "value": '"a" b, c'}, "contains-any with quotes that do not end before a comma"),
+        ({"type": "contains-any", "value": '"a\\"'}, "contains-any with quotes that do not end before a comma"),
+        ({"type": "contains-any", "value": '"", a'}, "must not be empty"),
+        ({"type": "is-json", "value": "{"}, "is-json with a schema that is no YAML"),
         ({"type": "contains", "value": "file://x.js"}, "assert contains with data has no counterpart"),
         ({"type": "regex", "value": "("}, "is not a valid regular expression"),
-        ({"type": "regex", "value": "a", "flags": "s"}, "assert regex with flags s has no counterpart"),
         ({"type": "cost"}, "assert cost without a threshold has no counterpart"),
         ({"type": "llm-rubric", "value": "{{ nobody }}"}, "the template ('nobody' is undefined) has no counterpart"),
         ({"type": "llm-rubric", "value": "x", "rubricPrompt": "file://p.py"}, "with a program as its prompt"),
@@ -113,13 +129,44 @@ def test_asserts_without_a_counterpart_are_named_and_left_out(tmp_path: Path, it
     assert any(said in message for message in named), named
 
 
+FORMAT = {"type": "is-json", "value": {"properties": {"a": {"format": "uri"}}}}
+NESTED = {"type": "assert-set", "assert": [{"type": "assert-set", "assert": [CONTAINS]}]}
+COMPOSITE = {"type": "composite", "aggregator": {"type": "weighted_average"}}
+
+
+@pytest.mark.parametrize(
+    ("item", "origin", "said"),
+    [
+        ({"type": "contains-json"}, PROMPTFOO, "contains-json passes there for text in braces that is almost JSON"),
+        (FORMAT, PROMPTFOO, "format uri of a schema is checked otherwise here"),
+        ({"type": "is-json", "value": {"nullable": True}}, PROMPTFOO, "nullable of a schema is checked otherwise here"),
+        ({"type": "regex", "value": r"\p{L}"}, PROMPTFOO, "are classes and characters here"),
+        ({"type": "regex", "value": "(?m:a$)"}, PROMPTFOO, "with the flag m a line ends at"),
+        ({"type": "regex", "value": "^a", "flags": "m"}, AGENTV, "with the flag m a line ends at"),
+        ({"type": "regex", "value": r"[\u0080-\uffff]", "flags": "i"}, AGENTV, "a class of letters beyond ASCII can hold s and k"),
+        ({"type": "regex", "value": "a", "flags": "i"}, PROMPTFOO, "flags of assert regex has no counterpart"),
+        ({"type": "regex", "value": "a", "flags": "u"}, AGENTV, "assert regex with flags u has no counterpart"),
+        ({"type": "equals", "value": "{{ data }}"}, PROMPTFOO, "data in an assert's template is [object Object] there"),
+        (NESTED, PROMPTFOO, "an assert-set in an assert-set is an error there"),
+        ({**COMPOSITE, "assert": [{**CONTAINS, "negate": True}]}, AGENTV, "negate of a composite's member counts here"),
+        ({**COMPOSITE, "assert": [{**CONTAINS, "weight": 0}]}, AGENTV, "weight of a composite's member counts here"),
+        ({**COMPOSITE, "assert": [{**CONTAINS, "required": 1}]}, AGENTV, "required of a composite's member counts here"),
+    ],
+)  # fmt: skip
+def test_what_decides_otherwise_is_named_once(tmp_path: Path, item: dict[str, Any], origin: str, said: str) -> None:
+    _, named = one(tmp_path, item, origin, vars={"data": {"a": 1}})
+    assert [said in message for message in named] == [True], named
+
+
 @pytest.mark.parametrize(
     ("item", "becomes"),
     [
         ("Is kind", {"type": "rubrics", "criteria": ["Is kind"], "weight": 1}),
         ({"type": "icontains", "value": "A"}, {"type": "icontains", "value": "A"}),
         ({"type": "contains-any", "value": ["a"], "required": True}, {"type": "contains-any", "value": ["a"], "required": True}),
-        ({"type": "regex", "value": "a", "flags": "im"}, {"type": "regex", "value": "(?im:a)"}),
+        ({"type": "regex", "value": "a", "flags": "smi"}, {"type": "regex", "value": "(?ims:a)"}),
+        ({"type": "equals", "value": "a"}, {"type": "equals", "value": "a"}),
+        ({"type": "contains-json"}, {"type": "contains_json"}),
         (
             {"type": "script", "command": ["true"], "name": "own"},
             {"type": "code_judge", "name": "own", "script": ["true"], "cwd": "."},
@@ -399,7 +446,7 @@ def test_tables_and_lists_become_tests(tmp_path: Path) -> None:
     assert (first["input"], first["metadata"]) == ("P Say yes 1", {"tags": ["x", "y"]})
     assert [item["type"] for item in first["assert"][0]["assert"]] == ["contains-all", "latency"]
     assert second["assert"] == [
-        {"type": "equals", "value": "plain: text", "required": True},
+        {"type": "equals", "value": "plain: text", "trim": False, "required": True},
         {"type": "rubrics", "criteria": ["kind"], "required": True},
     ]
     assert (third["input"], fourth["input"], third["id"], fourth["id"]) == (
@@ -545,6 +592,17 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
     ]
 
 
+VARIABLES = {
+    "name": "Pam",
+    "on": True,
+    "none": None,
+    "data": {"a": 1},
+    "order": {"items": "two"},
+    "share": 1.0,
+    "small": 1e-7,
+}
+
+
 @pytest.mark.parametrize(
     ("template", "becomes"),
     [
@@ -554,12 +612,14 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
         ("{{ on }} {{ none }} {{ data }}", 'true  {"a":1}'),
         ("{{ data | dump }}", '{"a": 1}'),
         ("{{ data }}", {"a": 1}),
+        ("{{ data.a }} {{ order.items }} {{ order.items.length }}", "1 two 3"),
+        ("{{ share }} {{ small }}", "1 1e-7"),
         ({"k": ["{{ name }}"]}, {"k": ["Pam"]}),
         ("no template", "no template"),
     ],
 )
 def test_templates_are_filled(template: Any, becomes: Any) -> None:
-    assert fill(template, {"name": "Pam", "on": True, "none": None, "data": {"a": 1}}) == becomes
+    assert fill(template, VARIABLES) == becomes
 
 
 @pytest.mark.parametrize(
