@@ -16,11 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
@@ -332,7 +335,8 @@ def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if peer == "pydantic-evals":
         path = folder / "rows.dataset.yaml"
-        path.write_text(json.dumps({"cases": [row.test for row in rows]}, indent=0), encoding="utf-8")
+        shown = (yaml.safe_dump(row.test, default_flow_style=True, width=10**9).strip() for row in rows)
+        path.write_text("cases:\n" + "".join(f"- {case}\n" for case in shown), encoding="utf-8")
         return path
     tests = [
         row.test if peer == "promptfoo" else {
@@ -359,17 +363,23 @@ def ours(
     imported = import_file(path, out, peer)
     write_import(imported, path, out)
     said: dict[int, list[str]] = {}
+    cases = (
+        number
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        if line.startswith("- ")
+    )
+    starts = list(cases) if peer == "pydantic-evals" else range(1, len(rows) + 1)
     for finding in imported.findings:
-        said.setdefault(finding.line or 0, []).append(finding.message)
+        said.setdefault(bisect_right(starts, finding.line or 0), []).append(finding.message)
     suite = load_suite(next(out.glob("*.eval.yaml")))
+    names = [row.test.get("name", f"test-{number}") for number, row in enumerate(rows, start=1)]
     there = {test["id"] for test in imported.suite["tests"]}
-    answers = {f"test-{number}": row.answer for number, row in enumerate(rows, start=1)}
-    answers = {name: answer for name, answer in answers.items() if name in there}
+    answers = {name: row.answer for name, row in zip(names, rows, strict=True) if name in there}
     result = run_suite(suite, responses=read_responses(answers), options=RunOptions(allow_code=True))
     decided = {test.id: (test.verdict.value, test.score) for test in result.tests}
     # AgentV knows no borderline: what is no pass has failed.
     shown = {"borderline": "fail" if peer == "agentv" else "pass"}
-    found = [decided.get(f"test-{number}", ("out", None)) for number in range(1, len(rows) + 1)]
+    found = [decided.get(name, ("out", None)) for name in names]
     return [(shown.get(verdict, verdict), score) for verdict, score in found], said
 
 

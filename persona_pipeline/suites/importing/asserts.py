@@ -16,7 +16,8 @@ from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.patterns import in_halves
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.findings import Findings, listed
+from persona_pipeline.suites.importing.evaluators import as_assert
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings, listed
 from persona_pipeline.suites.importing.prompts import alone_in, filled
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
@@ -83,7 +84,7 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
             return item.none(f"{item.data['type']} with quotes that do not end before a comma")
     texts = [_plain(part) for part in listed(value)]
     made = {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
-    exact = item.findings.promptfoo and item.kind in ("equals", "starts_with", "ends_with")
+    exact = item.findings.strict and item.kind in ("equals", "starts_with", "ends_with")
     return made | ({"trim": False} if exact else {})
 
 
@@ -219,7 +220,9 @@ def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     config, target = item.take("config"), item.take("target")
     if isinstance(target, bool | dict):
         made["target"] = target
-    return made | (config if isinstance(config, dict) else {})
+    # What else stands there is the program's, as it is here.
+    own = {key: item.take(key) for key in list(item.data) if key not in (*COMMON, "transform")}
+    return made | own | (config if isinstance(config, dict) else {})
 
 
 # Programs around an assert's own code. They print its score; where each assert must pass, whether it does.
@@ -283,7 +286,8 @@ def _used(item: ConvertedAssert) -> dict[str, Any] | None:
         if not isinstance(name, str) or (isinstance(tool, dict) and set(tool) - {"name", "min"}):
             return item.none(f"{item.data['type']} with patterns or maxima")
         minimums[name] = least
-    return {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums} if minimums else item.none()
+    made = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
+    return _all_of(item, made, len(minimums)) if minimums else item.none()
 
 
 def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -293,7 +297,43 @@ def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
     named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
     if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
         return item.none(f"{item.data['type']} with patterns")
-    return {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
+    made = {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
+    return _all_of(item, made, len(named))
+
+
+def _all_of(item: ConvertedAssert, made: dict[str, Any], count: int) -> dict[str, Any]:
+    """Several calls must all be there; where the score counts they are a share here."""
+    if count > 1 and item.gates and not item.entry.data["type"].startswith("not-"):
+        return made | {"_passes_from": 1.0}
+    if count > 1:
+        item.findings.differs(
+            item.entry, f"{item.data['type']} gives a share of its calls here, there all or nothing", "type"
+        )
+    return made
+
+
+def _arguments(item: ConvertedAssert) -> dict[str, Any] | None:
+    value = item.value()
+    given = value if isinstance(value, dict) else {}
+    name, arguments, mode = given.get("name"), given.get("args", given.get("arguments")), given.get("mode", "partial")
+    if (
+        not isinstance(name, str)
+        or not isinstance(arguments, dict)
+        or set(given) - {"name", "args", "arguments", "mode"}
+    ):
+        return item.none(f"{item.data['type']} with patterns, defaults or arguments to ignore")
+    if mode == "partial" and any(isinstance(argument, dict | list) for argument in arguments.values()):
+        said = f"{item.data['type']} compares data within arguments whole here, there key by key"
+        item.findings.differs(item.entry, said, "value")
+    call = {"tool": name, "args": arguments} | ({"args_match": "exact"} if mode == "exact" else {})
+    return {"type": "tool_trajectory", "mode": "in_order", "expected": [call]}
+
+
+def _steps(item: ConvertedAssert) -> dict[str, Any] | None:
+    value = item.value()
+    if not isinstance(value, dict) or set(value) != {"type", "max"} or value["type"] != "tool":
+        return item.none(f"{item.data['type']} but for the most tools")
+    return {"type": "execution_metrics", "max_tool_calls": value["max"]}
 
 
 # From here on a mean score is no failure, and from there on a pass.
@@ -309,6 +349,8 @@ def read_asserts(
     threshold is given.
     """
     found: list[dict[str, Any]] = []
+    if findings.origin == PYDANTIC_EVALS:
+        entries = [made for entry in entries if (made := as_assert(findings, entry, variables)) is not None]
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
     texts = [text for entry in criteria if (text := filled(findings, entry, entry.data, variables)) is not None]
     if texts:
@@ -480,6 +522,8 @@ _CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
     **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
     "trajectory:tool_used": _used,
     "trajectory:tool_sequence": _sequence,
+    "trajectory:tool_args_match": _arguments,
+    "trajectory:step_count": _steps,
     **dict.fromkeys(("assert_set", "composite"), _group),
 }
 # Types another tool has, whether they have a counterpart or not: what a table's cell may begin with.

@@ -12,7 +12,7 @@ from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
-PROMPTFOO, AGENTV = "promptfoo", "agentv"
+PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
 
 
 @dataclass
@@ -29,6 +29,11 @@ class Findings:
     @property
     def promptfoo(self) -> bool:
         return self.origin == PROMPTFOO
+
+    @property
+    def strict(self) -> bool:
+        """Whether every assert must pass for its test to pass."""
+        return self.origin != AGENTV
 
     def none(self, entry: ConfigEntry, what: str, *keys: str | int, remedy: str = "") -> None:
         """Name something that has no counterpart."""

@@ -8,11 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.models import over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings, children, first_of, listed, whole
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
 MOST_CHARACTERS = 1_000_000
@@ -80,9 +81,9 @@ def _fill(template: str, variables: Mapping[str, Any]) -> Any:
 
 
 def filled(findings: Findings, entry: ConfigEntry, value: Any, variables: Mapping[str, Any], *keys: str) -> Any:
-    """Return a value with its templates filled; None, and a finding, where one cannot be."""
+    """Return a value with its templates filled; None, and a finding, where one cannot be. pydantic-evals has none."""
     try:
-        return fill(value, variables)
+        return value if findings.origin == PYDANTIC_EVALS else fill(value, variables)
     except TemplateError as problem:
         findings.none(entry, f"the template ({problem})", *keys)
         return None
@@ -162,9 +163,15 @@ def _of_text(findings: Findings, entry: ConfigEntry, text: str, names: tuple[str
             continue
         names_here = names or (path.stem,)
         if path.suffix in _DATA:
-            read = findings.document(entry, str(path))
-            if read is not None:
-                yield Prompt(_chat(read.data) if isinstance(read.data, str) else read.data, entry, (*names_here, text))
+            # A template need not be data before it is filled.
+            template = "{%" in content or "{{" in content
+            try:
+                data = whole(content, path).data
+            except ConfigError as error:
+                findings.reader.warnings += [] if template else error.problems
+                data = content if template else None
+            if data is not None:
+                yield Prompt(_chat(data) if isinstance(data, str) else data, entry, (*names_here, text))
             continue
         parts = [part.strip("\n") for part in _BETWEEN.split(content) if part.strip()]
         for number, part in enumerate(parts, start=1):

@@ -16,17 +16,32 @@ from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_mod
 from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
-# Servers that speak chat completions: where, and whose key they take. Ollama takes any.
+# Servers that speak chat completions: where, and whose key they take.
 _COMPATIBLE = {
-    "ollama": ("http://localhost:11434/v1", None),
-    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
 }
+# Providers of models by their names there.
+_MODELS = {
+    **{
+        name: name
+        for name in ("openai", "anthropic", "azure", "gemini", "ollama", "openrouter", "vllm", "bedrock", "vertex")
+    },
+    **{"azureopenai": "azure", "google": "gemini"},
+    **dict.fromkeys(_COMPATIBLE, "openai"),
+}
+_API = ("chat", "messages", "responses")
+# Fields of a request that servers read as they are.
+_PARAMETERS = (
+    "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_sequences", "frequency_penalty", "presence_penalty",
+    "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning", "reasoning_effort", "thinking", "verbosity",
+    "service_tier", "logit_bias",
+)  # fmt: skip
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:env\.|process\.env\.)(\w+)\s*\}\}|\$\{\{\s*(?:env\.)?(\w+)\s*\}\}")
 _ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])*)")
 _KNOWN = ("id", "label", "name", "config", "prompts", "provider", "workers", "runtime")
+_REMEDY = "answer with a target of another kind, or grade recorded answers"
 _TARGETS_FILES = ("targets.yaml", "providers.yaml")
 _HTTP = {"GET", "POST", "PUT", "PATCH"}
 
@@ -146,10 +161,9 @@ def _target(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str,
     if kind == "mock":
         response = _taken(config, "response")
         return {"provider": "mock", "response": response if isinstance(response, str) else "ok"}
-    if kind in ("openai", "anthropic", *_COMPATIBLE):
+    if kind in _MODELS:
         return _model(findings, entry, spec, config)
-    remedy = "answer with a target of another kind, or grade recorded answers"
-    return findings.none(entry, f"provider {spec}", remedy=remedy)
+    return findings.none(entry, f"provider {spec}", remedy=_REMEDY)
 
 
 def _taken(config: dict[str, Any], *names: str) -> Any:
@@ -159,18 +173,19 @@ def _taken(config: dict[str, Any], *names: str) -> Any:
 
 def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
     kind, *parts = spec.split(":")
-    how = parts.pop(0) if len(parts) > 1 or (parts and parts[0] in ("chat", "messages")) else "chat"
-    model = ":".join(parts) or _taken(config, "model")
-    if (kind == "ollama" and how not in ("chat", "completion")) or (kind == "openrouter" and how != "chat"):
-        how, model = "chat", f"{how}:{model}"
-    known = ("chat", "messages", "responses", *(["completion"] if kind == "ollama" else []))
-    if how not in known or not model:
-        return findings.none(entry, f"provider {spec}")
-    if how == "responses":
-        findings.differs(entry, f"provider {spec} is asked over chat completions, not over responses")
+    provider = _MODELS[kind]
+    # Names of models may hold colons.
+    ways = (*_API, "completion") if kind == "ollama" else _API
+    free = kind in ("ollama", "openrouter", "bedrock", "vertex", "google", "vllm")
+    how = parts.pop(0) if parts and (parts[0] in ways or (len(parts) > 1 and not free)) else "chat"
+    model = ":".join(parts) or _taken(config, "model", "deployment")
+    if how not in ways or not model or (provider in ("bedrock", "vertex") and "claude" not in model):
+        return findings.none(entry, f"provider {spec}", remedy=_REMEDY)
     url, key_name = _COMPATIBLE.get(kind, (None, None))
-    target: dict[str, Any] = {"provider": "anthropic" if kind == "anthropic" else "openai", "model": model}
-    given = _taken(config, "apiBaseUrl", "apiHost", "baseUrl", "base_url")
+    target: dict[str, Any] = {"provider": provider, "model": model} | ({"api": how} if how == "responses" else {})
+    given = _taken(
+        config, "apiBaseUrl", "apiHost", "baseUrl", "base_url", *(["endpoint"] if provider == "azure" else [])
+    )
     if given or url:
         target["base_url"] = given if not isinstance(given, str) or "://" in given else f"https://{given}/v1"
         target["base_url"] = target["base_url"] or url
@@ -182,10 +197,21 @@ def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, 
         key = None
     if key or variable:
         target["api_key"] = key or f"${{{{ {variable} }}}}"
-    elif kind == "ollama":
-        target["api_key"] = "ollama"
-    tokens = _taken(config, "max_tokens", "maxTokens", "max_completion_tokens")
-    return target | ({"max_tokens": tokens} if tokens is not None else {})
+    tokens = _taken(config, "max_tokens", "maxTokens", "max_completion_tokens", "max_output_tokens")
+    parameters = {
+        name: _taken(config, name)
+        for name in _PARAMETERS
+        if config.get(name) is not None and not _in_a_file(config[name])
+    }
+    return (
+        target
+        | ({"max_tokens": tokens} if tokens is not None else {})
+        | ({"parameters": parameters} if parameters else {})
+    )
+
+
+def _in_a_file(value: Any) -> bool:
+    return any(isinstance(one, str) and one.startswith("file://") for one in listed(value))
 
 
 def _server(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:

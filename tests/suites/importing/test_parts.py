@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from persona_pipeline.base.documents.yaml import parse_document, to_yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, run_suite
+from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format.files import Files
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.importing.cases import turns
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file
-from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
+from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, whole
 from persona_pipeline.suites.importing.prompts import TemplateError, fill
 from tests.suites.support import verdicts, write
 
@@ -76,11 +80,23 @@ def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[
         ({"type": "llm-rubric", "value": "Kind", "threshold": 0.9}, {"type": "llm_judge", "prompt": "Kind", "required": 0.9}),
         (
             {"type": "trajectory:tool-used", "value": ["a", {"name": "b", "min": 2}]},
-            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 2}},
+            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 2}, "required": 1.0},
+        ),
+        (
+            {"type": "not-trajectory:tool-used", "value": "a"},
+            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1}, "negate": True},
         ),
         (
             {"type": "trajectory:tool-sequence", "value": {"steps": ["a", "b"], "mode": "exact"}},
-            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a"}, {"tool": "b"}]},
+            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a"}, {"tool": "b"}], "required": 1.0},
+        ),
+        (
+            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"q": 1}, "mode": "exact"}},
+            {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "a", "args": {"q": 1}, "args_match": "exact"}]},
+        ),
+        (
+            {"type": "trajectory:step-count", "value": {"type": "tool", "max": 8}},
+            {"type": "execution_metrics", "max_tool_calls": 8},
         ),
         (
             {"type": "assert-set", "threshold": 0.9, "assert": [{**CONTAINS, "metric": "x"}, {**CONTAINS, "metric": "x"}]},
@@ -146,6 +162,14 @@ COMPOSITE = {"type": "composite", "aggregator": {"type": "weighted_average"}}
         ({"type": "regex", "value": r"[\u0080-\uffff]", "flags": "i"}, AGENTV, "a class of letters beyond ASCII can hold s and k"),
         ({"type": "regex", "value": "a", "flags": "i"}, PROMPTFOO, "flags of assert regex has no counterpart"),
         ({"type": "regex", "value": "a", "flags": "u"}, AGENTV, "assert regex with flags u has no counterpart"),
+        ({"type": "trajectory:tool-used", "value": ["a", "b"]}, AGENTV, "gives a share of its calls here"),
+        ({"type": "trajectory:step-count", "value": {"type": "tool", "min": 1}}, AGENTV, "but for the most tools"),
+        ({"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {}, "ignore": "x"}}, AGENTV, "arguments to ignore"),
+        (
+            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"q": {"r": 1}}}},
+            AGENTV,
+            "compares data within arguments whole here",
+        ),
         ({"type": "equals", "value": "{{ data }}"}, PROMPTFOO, "data in an assert's template is [object Object] there"),
         (NESTED, PROMPTFOO, "an assert-set in an assert-set is an error there"),
         ({**COMPOSITE, "assert": [{**CONTAINS, "negate": True}]}, AGENTV, "negate of a composite's member counts here"),
@@ -168,8 +192,8 @@ def test_what_decides_otherwise_is_named_once(tmp_path: Path, item: dict[str, An
         ({"type": "equals", "value": "a"}, {"type": "equals", "value": "a"}),
         ({"type": "contains-json"}, {"type": "contains_json"}),
         (
-            {"type": "script", "command": ["true"], "name": "own"},
-            {"type": "code_judge", "name": "own", "script": ["true"], "cwd": "."},
+            {"type": "script", "command": ["true"], "name": "own", "words": ["x"], "config": {"least": 2}},
+            {"type": "code_judge", "name": "own", "script": ["true"], "cwd": ".", "words": ["x"], "least": 2},
         ),
         ({"type": "llm-grader", "prompt": "Is it?"}, {"type": "llm_judge", "prompt": "Is it?"}),
         (
@@ -283,6 +307,7 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
         tmp_path,
         {
             "governance": {"owner": "me"},
+            "imports": {"tests": [{"path": "more.yaml"}]},
             "providers": ["echo"],
             "prompts": ["Say {{ word }}"],
             "default_test": {"vars": {"word": "no"}, "threshold": 0.9},
@@ -299,19 +324,31 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
                     "turns": [{"input": "Hello", "assert": ["Greets"]}],
                 },
                 {"id": "c", "assert": [CONTAINS], "execution": {"trials": {"count": 3, "strategy": "pass_all"}}},
-                {"id": "d", "assert": [CONTAINS], "execution": {"trials": {"count": 3, "strategy": "luck"}}},
+                {
+                    "id": "d",
+                    "governance": {"controls": ["x"]},
+                    "assert": [CONTAINS],
+                    "execution": {"trials": {"count": 3, "strategy": "luck"}},
+                },
             ],
         },
         AGENTV,
+        more_dot_yaml="[{id: e, vars: {word: more}, assert: [Is kind]}]",
     )
+    assert made.suite["x-governance"] == {"owner": "me"}
     found = {test["id"]: test for test in made.suite["tests"]}
-    assert {name: test["input"] for name, test in found.items()} == {"a": "Say yes", "c": "Say no", "d": "Say no"}
+    assert {name: test["input"] for name, test in found.items()} == {
+        "a": "Say yes",
+        "c": "Say no",
+        "d": "Say no",
+        "e": "Say more",
+    }
+    assert found["d"]["metadata"] == {"governance": {"controls": ["x"]}}
     assert [item["criteria"] for item in found["a"]["assert"]] == [["Is kind"], ["Is short"]]
     assert [found[name]["execution"]["trials"]["strategy"] for name in "cd"] == ["all", "mean"]
     assert all(finding.line for finding in made.findings)
     named = {finding.message for finding in made.findings}
     assert {
-        "governance has no counterpart",
         "a conversation (turns) has no counterpart; the test is left out; ask each turn in a test",
         "strategy luck has no counterpart; the mean is taken",
         "threshold of a test has no counterpart; mark asserts as required",
@@ -323,21 +360,30 @@ PROVIDERS = [
     ("openai:chat:gpt-4o", {"provider": "openai", "model": "gpt-4o"}),
     ("anthropic:messages:claude-x", {"provider": "anthropic", "model": "claude-x"}),
     ("anthropic:claude-x", {"provider": "anthropic", "model": "claude-x"}),
+    ("ollama:chat:llama3.2:3b", {"provider": "ollama", "model": "llama3.2:3b"}),
+    ("ollama:completion:llama3.2", {"provider": "ollama", "model": "llama3.2"}),
+    ("ollama:llama3.2", {"provider": "ollama", "model": "llama3.2"}),
+    ("openrouter:meta/llama-3:free", {"provider": "openrouter", "model": "meta/llama-3:free"}),
+    ("openai:responses:gpt-5", {"provider": "openai", "model": "gpt-5", "api": "responses"}),
+    ("google:gemini-2.5-flash", {"provider": "gemini", "model": "gemini-2.5-flash"}),
+    ("bedrock:us.anthropic.claude-x-v1:0", {"provider": "bedrock", "model": "us.anthropic.claude-x-v1:0"}),
+    ("vertex:claude-x", {"provider": "vertex", "model": "claude-x"}),
     (
-        "ollama:chat:llama3.2:3b",
-        {"provider": "openai", "model": "llama3.2:3b", "base_url": "http://localhost:11434/v1", "api_key": "ollama"},
+        {"id": "azure:chat:mine", "config": {"apiHost": "h.openai.azure.com", "temperature": 0, "seed": 7}},
+        {
+            "provider": "azure",
+            "model": "mine",
+            "base_url": "https://h.openai.azure.com/v1",
+            "parameters": {"temperature": 0, "seed": 7},
+        },
     ),
     (
-        "ollama:llama3.2",
-        {"provider": "openai", "model": "llama3.2", "base_url": "http://localhost:11434/v1", "api_key": "ollama"},
-    ),
-    (
-        "openrouter:meta/llama-3:free",
+        "groq:llama-3",
         {
             "provider": "openai",
-            "model": "meta/llama-3:free",
-            "base_url": "https://openrouter.ai/api/v1",
-            "api_key": "${{ OPENROUTER_API_KEY }}",
+            "model": "llama-3",
+            "base_url": "https://api.groq.com/openai/v1",
+            "api_key": "${{ GROQ_API_KEY }}",
         },
     ),
     (
@@ -377,12 +423,13 @@ def test_providers_become_targets(tmp_path: Path, given: Any, becomes: dict[str,
     [
         ("bedrock:m", "provider bedrock:m has no counterpart"),
         ("openai:embedding:m", "provider openai:embedding:m has no counterpart"),
-        ("openai:responses:m", "is asked over chat completions"),
+        ("bedrock:amazon.nova-lite", "provider bedrock:amazon.nova-lite has no counterpart"),
         ("file://own.js", "provider file://own.js has no counterpart"),
         ("exec:run.sh a", "gets the prompt as its argument"),
         ("python:own.py", "own.py: call_api must take the prompt alone"),
         ({"id": "openai:m", "config": {"apiKey": "sk-1234"}}, "the key of provider openai:m is left out"),
-        ({"id": "openai:m", "config": {"temperature": 0}}, "temperature of provider openai:m has no counterpart"),
+        ({"id": "openai:m", "config": {"tools": "file://t.json"}}, "tools of provider openai:m has no counterpart"),
+        ({"id": "openai:m", "config": {"passthrough": {}}}, "passthrough of provider openai:m has no counterpart"),
         ({"id": "openai:m", "config": {"max_tokens": "many"}}, "max_tokens"),
         ({"id": "openai:m", "delay": 5}, "provider key delay has no counterpart"),
         ({"id": "http://h", "config": {"transformResponse": "(json) => json.a"}}, "say with answer, a JSONPath"),
@@ -471,6 +518,45 @@ def test_scenarios_cross_their_rows(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        '[{"role": "user", "content": {{ word | dump }} }]',
+        '[{% for one in words %}{"role": "user", "content": "{{ one }}"}{% endfor %}]',
+        '[{"role": "user", "content": "{{ word }}"}]',
+    ],
+)
+def test_templates_of_messages_in_files_are_filled_first(tmp_path: Path, prompt: str) -> None:
+    test = {"vars": {"word": "a", "words": ["a"]}, "options": {"disableVarExpansion": True}, "assert": [CONTAINS]}
+    made = imported(tmp_path, {"prompts": ["file://chat.json"], "tests": [test]}, chat_dot_json=prompt)
+    assert made.findings == ()
+    assert made.suite["tests"][0]["input"] == [{"role": "user", "content": "a"}]
+
+
+def test_turns_become_what_the_user_says_and_what_is_asked_of_the_answer(tmp_path: Path) -> None:
+    text = """
+mode: conversation
+aggregation: min
+turns:
+  - {input: "Hi {{ name }}", expected_output: Hello, assert: [Greets, {type: contains, value: x}]}
+  - {input: [{role: user, content: Bye}], wait: 5}
+"""
+    entry = whole(text, tmp_path / "t.yaml")
+    findings = Findings(Reader(Files(), tmp_path, registry), tmp_path, AGENTV)
+    assert turns(findings, entry, {"name": "Pam"}) == [
+        {
+            "user": "Hi Pam",
+            "assert": [{"type": "rubrics", "criteria": ["Greets"], "weight": 1}, {"type": "contains", "value": "x"}],
+            "expected_output": "Hello",
+        },
+        {"user": [{"role": "user", "content": "Bye"}]},
+    ]
+    assert [(finding.line, finding.message) for finding in findings.reader.warnings] == [
+        (3, "aggregation of a conversation has no counterpart"),
+        (6, "turn key wait has no counterpart"),
+    ]
+
+
 def test_prompts_are_found_where_they_are(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
@@ -519,7 +605,13 @@ targets:
     made = imported(tmp_path, {"targets": ["desk", "tool", "other", "nobody"], "tests": tests}, AGENTV)
     assert made.targets == {
         "targets": [
-            {"name": "desk", "provider": "anthropic", "model": "${{ DESK_MODEL }}", "api_key": "${{ DESK_KEY }}"},
+            {
+                "name": "desk",
+                "provider": "anthropic",
+                "model": "${{ DESK_MODEL }}",
+                "api_key": "${{ DESK_KEY }}",
+                "parameters": {"temperature": 0},
+            },
             {
                 "name": "tool",
                 "provider": "cli",
@@ -531,7 +623,6 @@ targets:
     }
     assert made.suite["execution"] == {"targets": ["desk", "tool", "other", "nobody"]}
     assert [(Path(str(item.path)).name, item.line, item.message.partition(";")[0]) for item in made.findings] == [
-        ("targets.yaml", 3, "temperature of provider anthropic has no counterpart"),
         ("targets.yaml", 4, "judge_target of provider cli has no counterpart"),
         ("targets.yaml", 5, "provider vscode has no counterpart"),
         ("config.yaml", 5, "target nobody is not described here"),
