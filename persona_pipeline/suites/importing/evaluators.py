@@ -8,21 +8,13 @@ from persona_pipeline.suites.importing.findings import Findings
 
 # What a type of Python's is in JSON.
 _TYPES = {"dict": "object", "list": "array", "int": "integer", "float": "number", "bool": "boolean", "NoneType": "null"}
-# The one argument of a short form: ``Contains: text``.
-_FIRST = {
-    "Equals": "value",
-    "Contains": "value",
-    "IsInstance": "type_name",
-    "MaxDuration": "seconds",
-    "LLMJudge": "rubric",
-}
-_KNOWN = {
+# The arguments of each; the first may stand alone (``Contains: text``). Judges here see question and expected output always.
+_ARGUMENTS = {
     "Equals": ("value",),
-    "EqualsExpected": (),
+    "EqualsExpected": ("value",),
     "Contains": ("value", "case_sensitive", "as_strings"),
     "IsInstance": ("type_name",),
     "MaxDuration": ("seconds",),
-    # Judges here see question and expected output always.
     "LLMJudge": ("rubric", "include_input", "include_expected_output", "assertion"),
 }
 _REMEDIES = {"HasMatchingSpan": "check tool calls with tool_trajectory"}
@@ -30,53 +22,32 @@ _REMEDIES = {"HasMatchingSpan": "check tool calls with tool_trajectory"}
 
 def as_assert(findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any]) -> ConfigEntry | None:
     """Return the assert that an evaluator is, at its place; None, and a finding, where there is none."""
-    data = entry.data
-    if isinstance(data, str):
-        data = {data: {}}
-    if not isinstance(data, dict) or len(data) != 1:
-        return findings.none(entry, "an evaluator that is no name with its arguments")
-    name, given = next(iter(data.items()))
-    if name not in _KNOWN:
+    data: dict[str, Any] = entry.data if isinstance(entry.data, dict) else {str(entry.data): {}}
+    name, given = next(iter(data.items()), ("", {}))
+    if name not in _ARGUMENTS:
         return findings.none(entry, f"evaluator {name}", remedy=_REMEDIES.get(name, "write an assert type"))
-    arguments = given if isinstance(given, dict) else {_FIRST[name]: given} if name in _FIRST else {}
-    named = {"evaluation_name": arguments["evaluation_name"]} if "evaluation_name" in arguments else {}
-    findings.leftovers(
-        ConfigEntry(arguments, entry.source, (*entry.location, name)),
-        (*_KNOWN[name], "evaluation_name"),
-        f"evaluator {name}: ",
-    )
-    made = _made(findings, entry, name, arguments, variables)
-    return (
-        None
-        if made is None
-        else ConfigEntry(made | {"name": named.get("evaluation_name")}, entry.source, entry.location)
-    )
-
-
-def _made(
-    findings: Findings, entry: ConfigEntry, name: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    value = variables.get("expected_output") if name == "EqualsExpected" else arguments.get(_FIRST[name])
+    first, *more = _ARGUMENTS[name]
+    arguments = given if isinstance(given, dict) else {first: given}
+    place = ConfigEntry(arguments, entry.source, (*entry.location, name))
+    findings.leftovers(place, (first, *more, "evaluation_name"), f"evaluator {name}: ")
+    value = variables.get("expected_output") if name == "EqualsExpected" else arguments.get(first)
     if value is None:
         # Without an expected output there is nothing to equal, there as here.
-        return None if name == "EqualsExpected" else findings.none(entry, f"evaluator {name} without its argument")
-    if name in ("Equals", "EqualsExpected"):
-        return {"type": "equals", "value": value} if isinstance(value, str) else _json({"const": value})
-    if name == "MaxDuration":
-        return {"type": "latency", "threshold": value * 1000}
-    if name == "LLMJudge":
-        return {"type": "llm-rubric", "value": value}
-    if name == "Contains":
-        if not isinstance(value, str) and arguments.get("as_strings") is not True:
-            return findings.none(entry, "evaluator Contains with data", remedy="compare fields with field_accuracy")
-        return {"type": "icontains" if arguments.get("case_sensitive") is False else "contains", "value": str(value)}
-    if value in _TYPES:
-        return _json({"type": _TYPES[value]})
-    said = (
-        "holds for every answer, which is text here" if value == "str" else "is of a class that answers have not here"
-    )
-    return findings.none(entry, f"evaluator IsInstance: {value} {said}, and")
-
-
-def _json(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "is_json", "value": schema}
+        return None if name == "EqualsExpected" else findings.none(entry, f"evaluator {name} without its {first}")
+    made: dict[str, Any] | None = None
+    if name.startswith("Equals"):
+        same = {"type": "is_json", "value": {"const": value}}
+        made = {"type": "equals", "value": value} if isinstance(value, str) else same
+    elif name == "MaxDuration":
+        made = {"type": "latency", "threshold": value * 1000}
+    elif name == "LLMJudge":
+        made = {"type": "llm-rubric", "value": value}
+    elif name == "Contains" and (isinstance(value, str) or arguments.get("as_strings") is True):
+        made = {"type": "icontains" if arguments.get("case_sensitive") is False else "contains", "value": str(value)}
+    elif name == "IsInstance" and value in _TYPES:
+        made = {"type": "is_json", "value": {"type": _TYPES[value]}}
+    if made is None:
+        return findings.none(
+            entry, f"evaluator {name} of {value}", remedy="answers are text; compare fields with field_accuracy"
+        )
+    return ConfigEntry(made | {"name": arguments.get("evaluation_name")}, entry.source, entry.location)

@@ -49,41 +49,32 @@ class Findings:
             if key not in known and value is not None:
                 self.none(entry, f"{what}{key}", key)
 
-    def path(self, entry: ConfigEntry, reference: str, *keys: str | int) -> Path | None:
-        """Return the file a reference names; where there is none, that is a finding."""
-        try:
-            return self.reader.files.find(reference, self.reader.folders(entry))
-        except FileError as problem:
-            self.reader.warn(entry, str(problem), *keys)
-            return None
-
     def paths(self, entry: ConfigEntry, reference: str) -> list[Path]:
         """Return the files that a reference or a pattern names; what cannot be used is a finding."""
-        if not is_pattern(reference):
-            path = self.path(entry, reference)
-            return [] if path is None else [path]
+        files, folders = self.reader.files, self.reader.folders(entry)
         try:
-            return self.reader.files.glob(reference, self.reader.folders(entry))
+            return files.glob(reference, folders) if is_pattern(reference) else [files.find(reference, folders)]
         except FileError as problem:
             self.reader.warn(entry, str(problem))
             return []
 
     def text(self, entry: ConfigEntry, reference: str, *keys: str | int) -> str | None:
         """Return the text of a file; where there is none, that is a finding."""
-        path = self.path(entry, reference, *keys)
+        read = self._read(entry, reference, *keys)
+        return None if read is None else read[1]
+
+    def _read(self, entry: ConfigEntry, reference: str, *keys: str | int) -> tuple[Path, str] | None:
         try:
-            return None if path is None else self.reader.files.read(path)
+            path = self.reader.files.find(reference, self.reader.folders(entry))
+            return path, self.reader.files.read(path)
         except FileError as problem:
-            self.reader.warn(entry, str(problem), *keys)
-            return None
+            return self.reader.warn(entry, str(problem), *keys)
 
     def document(self, entry: ConfigEntry, reference: str, *keys: str | int) -> ConfigEntry | None:
         """Return what a YAML or JSON file holds, with the places of its own; where there is none, that is a finding."""
-        path, text = self.path(entry, reference, *keys), self.text(entry, reference, *keys)
-        if path is None or text is None:
-            return None
         try:
-            return whole(text, path)
+            read = self._read(entry, reference, *keys)
+            return None if read is None else whole(read[1], read[0])
         except ConfigError as error:
             self.reader.warnings += error.problems
             return None

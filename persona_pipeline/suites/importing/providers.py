@@ -23,14 +23,9 @@ _COMPATIBLE = {
     "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
 }
 # Providers of models by their names there.
-_MODELS = {
-    **{
-        name: name
-        for name in ("openai", "anthropic", "azure", "gemini", "ollama", "openrouter", "vllm", "bedrock", "vertex")
-    },
-    **{"azureopenai": "azure", "google": "gemini"},
-    **dict.fromkeys(_COMPATIBLE, "openai"),
-}
+_SAME = ("openai", "anthropic", "azure", "gemini", "ollama", "openrouter", "vllm", "bedrock", "vertex")
+_MODELS = dict(zip(_SAME, _SAME, strict=True)) | {"azureopenai": "azure", "google": "gemini"}
+_MODELS |= dict.fromkeys(_COMPATIBLE, "openai")
 _API = ("chat", "messages", "responses")
 # Fields of a request that servers read as they are.
 _PARAMETERS = (

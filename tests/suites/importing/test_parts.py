@@ -155,7 +155,7 @@ COMPOSITE = {"type": "composite", "aggregator": {"type": "weighted_average"}}
     [
         ({"type": "contains-json"}, PROMPTFOO, "contains-json passes there for text in braces that is almost JSON"),
         (FORMAT, PROMPTFOO, "format uri of a schema is checked otherwise here"),
-        ({"type": "is-json", "value": {"nullable": True}}, PROMPTFOO, "nullable of a schema is checked otherwise here"),
+        ({"type": "is-json", "value": {"nullable": True}}, PROMPTFOO, "nullable True of a schema is checked otherwise here"),
         ({"type": "regex", "value": r"\p{L}"}, PROMPTFOO, "are classes and characters here"),
         ({"type": "regex", "value": "(?m:a$)"}, PROMPTFOO, "with the flag m a line ends at"),
         ({"type": "regex", "value": "^a", "flags": "m"}, AGENTV, "with the flag m a line ends at"),
@@ -681,6 +681,43 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
         "execution.workers has no counterpart",
         "workspace.repos has no counterpart",
     ]
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "becomes", "said"),
+    [
+        ({"Equals": {"value": "a"}}, {"type": "equals", "value": "a", "trim": False}, None),
+        ({"Equals": 5}, {"type": "is_json", "schema": {"const": 5}}, None),
+        ("EqualsExpected", {"type": "equals", "value": "{{ x }}", "trim": False}, None),
+        ({"Contains": "a"}, {"type": "contains", "value": "a"}, None),
+        ({"Contains": {"value": 5, "as_strings": True, "case_sensitive": False}}, {"type": "icontains", "value": "5"}, None),
+        ({"Contains": {"value": "a", "evaluation_name": "own"}}, {"type": "contains", "name": "own", "value": "a"}, None),
+        ({"IsInstance": "dict"}, {"type": "is_json", "schema": {"type": "object"}}, None),
+        ({"MaxDuration": 1.5}, {"type": "latency", "max_ms": 1500.0}, None),
+        ({"MaxDuration": {"seconds": 2}}, {"type": "latency", "max_ms": 2000}, None),
+        ({"LLMJudge": {"rubric": "Kind", "include_input": True}}, {"type": "rubrics", "criteria": ["Kind"]}, None),
+        ({"LLMJudge": {"rubric": "Kind", "model": "m"}}, {"type": "rubrics", "criteria": ["Kind"]}, "evaluator LLMJudge: model"),
+        ({"HasMatchingSpan": {"query": {"name_equals": "x"}}}, None, "check tool calls with tool_trajectory"),
+        ({"IsInstance": "str"}, None, "evaluator IsInstance of str has no counterpart; answers are text"),
+        ({"Contains": [1]}, None, "evaluator Contains of [1] has no counterpart"),
+        ({"Contains": {}}, None, "evaluator Contains without its value"),
+        ({"Mine": {}}, None, "evaluator Mine has no counterpart; write an assert type"),
+    ],
+)  # fmt: skip
+def test_evaluators_of_pydantic_evals(
+    tmp_path: Path, evaluator: Any, becomes: dict[str, Any] | None, said: str | None
+) -> None:
+    case = {"name": "first case", "inputs": {"q": [1.0]}, "expected_output": "{{ x }}", "evaluators": [evaluator]}
+    write(tmp_path, {"orders.yaml": yaml.safe_dump({"cases": [case], "evaluators": [{"Contains": "z"}]})})
+    made = import_file(tmp_path / "orders.yaml", tmp_path)
+    (test,) = made.suite["tests"]
+    assert (made.origin, test["id"], test["input"]) == ("pydantic-evals", "first case", '{"q":[1]}')
+    assert test["expected_output"] == "{{ x }}"
+    last = {"type": "contains", "value": "z", "required": True}
+    assert test["assert"] == [*([becomes | {"required": True}] if becomes else []), last]
+    assert [finding.line is not None and str(said) in finding.message for finding in made.findings] == [True] * bool(
+        said
+    )
 
 
 VARIABLES = {
