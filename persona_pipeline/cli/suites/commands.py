@@ -189,7 +189,10 @@ def compare(
 def import_(
     file: Annotated[Path, typer.Argument(help="The eval file: .yaml, .yml or .json.", show_default=False)],
     origin: Annotated[
-        str | None, typer.Option("--from", help="promptfoo, agentv or pydantic-evals; by default told by the file.", show_default=False)
+        str | None,
+        typer.Option(
+            "--from", help="promptfoo, agentv or pydantic-evals; by default told by the file.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder to write to; by default the file's own.", show_default=False)

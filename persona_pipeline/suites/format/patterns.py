@@ -20,7 +20,7 @@ _NOT_SPACE = (
 )
 # Halves of surrogate pairs stand in the last plane, where no text has characters of its own; those it has are two halves too.
 # With them ſ and the sign of kelvin, which RE2 takes for s and k where case does not count, and JavaScript does not.
-_HALVES = 0x100000
+_HALVES = 0x100000 - 0xD800
 _BEYOND = re.compile("[\u017f\u212a\ud800-\udfff\U00010000-\U0010ffff]")
 _CODES = re.compile(r"\\x\{(\w+)\}(?:-\\x\{(\w+)\})?")
 _WHOLE_CHARACTERS = re.compile(r"\\(?:[pP]|u)\{")
@@ -75,24 +75,21 @@ def _halved(text: str) -> str:
     """Return a text with each half of a surrogate pair, alone or not, as a character that RE2 takes."""
 
     def halves(match: re.Match[str]) -> str:
-        found = match[0].encode("utf-16-be", "surrogatepass")
-        return "".join(_half(int.from_bytes(found[place : place + 2])) for place in range(0, len(found), 2))
+        found = memoryview(match[0].encode("utf-16-le", "surrogatepass")).cast("H")
+        return "".join(chr(unit + _HALVES) for unit in found)
 
     return _BEYOND.sub(halves, text)
-
-
-def _half(unit: int) -> str:
-    return chr(unit - 0xD800 + _HALVES)
 
 
 def _with_halves(code: re.Match[str]) -> str:
     """Return a translated escape, or a range of two, with what stands for the halves in it."""
     low, high = int(code[1], 16), int(code[2] or code[1], 16)
     first, last = max(low, 0xD800), min(high, 0xDFFF)
-    found = [_half(unit) for unit in (0x17F, 0x212A) if low <= unit <= high]
-    found += [f"{_half(first)}-{_half(last)}" if code[2] else _half(first)] if first <= last else []
+    found = "".join(chr(unit + _HALVES) for unit in (0x17F, 0x212A) if low <= unit <= high)
+    if first <= last:
+        found += chr(first + _HALVES) + (f"-{chr(last + _HALVES)}" if code[2] else "")
     alone = found and (code[2] is None or (low, high) == (first, last))
-    return ("" if alone else code[0]) + "".join(found)
+    return found if alone else code[0] + found
 
 
 def _advice(pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""Asserts of promptfoo and AgentV as asserts of ours; one that has no counterpart is named and left out."""
+"""Asserts of promptfoo and AgentV, and evaluators of pydantic-evals, as ours; what has no counterpart is named and left out."""
 
 import math
 import re
@@ -10,12 +10,12 @@ from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.computed import COMMON, CONVERTERS, ConvertedAssert, plain
-from persona_pipeline.suites.importing.evaluators import as_assert
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings
 from persona_pipeline.suites.importing.prompts import alone_in, filled
 
 REMEDIES = {
     **dict.fromkeys(("ruby", "webhook"), "write a code_judge"),
+    "HasMatchingSpan": "check tool calls with tool_trajectory",
     **dict.fromkeys(("select_best", "max_score"), "compare runs with pairwise or suite compare --pairwise"),
     **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
 }
@@ -28,6 +28,17 @@ _LEFT_ASIDE = {"negate": False, "weight": 1, "required": False}
 NO_FAILURE, PASSES = 0.6, 0.8
 _FACTS = "Agrees with these facts and contradicts none of them: "
 _PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
+# What a type of Python's is in JSON.
+_TYPES = {"dict": "object", "list": "array", "int": "integer", "float": "number", "bool": "boolean", "NoneType": "null"}
+# The arguments of each; the first may stand alone (``Contains: text``). Judges here see question and expected output always.
+_ARGUMENTS = {
+    "Equals": ("value",),
+    "EqualsExpected": ("value",),
+    "Contains": ("value", "case_sensitive", "as_strings"),
+    "IsInstance": ("type_name",),
+    "MaxDuration": ("seconds",),
+    "LLMJudge": ("rubric", "include_input", "include_expected_output", "assertion"),
+}
 
 
 def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
@@ -86,7 +97,7 @@ def read_asserts(
     """
     found: list[dict[str, Any]] = []
     if findings.origin == PYDANTIC_EVALS:
-        entries = [made for entry in entries if (made := as_assert(findings, entry, variables)) is not None]
+        entries = [made for entry in entries if (made := _of_evaluator(findings, entry, variables)) is not None]
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
     texts = [text for entry in criteria if (text := filled(findings, entry, entry.data, variables)) is not None]
     if texts:
@@ -108,6 +119,39 @@ def read_asserts(
         if made.get("name"):
             made["name"] = apart(made["name"], taken)
     return found
+
+
+def _of_evaluator(findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any]) -> ConfigEntry | None:
+    """Return the assert that an evaluator is, at its place; None, and a finding, where there is none."""
+    data: dict[str, Any] = entry.data if isinstance(entry.data, dict) else {str(entry.data): {}}
+    name, given = next(iter(data.items()), ("", {}))
+    if name not in _ARGUMENTS:
+        return findings.none(entry, f"evaluator {name}", remedy=REMEDIES.get(name, "write an assert type"))
+    first, *more = _ARGUMENTS[name]
+    arguments = given if isinstance(given, dict) else {first: given}
+    place = ConfigEntry(arguments, entry.source, (*entry.location, name))
+    findings.leftovers(place, (first, *more, "evaluation_name"), f"evaluator {name}: ")
+    value = variables.get("expected_output") if name == "EqualsExpected" else arguments.get(first)
+    if value is None:
+        # Without an expected output there is nothing to equal, there as here.
+        return None if name == "EqualsExpected" else findings.none(entry, f"evaluator {name} without its {first}")
+    made: dict[str, Any] | None = None
+    if name.startswith("Equals"):
+        same = {"type": "is_json", "value": {"const": value}}
+        made = {"type": "equals", "value": value} if isinstance(value, str) else same
+    elif name == "MaxDuration":
+        made = {"type": "latency", "threshold": value * 1000}
+    elif name == "LLMJudge":
+        made = {"type": "llm-rubric", "value": value}
+    elif name == "Contains" and (isinstance(value, str) or arguments.get("as_strings") is True):
+        made = {"type": "icontains" if arguments.get("case_sensitive") is False else "contains", "value": str(value)}
+    elif name == "IsInstance" and value in _TYPES:
+        made = {"type": "is_json", "value": {"type": _TYPES[value]}}
+    if made is None:
+        return findings.none(
+            entry, f"evaluator {name} of {value}", remedy="answers are text; compare fields with field_accuracy"
+        )
+    return ConfigEntry(made | {"name": arguments.get("evaluation_name")}, entry.source, entry.location)
 
 
 def _referenced(findings: Findings, entry: ConfigEntry) -> ConfigEntry:

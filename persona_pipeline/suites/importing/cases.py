@@ -13,7 +13,6 @@ from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.loading.tests import TestFields
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import KNOWN, over_threshold, read_asserts
-from persona_pipeline.suites.importing.environment import read_execution, read_workspace
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings, children, first_of, items, listed
 from persona_pipeline.suites.importing.prompts import (
     Prompt,
@@ -24,7 +23,7 @@ from persona_pipeline.suites.importing.prompts import (
     messages,
     named,
 )
-from persona_pipeline.suites.importing.providers import ConvertedProvider, chosen
+from persona_pipeline.suites.importing.providers import ConvertedProvider, chosen, read_execution, read_workspace
 
 _EXPECTED = re.compile(r"__expected\d*")
 _METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")

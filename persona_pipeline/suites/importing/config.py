@@ -21,7 +21,6 @@ from persona_pipeline.suites.format.loading.tests import TestFields
 from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, WorkspaceFields, apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
-from persona_pipeline.suites.importing.environment import read_execution, read_workspace
 from persona_pipeline.suites.importing.findings import (
     AGENTV,
     PROMPTFOO,
@@ -32,7 +31,7 @@ from persona_pipeline.suites.importing.findings import (
     whole,
 )
 from persona_pipeline.suites.importing.prompts import read_prompts
-from persona_pipeline.suites.importing.providers import read_providers
+from persona_pipeline.suites.importing.providers import read_execution, read_providers, read_workspace
 
 ORIGINS = (PROMPTFOO, AGENTV, PYDANTIC_EVALS)
 _PROVIDERS = ("providers", "targets", "target")
