@@ -335,7 +335,9 @@ def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if peer == "pydantic-evals":
         path = folder / "rows.dataset.yaml"
-        shown = (yaml.safe_dump(row.test, default_flow_style=True, width=10**9).strip() for row in rows)
+        shown = (
+            yaml.safe_dump(row.test, default_flow_style=True, default_style='"', width=10**9).strip() for row in rows
+        )
         path.write_text("cases:\n" + "".join(f"- {case}\n" for case in shown), encoding="utf-8")
         return path
     tests = [

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.files import FileError, is_pattern
-from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
+from persona_pipeline.suites.format.loading.external_tests import check_numbers, read_document
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
@@ -86,7 +85,7 @@ class Findings:
 
 
 def whole(text: str, path: Path) -> ConfigEntry:
-    document = parse_document(text, str(path), limits=SUITE_LIMITS)
+    document = read_document(path, text)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)
 

@@ -346,6 +346,10 @@ def read_workspace(findings: Findings, entry: ConfigEntry) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if isinstance(place.data.get("template"), str):
         made["template"] = findings.relocated(place, place.data["template"])
+        if not (findings.out / made["template"]).is_dir():
+            findings.reader.warn(
+                place, f"workspace.template: folder {place.data['template']!r} does not exist", "template"
+            )
     hooks = place.child("hooks") if isinstance(place.data.get("hooks"), dict) else None
     if hooks is not None:
         findings.leftovers(hooks, HOOKS, "workspace.hooks.")

@@ -302,6 +302,14 @@ def test_files_and_patterns_that_give_no_test_are_named(tmp_path: Path, referenc
     assert said == [(4, f"{reference} gives no test; correct the name, or write tests there")]
 
 
+def test_json_is_read_as_json(tmp_path: Path) -> None:
+    tests = '[\t{"assert": [{"type": "contains", "value": "yes"}],\n\t"vars": {"a": "\\ud83d\\ude00"}}]'
+    made = imported(tmp_path, {"prompts": ["{{ a }}"], "tests": ["file://t.json"]}, t_dot_json=tests)
+    assert (made.suite["tests"][0]["input"], made.findings) == ("😀", ())
+    with pytest.raises(ConfigError, match=r"t\.json:1:3: is not JSON"):
+        imported(tmp_path, {"prompts": ["p"], "tests": ["file://t.json"]}, t_dot_json="[{a: b}]")
+
+
 def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
@@ -656,6 +664,7 @@ tests:
 
 
 def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
+    (tmp_path / "box").mkdir()
     made = imported(
         tmp_path,
         {
@@ -680,6 +689,7 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
     assert [finding.message for finding in made.findings] == [
         "execution.workers has no counterpart",
         "workspace.repos has no counterpart",
+        "workspace.template: folder 'b' does not exist",
     ]
 
 
