@@ -95,7 +95,7 @@ from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belie
 from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
 from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, peoples_mean
-from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_labels
+from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_label_files
 from persona_pipeline.guard.labels.session import Judgment, labelling_order
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
@@ -658,7 +658,7 @@ def _printed(world: World, judge: Lenient) -> Iterator[tuple[str, float, float |
     newest = max(item.window.end for item in population)
     held = [item for item in population if item.window.end < newest]
     labels = [_label(item, judge) for item in labelling_order(held)[:50]]
-    write_labels(world.root / LABELS, labels)
+    write_label_files(Label, world.root / LABELS, labels)
     report = run_evaluation(world, asked, EvaluationRequest(dimensions=["adherence"])).report
     truths = {
         agent_id: [
@@ -696,7 +696,8 @@ def _printed(world: World, judge: Lenient) -> Iterator[tuple[str, float, float |
         (found.people_mean.value or 0.0) - everything,
         _within(bounds, everything),
     )
-    write_labels(
+    write_label_files(
+        Label,
         world.root / LABELS,
         [_label(item, judge) for item in population if item.window.end == newest and item.request.agent_id == "ann"],
     )

@@ -290,7 +290,7 @@ def record_everything(root: Path, database_url: str, *, weeks: int = 1, labelled
     """
     from persona_pipeline.base.options import EvaluationRequest
     from persona_pipeline.evaluation.run import planned
-    from persona_pipeline.guard.labels.files import LABELS, label_of, write_labels
+    from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_label_files
     from persona_pipeline.judging.recordings.writing import recording_of, write_recordings
     from persona_pipeline.judging.verdict import Verdict
     from persona_pipeline.world import World
@@ -310,7 +310,7 @@ def record_everything(root: Path, database_url: str, *, weeks: int = 1, labelled
                 labels.append(label_of(asked, said, labeller="ada", labelled_at=END))
     write_recordings(root / "recordings", [recording for recording in recordings if recording is not None])
     if labels:
-        write_labels(root / LABELS, labels)
+        write_label_files(Label, root / LABELS, labels)
     world.store.close()
     return len(recordings)
 

@@ -31,7 +31,8 @@ from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.reporting.notify import VARIABLE
-from persona_pipeline.reporting.pages.suites import explanation_lines, result_line, summary_line
+from persona_pipeline.reporting.pages.suites import result_line, summary_line
+from persona_pipeline.reporting.text import template_text
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, is_agreement
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.answering.base import Grants
@@ -267,8 +268,8 @@ def test_the_first_suite_ends_as_shown(tmp_path: Path) -> None:
     answers = read_responses(json.loads(blocks("json", page)[0].text))
     result = run_suite(suite, responses=answers)
     assert [*map(result_line, result.tests), summary_line(result)] == shown
-    lines = [line.replace(str(tmp_path), "...") for line in explanation_lines(explain(suite, suite.tests[:1]))]
-    assert lines == explained
+    text = template_text("suite_explained", {"tests": explain(suite, suite.tests[:1])})
+    assert text.replace(str(tmp_path), "...").splitlines() == explained
 
 
 def test_an_assert_type_of_your_own_grades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,11 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (349, 400),
-    "lines": (72_944, 63_000),
-    "lines of the core": (35_740, 28_500),
-    "modules with one importer": (63, 60),
-    "modules that other rooms import": (132, 70),
+    "files": (348, 400),
+    "lines": (72_658, 63_000),
+    "lines of the core": (35_597, 28_500),
+    "modules with one importer": (62, 60),
+    "modules that other rooms import": (130, 70),
     "class names in several modules": (3, 8),
 }
 
@@ -59,10 +59,10 @@ SHOWN = {
         "baselines.drift", "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
         "gate", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
-        "labels.voice_session", "report", "trust",
+        "report", "trust",
     },
     "importing": {
-        "base", "run", "traces.collector", "traces.otlp",
+        "run", "traces.collector", "traces.otlp",
     },
     "judging": {
         "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from typing_extensions import Unpack
 
@@ -119,7 +119,10 @@ class Test(TypedDict, total=False):
 
     Attributes:
         id: names it in results; unique in the suite; ``test-1``, ``test-2``, ... where it is left out.
-        input: what is asked: text, or messages.
+        input: what is asked: text, or messages; before a conversation what the target is told first.
+        turns: a conversation: what the user says, texts or mappings with ``user`` and ``assert``.
+        user: who plays the user after the turns: ``target``, ``goal``, ``agent``, ``turns`` (at most).
+        each_turn: what must hold for every answer of a conversation.
         asserts: what must hold: functions of the answer, and mappings as in a file.
         criteria: what a good answer achieves, for a judge.
         expected_output: a good answer.
@@ -129,7 +132,10 @@ class Test(TypedDict, total=False):
     """
 
     id: str
-    input: Required[str | Sequence[Mapping[str, Any]]]
+    input: str | Sequence[Mapping[str, Any]]
+    turns: "Sequence[str | Mapping[str, Any]]"
+    user: Mapping[str, Any]
+    each_turn: "Sequence[Callable[..., Any] | Mapping[str, Any]]"
     asserts: "Sequence[Callable[..., Any] | Mapping[str, Any]]"
     criteria: str
     expected_output: Any
@@ -221,7 +227,7 @@ def _kept(
         if tell is not None:
             tell(result)
 
-    return replace(options, earlier=earlier, written=(rows,)), told
+    return replace(options, earlier=earlier, resume=True, written=(rows,)), told
 
 
 async def run_suite_async(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:

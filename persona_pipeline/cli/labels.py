@@ -11,15 +11,13 @@ import typer
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
 from persona_pipeline.cli.view import open_session, person, serve
-from persona_pipeline.reporting.text import one_line, printable
+from persona_pipeline.reporting.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from persona_pipeline.guard.labels.files import AnyLabel, LabelType
-    from persona_pipeline.guard.labels.session import Labelling
-    from persona_pipeline.guard.labels.voice import VoiceLabel
-    from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+    from persona_pipeline.guard.labels.session import Labelling, VoiceLabelling
     from persona_pipeline.world.models import Message
 
     Session = TypeVar("Session", Labelling, VoiceLabelling)
@@ -68,7 +66,7 @@ def label(
 def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: int) -> None:
     """Ask which messages sound like an agent; ConfigError: the world's files are not valid, or it has said nothing."""
     from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+    from persona_pipeline.guard.labels.session import VoiceLabelling
 
     world = open_world()
     world.bring_in([agent], [], named=False)
@@ -98,12 +96,13 @@ def _on_or_off(session: "VoiceLabelling", key: str, word: str, note: str) -> str
 
 
 def _show_voice(session: "VoiceLabelling") -> None:
-    current, progress = session.current(), session.progress()
+    from persona_pipeline.reporting.text import template_text
+
+    current = session.current()
     assert current is not None
-    typer.echo("\n" + "-" * 72 + f"\n{progress['on']} on, {progress['off']} off; a check takes {progress['needed']}")
-    for item in (*current.before, current.message):
-        typer.echo(f"{one_line(item.agent_id)}:\n{_indented(item.text)}")
-    typer.echo(f"\nDoes the last message sound like {one_line(session.persona.display_name)}?\n")
+    shown = [*current.before, current.message]
+    facts = {"progress": session.progress(), "messages": shown, "name": session.persona.display_name}
+    typer.echo(template_text("label_voice", facts))
 
 
 def _on_the_page(session: "Labelling | VoiceLabelling", labeller: str, port: int) -> None:
@@ -168,35 +167,12 @@ def ask(
 
 def _show(session: "Labelling") -> None:
     from persona_pipeline.guard.labels.session import BANDS, TARGET
+    from persona_pipeline.reporting.text import template_text
 
     judgment = session.current()
     assert judgment is not None
-    request = judgment.request
-    typer.echo("\n" + "-" * 72)
-    typer.echo("  ".join(f"{item.dimension} {item.done}/{TARGET}" for item in session.progress()))
-    if request.persona is not None:
-        typer.echo(f"\nWho the agent should be:\n{_indented(request.persona)}")
-    typer.echo("")
-    part = None
-    for item in request.trajectory.content():
-        if "omitted" in item:
-            typer.echo(f"[... {item['omitted']} left out ...]")
-            continue
-        if item.get("part") != part:
-            part = item.get("part")
-            typer.echo(f"-- {one_line(part or '')} --")
-        where = f" in #{item['channel']}" if "channel" in item else f" to {item['to']}" if "to" in item else ""
-        typer.echo(f"{one_line(item['speaker'] + where)}:\n{_indented(item['text'])}")
-    typer.echo(f"\n{judgment.dimension}: does this hold, as it is written?\n\n  {one_line(request.claim)}\n")
-    words = (
-        f"{band.first} {band.words}" if band.first == band.last else f"{band.first}-{band.last} {band.words}"
-        for band in BANDS
-    )
-    typer.echo("; ".join(words))
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in printable(text).splitlines())
+    facts = {"request": judgment.request, "dimension": judgment.dimension, "progress": session.progress()}
+    typer.echo(template_text("label", {**facts, "target": TARGET, "bands": BANDS}))
 
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)
@@ -238,24 +214,19 @@ def list_labels(
 
 def _list_voices(agents: str, labeller: str | None) -> None:
     from persona_pipeline.guard.labels.check import checked_voices
+    from persona_pipeline.guard.labels.files import LABELS
+    from persona_pipeline.guard.labels.voice import load_voice_labels
     from persona_pipeline.reporting.pages.instruments import voice_labels_page
     from persona_pipeline.reporting.render import print_page
     from persona_pipeline.world.models import Window
 
     world = open_world()
-    shown = _chosen(_voice_labels(world.root), agents, "all", labeller)
+    shown = _chosen(load_voice_labels(world.root / LABELS), agents, "all", labeller)
     if shown:
         print_page(voice_labels_page(shown))
     spans = [(agent_id, Window(world.horizon)) for agent_id in sorted({label.agent_id for label in shown})]
     for agent_id, found in checked_voices(world, spans).items():
         typer.echo(f"{agent_id}: {found.text}", err=True)
-
-
-def _voice_labels(root: Path) -> "list[VoiceLabel]":
-    from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.voice import load_voice_labels
-
-    return load_voice_labels(root / LABELS)
 
 
 @app.command("export")
@@ -271,11 +242,11 @@ def export_labels(
     from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
-    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
     from persona_pipeline.world.personas import find_world
 
     root = find_world(environment())
-    every: Sequence[AnyLabel] = _voice_labels(root) if voice else load_labels(root / LABELS)
+    every: Sequence[AnyLabel] = load_voice_labels(root / LABELS) if voice else load_labels(root / LABELS)
     labels = _chosen(every, agents, dimensions, labeller)
     text = exported(VoiceLabel if voice else Label, labels, format)
     if output is None:

@@ -24,7 +24,7 @@ from persona_pipeline.corrections.nudges import (
     catchphrases_in,
     guidance_block,
 )
-from persona_pipeline.corrections.records import recent_agent_messages, recent_channel_messages
+from persona_pipeline.corrections.records import recent_messages
 from persona_pipeline.corrections.voices import LiveVoices
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, world_lexicon
 from persona_pipeline.scoring.text.said_again import LOOK_BACK
@@ -127,9 +127,9 @@ class Interventions:
             agents = tables.agents
             name = connection.execute(sa.select(agents.c.display_name).where(agents.c.id == agent_id)).scalar()
             if settings.anti_convergence_enabled and channel is not None:
-                heard = recent_channel_messages(connection, channel, CHANNEL_WINDOW)
+                heard = recent_messages(connection, CHANNEL_WINDOW, channel=channel)
             if settings.repetition_suppression_enabled:
-                own = recent_agent_messages(connection, agent_id, LOOK_BACK)
+                own = recent_messages(connection, LOOK_BACK, agent_id=agent_id)
         convergence = AntiConvergence(settings, nudges=self._nudges, lexicon=self._lexicon)
         suppression = RepetitionSuppression(
             settings, catchphrases=lambda agent: catchphrases_in(self._claims.of(agent)), nudges=self._nudges
@@ -138,7 +138,7 @@ class Interventions:
         if repeats:
             # Only now is it worth a look whether that is usual for the agent.
             with self.world.store.connect() as connection:
-                repeats = suppression.find(agent_id, recent_agent_messages(connection, agent_id, OWN_HISTORY))
+                repeats = suppression.find(agent_id, recent_messages(connection, OWN_HISTORY, agent_id=agent_id))
         found = convergence.find(agent_id, heard, agent_name=name or agent_id), repeats
         nudges = tuple(nudge for nudge in found if nudge)
         unread = convergence.unread(heard) if heard else ""

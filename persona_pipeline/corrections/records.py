@@ -249,18 +249,17 @@ def action_trajectory(
     return Trajectory(tuple(items))
 
 
-def recent_channel_messages(
-    connection: Connection, channel: str, limit: int, before: Before | None = None
+def recent_messages(
+    connection: Connection, limit: int, before: Before | None = None, *, agent_id: str = "", channel: str | None = None
 ) -> list[Message]:
-    """Return the newest messages of a channel, oldest first."""
-    return _recent(connection, sa.and_(_MESSAGES.c.channel_id == channel, _said(before)), limit)
-
-
-def recent_agent_messages(
-    connection: Connection, agent_id: str, limit: int, before: Before | None = None
-) -> list[Message]:
-    """Return the newest messages of an agent in all channels and direct messages, oldest first."""
-    return _recent(connection, sa.and_(_MESSAGES.c.agent_id == agent_id, _said(before)), limit)
+    """Return the newest messages of a channel, or of an agent in all channels and direct messages; oldest first."""
+    scope = _MESSAGES.c.agent_id == agent_id if channel is None else _MESSAGES.c.channel_id == channel
+    query = sa.select(_MESSAGES).where(scope, _said(before), _MESSAGES.c.synthetic.is_(False))
+    newest = query.order_by(_MESSAGES.c.created_at.desc(), _MESSAGES.c.id.desc()).limit(limit)
+    return [
+        Message(row.id, row.agent_id, row.text, row.created_at, row.channel_id, row.recipient_id)
+        for row in reversed(connection.execute(newest).all())
+    ]
 
 
 def _said(before: Before | None) -> sa.ColumnElement[bool]:
@@ -271,15 +270,6 @@ def _said(before: Before | None) -> sa.ColumnElement[bool]:
     return sa.and_(
         _MESSAGES.c.created_at <= moment, sa.or_(_MESSAGES.c.created_at < moment, _MESSAGES.c.id < message_id)
     )
-
-
-def _recent(connection: Connection, scope: sa.ColumnElement[bool], limit: int) -> list[Message]:
-    query = sa.select(_MESSAGES).where(scope, _MESSAGES.c.synthetic.is_(False))
-    newest = query.order_by(_MESSAGES.c.created_at.desc(), _MESSAGES.c.id.desc()).limit(limit)
-    return [
-        Message(row.id, row.agent_id, row.text, row.created_at, row.channel_id, row.recipient_id)
-        for row in reversed(connection.execute(newest).all())
-    ]
 
 
 def _conversation(agent_id: str, channel: str | None, recipient: str | None) -> sa.ColumnElement[bool]:

@@ -21,7 +21,7 @@ from persona_pipeline.base.files import look_of
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import ClaimFiles, within
 from persona_pipeline.corrections.nudges import OWN_HISTORY, catchphrases_in
-from persona_pipeline.corrections.records import recent_agent_messages
+from persona_pipeline.corrections.records import recent_messages
 from persona_pipeline.evaluation.read import WorldReader, learn_voice_before
 from persona_pipeline.evaluation.voice import followed_text
 from persona_pipeline.guard.labels.check import NoCheck, VoiceCheck, world_checks
@@ -139,7 +139,7 @@ class SaidAgainWatch:
         self._claims = ClaimFiles(world.root, FLUENCY.name)
         with world.store.connect() as connection:
             before = (moment, chr(sys.maxunicode))
-            self._own = {name: recent_agent_messages(connection, name, OWN_HISTORY, before) for name in agent_ids}
+            self._own = {name: recent_messages(connection, OWN_HISTORY, before, agent_id=name) for name in agent_ids}
 
     def read(self, messages: Iterable[Message]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield for new messages, oldest first, who says something again, and both lines as plain JSON: at most twenty an agent."""

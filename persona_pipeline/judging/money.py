@@ -249,7 +249,7 @@ class Budget:
         self.daily = daily
         self.spent = 0.0
         self.stopped = 0
-        self._reserved = 0.0
+        self._reserved, self._under_way = 0.0, 0
         self._waiting: list[asyncio.Future[None]] = []
         self._tokens_per_byte = 0.0
 
@@ -274,13 +274,14 @@ class Budget:
             day = None
             if usd <= self._own and (self.daily is None or (day := self.daily.take(usd))):
                 break
-            if not self._reserved or usd > self.max_usd - self.spent:
+            if not self._under_way or usd > self.max_usd - self.spent:
                 self.stopped += 1
                 return None
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
         self._reserved += usd
+        self._under_way += 1
         return Reservation(usd, lambda spent: self._settle(usd, spent, day))
 
     def worst_price(self, text: str, max_tokens: int, model: str, prices: str = "") -> float:
@@ -307,7 +308,9 @@ class Budget:
     def _settle(self, reserved: float, spent: float, day: date | None) -> None:
         if self.daily and day:
             self.daily.settle(day, reserved, spent)
-        self._reserved = max(0.0, self._reserved - reserved)
+        self._under_way -= 1
+        # Of fractions added and taken away again something is left.
+        self._reserved = max(0.0, self._reserved - reserved) if self._under_way else 0.0
         self.spent += spent
         waiting, self._waiting = self._waiting, []
         for turn in waiting:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import persona_pipeline as pp
 from persona_pipeline.base.database import tables
 from persona_pipeline.judging.verdict import unscored_label
-from persona_pipeline.reporting.text import one_line
+from persona_pipeline.reporting.text import one_line, template_text
 from persona_pipeline.suites.grading.results import TestResult
 from persona_pipeline.world.world import World
 
@@ -68,18 +68,16 @@ class Unscored(Failed):
 
 def low_text(found: pp.Evaluation, agent_id: str, dimension: str | None, claim: str | None, threshold: float) -> str:
     """Return why a score below a threshold is below it: the claims below it, the worst first."""
-    evaluation = found[agent_id].evaluation
     score = found.score(agent_id, dimension, claim)
     name = " ".join(filter(None, (dimension or "overall", claim)))
     rows = [
         (dim, row)
-        for dim, item in evaluation.dimensions.items()
+        for dim, item in found[agent_id].evaluation.dimensions.items()
         if dimension in (None, dim)
         for row in item.propositions.values()
         if row.score is not None and row.score < threshold and claim in (None, row.id)
     ]
-    head = f"{agent_id}: {name} is {score:.2f}, below {threshold:g} ({_judged(found, agent_id)})"
-    return "\n".join([head, *_claims(found, agent_id, rows)])
+    return _text(found, agent_id, f"{agent_id}: {name} is {score:.2f}, below {threshold:g}", [], rows)
 
 
 def fallen_text(found: pp.Evaluation, agent_id: str, findings: Sequence[pp.Finding]) -> str:
@@ -93,9 +91,7 @@ def fallen_text(found: pp.Evaluation, agent_id: str, findings: Sequence[pp.Findi
         for row in item.propositions.values()
         if row.score is not None and ((dim, row.id) in fallen or (not fallen and dim in regressed))
     ]
-    head = f"{agent_id} is out of character ({_judged(found, agent_id)})"
-    said = [f"  {one_line(item.text, MOST_TEXT)}" for item in findings]
-    return "\n".join([head, *said, *_claims(found, agent_id, rows)])
+    return _text(found, agent_id, f"{agent_id} is out of character", [item.text for item in findings], rows)
 
 
 def unscored_text(found: pp.Evaluation, agent_id: str, dimension: str | None, why: Sequence[str]) -> str:
@@ -113,60 +109,23 @@ def unscored_text(found: pp.Evaluation, agent_id: str, dimension: str | None, wh
 
 def suite_text(result: TestResult) -> str:
     """Return why a suite's test failed or could not be judged: each assert that is not met, with claims, quotes and the line."""
-    score = "no score" if result.score is None else f"{result.score:.2f}"
-    target = f" ({result.target})" if result.target else ""
-    lines = [f"{one_line(result.id)}{target}: {result.verdict.value}, {score}"]
-    if result.error:
-        lines.append(f"  {one_line(str(result.error), MOST_TEXT)}")
-    for item in result.best.results:
-        if item.score is not None and not item.misses and not item.gate_failed:
-            continue
-        gate = ", required" if item.required is not False else ""
-        lines.append(f"  {'error' if item.score is None else f'{item.score:.2f}'}  {one_line(item.name)}{gate}")
-        if item.error:
-            lines.append(f"        {one_line(str(item.error), MOST_TEXT)}")
-        lines += [f"        {one_line(text, MOST_TEXT)}" for text in item.misses]
-        for name, claim in ((item.details or {}).get("missed") or {}).items():
-            lines.append(f"        claim: {one_line(claim['claim'], MOST_TEXT)} [{one_line(name)}]")
-            lines += [f'        quote: "{one_line(quote, MOST_TEXT)}"' for quote in claim["quotes"]]
-    lines += [f"  line {number}: {line}" for number, line in _said(result)]
-    return "\n".join(lines)
+    return template_text("failed_suite", {"result": result})
 
 
-def _said(result: TestResult) -> Iterator[tuple[int, str]]:
-    """Yield what the target said, line by line."""
-    for number, message in enumerate(result.best.output.messages if result.best.output else (), start=1):
-        content = message.get("content")
-        if content is not None:
-            text = content if isinstance(content, str) else str(content)
-            yield number, f"{one_line(str(message.get('role')))}: {one_line(text, MOST_TEXT)}"
-
-
-def _judged(found: pp.Evaluation, agent_id: str) -> str:
+def _text(
+    found: pp.Evaluation, agent_id: str, head: str, said: list[str], rows: list[tuple[str, pp.PropositionResult]]
+) -> str:
     evaluation = found[agent_id].evaluation
-    scored = sum(item.n_scored for item in evaluation.dimensions.values())
-    expected = sum(item.n_expected for item in evaluation.dimensions.values())
-    messages = f"{evaluation.sample_size} messages up to {evaluation.window_end:%Y-%m-%d %H:%MZ}"
-    return f"{scored} of {expected} judged, {evaluation.provenance.get('judge')}, {messages}"
-
-
-def _claims(found: pp.Evaluation, agent_id: str, rows: Sequence[tuple[str, pp.PropositionResult]]) -> Iterator[str]:
-    ordered = sorted(rows, key=lambda item: (item[1].score or 0.0, -item[1].weight))
-    shown = ordered[:MOST_CLAIMS]
-    quoted = [quote for _, row in shown for quote in row.evidence[:MOST_QUOTES]]
-    transcript = _transcript(found.world, [quote.message_id for quote in quoted if quote.message_id])
-    for dimension, row in shown:
-        yield ""
-        not_so = " (must not be so)" if row.inverted else ""
-        yield f"  {row.score:.1f}  {one_line(row.claim, MOST_TEXT)}{not_so} [{dimension}/{row.id}]"
-        for quote in row.evidence[:MOST_QUOTES]:
-            yield f'       quote: "{one_line(quote.quote, MOST_TEXT)}"'
-            if quote.message_id and (line := transcript.get(quote.message_id)):
-                yield f"       {line}"
-        if row.reasoning:
-            yield f"       judge: {one_line(row.reasoning, MOST_TEXT)}"
-        if row.recommendation:
-            yield f"       to do: {one_line(row.recommendation, MOST_TEXT)}"
-    if len(ordered) > len(shown):
-        yield ""
-        yield f"  and {len(ordered) - len(shown)} more claims of {agent_id}"
+    shown = sorted(rows, key=lambda item: (item[1].score or 0.0, -item[1].weight))[:MOST_CLAIMS]
+    quoted = [quote.message_id for _, row in shown for quote in row.evidence[:MOST_QUOTES] if quote.message_id]
+    facts = {
+        "agent_id": agent_id,
+        "head": head,
+        "said": said,
+        "evaluation": evaluation,
+        "claims": shown,
+        "more": len(rows) - len(shown),
+        "quotes": MOST_QUOTES,
+        "transcript": _transcript(found.world, quoted),
+    }
+    return template_text("failed", facts)

@@ -34,6 +34,7 @@ from persona_pipeline.reporting.page import (
 )
 from persona_pipeline.reporting.terminal import cell_text, plain_text
 from persona_pipeline.reporting.text import (
+    asset,
     format_delta,
     format_p,
     format_score,
@@ -63,7 +64,7 @@ def page_html(page: Page, *, script: bool = False) -> str:
 
     ``script``: with ours, which turns the theme, opens what is folded and finds a row.
     """
-    style, code = page_style(), _asset("report.js") if script else ""
+    style, code = page_style(), asset("report.js") if script else ""
     allowed = f"script-src '{_digest(code)}'; " if code else ""
     policy = f"default-src 'none'; style-src '{_digest(style)}'; {allowed}base-uri 'none'; form-action 'none'"
     template = _environment().get_template("page.html.j2")
@@ -111,11 +112,7 @@ def templates_beside(package: str) -> Environment:
 
 def page_style() -> str:
     """Return the style sheet that all pages share."""
-    return files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8") + _asset("report.css")
-
-
-def _asset(name: str) -> str:
-    return files(_PACKAGE).joinpath("static", name).read_text(encoding="utf-8")
+    return files("persona_pipeline.base").joinpath("theme.css").read_text(encoding="utf-8") + asset("report.css")
 
 
 def _digest(text: str) -> str:

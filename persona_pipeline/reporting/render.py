@@ -1,7 +1,6 @@
 """Reports and pages in the format that was asked for, written where they were asked for; a run's JSON, and read back."""
 
 import json
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,6 @@ from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.guard.report import EXIT_OK, AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.reporting.page import Page, Table
-from persona_pipeline.reporting.text import format_share, format_usd, one_line, plural
 from persona_pipeline.reporting.view import ReportView, in_order
 
 if TYPE_CHECKING:
@@ -67,16 +65,6 @@ def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) 
     from persona_pipeline.reporting.terminal import page_text
 
     return page_text(page)
-
-
-def first_text(facts: Mapping[str, Any], *, verbose: bool = False) -> str:
-    """Return what ``try`` found, from its JSON, as text for a terminal."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("persona_pipeline.reporting")
-    made = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(line=one_line, percent=format_share, plural=plural, usd=format_usd, quoted=shlex.quote)
-    return made.get_template("first.txt.j2").render(facts, verbose=verbose)
 
 
 def write_page(page: Page, data: Mapping[str, Any], format: str, output: Path | None) -> None:

@@ -1,12 +1,18 @@
 """Foreign text made harmless for a terminal, Markdown, XML and HTML; and how every report writes its numbers."""
 
 import re
+import shlex
+from collections.abc import Mapping
+from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from persona_pipeline.scoring.results import UsageSummary
 
 ZERO_WIDTH_SPACE = "\u200b"
@@ -26,10 +32,20 @@ _AUTOLINKS = re.compile(
 )
 
 
+def asset(name: str) -> str:
+    """Return one of the files that pages hold or are made of."""
+    return files("persona_pipeline.reporting").joinpath("static", name).read_text(encoding="utf-8")
+
+
 def one_line(text: str, limit: int | None = None) -> str:
     """Return printable text on one line, runs of white space folded; beyond ``limit`` characters it ends in an ellipsis."""
     line = " ".join(printable(text).split())
     return line if limit is None or len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def indented_lines(text: str) -> str:
+    """Return printable text with every line of it indented."""
+    return "\n".join(f"  {line}" for line in printable(text).splitlines())
 
 
 def spaced(text: str, written: str) -> str:
@@ -111,3 +127,19 @@ def cost_line(usage: "UsageSummary") -> str:
         return "No judge call was made."
     calls = f"{usage.calls} judge call{'' if usage.calls == 1 else 's'}"
     return f"{calls}, {'cost unknown' if usage.usd is None else format_usd(usage.usd)}."
+
+
+@lru_cache
+def _texts() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("persona_pipeline.reporting")
+    made = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters.update(line=one_line, percent=format_share, plural=plural, usd=format_usd, quoted=shlex.quote)
+    made.filters["indented"] = indented_lines
+    return made
+
+
+def template_text(name: str, facts: Mapping[str, Any]) -> str:
+    """Return one of our text templates, filled in, for a terminal: lines without a line break after the last."""
+    return _texts().get_template(f"{name}.txt.j2").render(facts).removesuffix("\n")

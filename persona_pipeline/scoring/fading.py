@@ -121,7 +121,7 @@ def fading(conversations: Mapping[str, Sequence[MessageValue]]) -> Fading | None
     lasts = {key: turns[-1].number for key, turns in conversations.items() if turns}
     leaving = _leaves_when_broken([(turns, lasts[key]) for key, turns in judged.items() if turns])
     fades = not leaving and _leans_to_the_end(broken)
-    ends = [_end(turns) if fades else (turns[-1].number, False) for turns in long]
+    ends = [character_end(turns) if fades else (turns[-1].number, False) for turns in long]
     survival = kaplan_meier(ends)
     return Fading(
         conversations=len(long),
@@ -222,8 +222,11 @@ def _leaves_when_broken(conversations: Sequence[tuple[Sequence[MessageValue], in
     return excess - 0.5 > CONFIDENCE_Z * math.sqrt(variance)
 
 
-def _end(turns: Sequence[MessageValue]) -> tuple[int, bool]:
-    """Return the turn from which on the character is lost for good, and whether it is; the last turn where it is not."""
+def character_end(turns: Sequence[MessageValue]) -> tuple[int, bool]:
+    """Return the turn from which on the character is lost for good, and whether it is; the last turn where it is not.
+
+    ``turns``: the judged ones of one conversation, at least 2.
+    """
     # How far below the threshold all that follows lies, from each turn on.
     below = list(accumulate(THRESHOLD - (turn.value or 0.0) for turn in reversed(turns)))[HELD - 1 :][::-1]
     deepest = max(below)

@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.files import MOST_NOTE
-from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Labelling
-from persona_pipeline.guard.labels.voice_session import VoiceLabelling
+from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Labelling, VoiceLabelling
 
 API = "/api/"
 Session = Labelling | VoiceLabelling

@@ -27,7 +27,7 @@ from persona_pipeline.guard.calibration.judge_change import (
     load_judge_changes,
     save_judge_changes,
 )
-from persona_pipeline.guard.labels.files import LABELS, LabellerKind, label_of, write_labels
+from persona_pipeline.guard.labels.files import LABELS, Label, LabellerKind, label_of, write_label_files
 from persona_pipeline.guard.labels.session import Labeller
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.cache import note_ability
@@ -60,7 +60,7 @@ def label(world: World, answer: Answer, count: int, *, kind: LabellerKind = Labe
         for item in judgments
         if item.score is not None
     ]
-    write_labels(world.root / LABELS, labels[:count])
+    write_label_files(Label, world.root / LABELS, labels[:count])
 
 
 def evaluated(world: World, **asked: object) -> RunReport:
@@ -280,7 +280,7 @@ def test_a_window_that_people_labelled_whole_needs_no_fifty(world: World) -> Non
     newest = max(item.window.end for item in population)
     labels = [label_of(item.request, 4, labeller="eva") for item in population if item.window.end == newest]
     assert len(labels) < 50
-    write_labels(world.root / LABELS, labels)
+    write_label_files(Label, world.root / LABELS, labels)
     people = evaluated(world, agents=["pam"]).agents["pam"].comparison.dimensions["adherence"].people
     assert people is not None and people.complete and people.score is not None and people.missing == 0
     assert people.interval is not None and people.interval[1] > people.score, "one person may err"

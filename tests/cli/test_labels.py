@@ -12,7 +12,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.setup import schema_texts
 from persona_pipeline.evaluation.calibrate import judged_population
-from persona_pipeline.guard.labels.files import LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_label_files
 from persona_pipeline.guard.labels.session import Judgment
 from persona_pipeline.world import World
 from tests.support.worlds import replace_in
@@ -31,7 +31,7 @@ def folder(sample_root: Path, judged: list[Judgment]) -> Path:
     """The world's labels: everything labelled by a person, and five by a model."""
     ada = [label_of(item.request, 5, labeller="ada", note="fair\nenough") for item in judged]
     gpt = [label_of(item.request, None, labeller="gpt", kind=LabellerKind.MODEL) for item in judged[:5]]
-    write_labels(sample_root / "labels", [*ada, *gpt])
+    write_label_files(Label, sample_root / "labels", [*ada, *gpt])
     return sample_root / "labels"
 
 

@@ -173,6 +173,22 @@ def test_what_is_spent_never_exceeds_the_limit(limit: float, calls: list[tuple[f
     assert budget.remaining == pytest.approx(limit - budget.spent)
 
 
+def test_what_is_left_of_sums_of_fractions_is_no_call_under_way() -> None:
+    async def run() -> None:
+        budget = Budget(0.31)
+        under_way = [await budget.reserve(0.1), await budget.reserve(0.2)]
+        for reservation in under_way:
+            assert reservation
+            reservation.settle(0.0)
+        assert budget.remaining == 0.31
+        # It waited for ever, for a call that had come back.
+        last = asyncio.create_task(budget.reserve(0.31))
+        await asyncio.sleep(0)
+        assert last.done()
+
+    asyncio.run(run())
+
+
 def test_a_call_waits_for_what_others_give_back_and_is_refused_when_nobody_can() -> None:
     async def run() -> tuple[bool, bool]:
         budget = Budget(1.0)

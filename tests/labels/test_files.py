@@ -22,7 +22,7 @@ from persona_pipeline.guard.labels.files import (
     checked_label,
     label_of,
     load_labels,
-    write_labels,
+    write_label_files,
 )
 from persona_pipeline.judging.verdict import JudgeRequest
 from tests.support.judging import request, trajectory
@@ -116,10 +116,10 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_a_name_is_a_persons_or_a_models_and_never_both(tmp_path: Path) -> None:
-    write_labels(tmp_path, [LABEL])
+    write_label_files(Label, tmp_path, [LABEL])
     as_model = label_of(request("another claim"), 3, labeller="ada", kind=LabellerKind.MODEL)
     with pytest.raises(ConfigError, match="a name of its own"):
-        write_labels(tmp_path, [as_model])
+        write_label_files(Label, tmp_path, [as_model])
     (tmp_path / "adherence.jsonl").write_text(LABEL.to_line() + as_model.to_line(), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"adherence\.jsonl:2: ada is a model here and a person at .*jsonl:1"):
         load_labels(tmp_path)
@@ -128,19 +128,19 @@ def test_a_name_is_a_persons_or_a_models_and_never_both(tmp_path: Path) -> None:
 def test_the_last_answer_of_a_labeller_replaces_and_the_rest_stays_in_order(tmp_path: Path) -> None:
     second = label_of(request("another claim"), None, labeller="ada", note="It never came up.")
     other = label_of(request(persona="A boss."), 2, labeller="bob")
-    assert [path.name for path in write_labels(tmp_path, [other, LABEL, second])] == ["adherence.jsonl"]
+    assert [path.name for path in write_label_files(Label, tmp_path, [other, LABEL, second])] == ["adherence.jsonl"]
     changed = label_of(request(persona="A boss."), 8, labeller="ada")
-    write_labels(tmp_path, [changed])
+    write_label_files(Label, tmp_path, [changed])
     assert load_labels(tmp_path) == [changed, other, second]
-    assert write_labels(tmp_path, [changed]) == []
+    assert write_label_files(Label, tmp_path, [changed]) == []
 
 
 def test_a_label_is_taken_back_and_an_empty_file_goes(tmp_path: Path) -> None:
     other = label_of(request(), 2, labeller="bob")
-    write_labels(tmp_path, [LABEL, other])
-    write_labels(tmp_path, [], remove=[LABEL.identity])
+    write_label_files(Label, tmp_path, [LABEL, other])
+    write_label_files(Label, tmp_path, [], remove=[LABEL.identity])
     assert load_labels(tmp_path) == [other]
-    write_labels(tmp_path, [], remove=[other.identity])
+    write_label_files(Label, tmp_path, [], remove=[other.identity])
     assert list(tmp_path.glob("*.jsonl")) == []
 
 
@@ -153,12 +153,12 @@ def test_git_merges_what_two_people_labelled_on_two_machines(tmp_path: Path) -> 
     git("init")
     shutil.copy(template, tmp_path / ".gitattributes")
     asked = [request(f"claim {number}") for number in range(4)]
-    write_labels(tmp_path / "labels", [label_of(asked[0], 5, labeller="eve")])
+    write_label_files(Label, tmp_path / "labels", [label_of(asked[0], 5, labeller="eve")])
     git("add", ".gitattributes", "labels/adherence.jsonl")
     git("commit", "-m", "one")
     for labeller in ("ada", "bob"):
         git("checkout", "-b", labeller, "main")
-        write_labels(tmp_path / "labels", [label_of(item, 5, labeller=labeller) for item in asked])
+        write_label_files(Label, tmp_path / "labels", [label_of(item, 5, labeller=labeller) for item in asked])
         git("commit", "-a", "-m", labeller)
     git("merge", "ada")
     assert len(load_labels(tmp_path / "labels")) == 9
@@ -208,7 +208,7 @@ def test_every_label_comes_back_as_it_was_written(
 
 def _label_many(folder: str, labeller: str) -> None:
     for number in range(15):
-        write_labels(Path(folder), [label_of(request(f"claim {number}"), number % 10, labeller=labeller)])
+        write_label_files(Label, Path(folder), [label_of(request(f"claim {number}"), number % 10, labeller=labeller)])
 
 
 def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:

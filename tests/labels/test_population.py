@@ -12,7 +12,7 @@ from persona_pipeline.evaluation.calibrate import judged_population, world_label
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.calibration.reading import READINGS, load_readings
-from persona_pipeline.guard.labels.files import Label, label_of, stale_labels, write_labels
+from persona_pipeline.guard.labels.files import Label, label_of, stale_labels, write_label_files
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Evidence, Verdict, is_unsupported
@@ -77,7 +77,7 @@ def _asked(world: World) -> list:
 def _labelled(world: World, agent_id: str, dimension: str) -> list[Label]:
     found = judged_population(world, [agent_id], [dimension])
     labels = [label_of(item.request, 5, labeller="ada") for item in found]
-    write_labels(world.root / "labels", labels)
+    write_label_files(Label, world.root / "labels", labels)
     return labels
 
 
@@ -164,7 +164,7 @@ def test_labels_of_single_messages_say_which_are_good(small_world: World, server
     said = [item.request.trajectory.entries[-1].message_id for item in judged]
     labels = [label_of(item.request, score, labeller="ada") for item, score in zip(judged, (8, 2, None), strict=False)]
     labels.append(label_of(judged[1].request, 9, labeller="bea"))
-    write_labels(small_world.root / "labels", labels)
+    write_label_files(Label, small_world.root / "labels", labels)
     assert labelled_messages(small_world, ["ann"]) == {said[0]: True, said[1]: True}
-    write_labels(small_world.root / "labels", [label_of(judged[1].request, 5, labeller="bea")])
+    write_label_files(Label, small_world.root / "labels", [label_of(judged[1].request, 5, labeller="bea")])
     assert labelled_messages(small_world, ["ann"]) == {said[0]: True, said[1]: False}

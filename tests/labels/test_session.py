@@ -6,7 +6,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels import session as sessions
-from persona_pipeline.guard.labels.files import LabellerKind, label_of, load_labels, write_labels
+from persona_pipeline.guard.labels.files import Label, LabellerKind, label_of, load_labels, write_label_files
 from persona_pipeline.guard.labels.session import Judgment, Labeller, Labelling, LabellingProgress
 from tests.labels.judgments import judgments
 
@@ -71,7 +71,7 @@ def test_undo_takes_back_one_after_the_other(tmp_path: Path) -> None:
 
 def test_undo_brings_back_the_answer_before(tmp_path: Path) -> None:
     items = judgments(2)
-    write_labels(tmp_path, [label_of(items[0].request, 2, labeller="ada", note="first")])
+    write_label_files(Label, tmp_path, [label_of(items[0].request, 2, labeller="ada", note="first")])
     session = labelling(tmp_path, items)
     session.answer(items[0].key, 8)
     session.undo()
@@ -101,7 +101,7 @@ def test_two_labellers_get_the_same_and_keep_their_own(tmp_path: Path) -> None:
 def test_a_dimension_that_has_enough_waits_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "TARGET", 2)
     session = labelling(tmp_path, [*judgments(6), *judgments(3, "fluency")])
-    write_labels(tmp_path, [label_of(item.request, 1, labeller="ada") for item in session.judgments[:2]])
+    write_label_files(Label, tmp_path, [label_of(item.request, 1, labeller="ada") for item in session.judgments[:2]])
     order = []
     while (current := session.current()) is not None:
         order.append(current.dimension)

@@ -11,11 +11,11 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.exchange import export_labels, read_labels
 from persona_pipeline.guard.labels.files import (
     LABELS,
+    Label,
     checked_label,
     label_of,
     load_labels,
     write_label_files,
-    write_labels,
 )
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels, marks_of
 from persona_pipeline.world.messages.files import bounded_extras
@@ -28,7 +28,7 @@ GIVEN = labels((True, False), note='=a, "b"')
 
 def test_both_kinds_live_beside_each_other(tmp_path: Path) -> None:
     judged = label_of(request(), 7, labeller="ada")
-    write_labels(tmp_path, [judged])
+    write_label_files(Label, tmp_path, [judged])
     assert write_label_files(VoiceLabel, tmp_path, GIVEN) == [tmp_path / "voice.jsonl"]
     assert load_labels(tmp_path) == [judged]
     assert load_voice_labels(tmp_path) == sorted(GIVEN, key=lambda label: label.order)

@@ -13,8 +13,8 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.guard.labels import check, voice
 from persona_pipeline.guard.labels import session as sessions
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
+from persona_pipeline.guard.labels.session import VoiceLabelling
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
-from persona_pipeline.guard.labels.voice_session import VoiceLabelling
 from persona_pipeline.world.models import Message, Persona
 from tests.labels.voices import HALF, START, labels, message
 from tests.viewer.serving import client_of, labelling_app

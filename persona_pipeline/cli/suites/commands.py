@@ -90,7 +90,7 @@ def explain(
     Names what a suite would read, call and run, and what of it needs leave. Nothing is run.
     """
     from persona_pipeline.base.settings import get_settings
-    from persona_pipeline.reporting.pages.suites import explanation_lines
+    from persona_pipeline.reporting.text import template_text
     from persona_pipeline.suites.running.opening import open_targets
     from persona_pipeline.suites.running.plan import RunOptions, select_tests
     from persona_pipeline.suites.running.plan import explain as explain_suite
@@ -104,7 +104,7 @@ def explain(
     if as_json:
         print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
     else:
-        print_lines(explanation_lines(explained))
+        print_lines([template_text("suite_explained", {"tests": explained})])
 
 
 app.command()(run)
@@ -146,7 +146,7 @@ def compare(
 
     Exit codes: 0 the second is no worse, 1 it is, 2 the files do not compare, 3 a test has no score in one of them, or no judgment.
     """
-    from persona_pipeline.reporting.pages.suites import comparison_lines, pairwise_lines
+    from persona_pipeline.reporting.text import template_text
     from persona_pipeline.suites.running.history import compare_rows, judge_pairs, read_rows
 
     if fail_on not in FAIL_ON:
@@ -171,8 +171,8 @@ def compare(
     if as_json:
         print_json(comparison.to_dict() | ({"pairwise": judged.to_dict()} if judged else {}))
     else:
-        print_lines(comparison_lines(comparison))
-        print_lines(pairwise_lines(judged) if judged else ())
+        print_lines([template_text("suite_compared", {"run": comparison})])
+        print_lines([template_text("suite_pairwise", {"run": judged})] if judged else ())
     if fail_on == "none":
         raise typer.Exit(0)
     if comparison.unscored or (judged and judged.unjudged):

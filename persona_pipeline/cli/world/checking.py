@@ -235,6 +235,11 @@ def check_paths(paths: Iterable[Path]) -> Checked:
 
 
 def _check_file(path: Path, checked: Checked) -> None:
+    from persona_pipeline.guard.baselines.golden import load_baseline
+    from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
+    from persona_pipeline.guard.labels.voice import VoiceLabel
+    from persona_pipeline.judging.recordings.replay import load_recording_file
+
     parents = {parent.name for parent in path.resolve().parents}
     suffix = path.suffix.lower()
     if not path.exists():
@@ -256,11 +261,11 @@ def _check_file(path: Path, checked: Checked) -> None:
     elif path.resolve().parent.name == CARDS and suffix.removeprefix(".") in list(CardFormat):
         checked.run(lambda: read_card(path))
     elif suffix == ".json" and path.resolve().parent.name == "baselines":
-        checked.run(lambda: _baseline(path))
+        checked.run(lambda: load_baseline(path))
     elif suffix == ".jsonl" and "recordings" in parents:
-        checked.run(lambda: _recordings(path))
+        checked.run(lambda: load_recording_file(path, get_settings().signing_secret))
     elif suffix == ".jsonl" and path.resolve().parent.name == "labels":
-        checked.run(lambda: _labels(path))
+        checked.run(lambda: load_label_files(VoiceLabel if path.stem == VOICE else Label, [path]))
     elif suffix in ENDINGS and "messages" in parents:
         checked.run(lambda: _messages(path, checked))
 
@@ -305,25 +310,6 @@ def _odd_variables(claim: str, dimension: str, filled: Sequence[str]) -> Iterato
             yield f"{{{{{name}}}}} is not filled in for {dimension}; it has {', '.join(filled)}"
     for text in spaced_variables(claim):
         yield f"{text} is not filled in; write it without spaces"
-
-
-def _baseline(path: Path) -> None:
-    from persona_pipeline.guard.baselines.golden import load_baseline
-
-    load_baseline(path)
-
-
-def _recordings(path: Path) -> None:
-    from persona_pipeline.judging.recordings.replay import load_recording_file
-
-    load_recording_file(path, get_settings().signing_secret)
-
-
-def _labels(path: Path) -> None:
-    from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
-    from persona_pipeline.guard.labels.voice import VoiceLabel
-
-    load_label_files(VoiceLabel if path.stem == VOICE else Label, [path])
 
 
 def _suite(path: Path, checked: Checked) -> None:

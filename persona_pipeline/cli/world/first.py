@@ -52,11 +52,10 @@ def first(
     No model is asked and nothing leaves the machine. Writes a world that evaluate goes on with. Exit code 1: a finding; 0: nothing
     found; 3: nobody's voice can be told, or less than 95 % of the lines could be read; 2: no line could be read.
     """
-    from persona_pipeline.importing.base import ReadOptions
-    from persona_pipeline.importing.run import ImportOptions
+    from persona_pipeline.importing.run import ImportOptions, ReadOptions
     from persona_pipeline.lab.first.cast import cast_of
     from persona_pipeline.lab.first.look import first_look, overall
-    from persona_pipeline.reporting.render import first_text
+    from persona_pipeline.reporting.text import template_text
     from persona_pipeline.scoring.voice_alarm.background import languages
 
     folder = output or Path(f"{Path(files[0]).resolve().stem if files[0] != '-' else 'stdin'}-world")
@@ -74,7 +73,7 @@ def first(
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
     facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
     facts |= {"agents": [asdict(item) | {"result": item.result} for item in look]} | _written(folder, cast)
-    typer.echo(shown_json(facts, 2) if as_json else first_text(facts, verbose=verbose))
+    typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
     raise typer.Exit(_EXITS[result])
 
 

@@ -105,21 +105,13 @@ def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, 
 
 
 def _tell(imported: "Imported") -> None:
-    from persona_pipeline.reporting.text import one_line
+    from persona_pipeline.reporting.text import template_text
 
     result = imported.result
-    for problem in result.problems:
-        typer.echo(str(problem), err=True)
-    if result.unnamed:
-        typer.echo(f"and {result.unnamed} more lines that were left out", err=True)
-    for what, counts in (("no messages", imported.skipped), ("kept beside messages, not judged", imported.extras)):
-        if counts:
-            typer.echo(f"{what}: {one_line(_counted(counts))}", err=True)
-    if imported.cut:
-        typer.echo(f"of {imported.cut} messages some keys were too much to keep; _cut names them", err=True)
-    for name, used in imported.formats.items():
-        if used != "messages":
-            typer.echo(f"{one_line(name)}: read as {used}", err=True)
+    counted = {"no messages": imported.skipped, "kept beside messages, not judged": imported.extras}
+    facts = {"imported": imported, "counted": {what: _counted(counts) for what, counts in counted.items()}}
+    if said := template_text("imported", facts):
+        typer.echo(said, err=True)
     written, left_out = result.written, len(result.problems) + result.unnamed
     kept_out = (
         f", {written.kept_out} removed before and kept out (--restore brings them back)" if written.kept_out else ""

@@ -33,7 +33,7 @@ from persona_pipeline.corrections.nudges import (
     RepetitionSuppression,
     catchphrases_in,
 )
-from persona_pipeline.corrections.records import GateCall, PriorAttempts, recent_agent_messages, recent_channel_messages
+from persona_pipeline.corrections.records import GateCall, PriorAttempts, recent_messages
 from persona_pipeline.corrections.replay.thresholds import (
     CheckCost,
     CorrectionKind,
@@ -259,7 +259,7 @@ def _convergence(world: World) -> _Look:
         if message.channel is None:
             return (), None, False
         before = (message.created_at, message.id)
-        seen = recent_channel_messages(connection, message.channel, CHANNEL_WINDOW, before)
+        seen = recent_messages(connection, CHANNEL_WINDOW, before, channel=message.channel)
         return seen, rule.ratio(seen), False
 
     return look
@@ -271,13 +271,13 @@ def _repetition(world: World, agent_id: str) -> _Look:
 
     def look(connection: Connection, message: Message) -> tuple[Sequence[Message], float | None, bool]:
         before = (message.created_at, message.id)
-        said = recent_agent_messages(connection, agent_id, LOOK_BACK, before)
+        said = recent_messages(connection, LOOK_BACK, before, agent_id=agent_id)
         seen = said[-OWN_WINDOW:]
         if len(seen) < 2:
             return seen, None, False
         found, again = rule.measure(agent_id, seen), rule.said_again(agent_id, said)
         if found.share or found.reasons or again:
-            said = recent_agent_messages(connection, agent_id, OWN_HISTORY, before)
+            said = recent_messages(connection, OWN_HISTORY, before, agent_id=agent_id)
             found, again = rule.measure(agent_id, said), again and rule.said_again(agent_id, said)
         share = found.share if found.share > found.usual.share else 0.0
         return seen, share, bool(found.reasons) or again is not None

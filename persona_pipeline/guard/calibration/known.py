@@ -170,13 +170,6 @@ def _oriented(row: PropositionResult) -> float:
 
 
 @dataclass(frozen=True)
-class _Said:
-    data: Mapping[str, Any]
-    model: str | None
-    prompt_version: str | None
-
-
-@dataclass(frozen=True)
 class KnownVerdicts:
     """The verdicts of a world, of all judges that were ever asked. Nobody is asked.
 
@@ -230,16 +223,16 @@ class KnownVerdicts:
         """The keys of what is kept by what was judged."""
         return self.kept.keys(PROPOSITION) if self.kept else {}
 
-    def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[_Said]]:
+    def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[Answer]]:
         keys = [list(self._keys_of(subject)) for subject in subjects]
         rows = self._rows(row for own in keys for key in own for row in self._keys.get(key, ()))
         found = []
         for own in keys:
-            said: list[_Said] = []
+            said: list[Answer] = []
             for key in own:
                 recording = self._recorded.get(key)
                 if recording is not None:
-                    said.append(_Said(recording.data, recording.model, recording.prompt_version))
+                    said.append(Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version))
                 # What --record wrote stands in both.
                 stored = (rows[row] for row in self._keys.get(key, ()) if row in rows)
                 said += [item for item in stored if recording is None or item != said[-1]]
@@ -252,9 +245,9 @@ class KnownVerdicts:
             yield key
             sample += 1
 
-    def _rows(self, wanted: Iterable[str]) -> dict[str, _Said]:
+    def _rows(self, wanted: Iterable[str]) -> dict[str, Answer]:
         rows = self.kept.answers(list(wanted)) if self.kept else ()
-        return {key: _Said(data, model, prompt) for key, data, model, prompt in rows}
+        return {key: Answer(data, model=model, prompt_version=prompt) for key, data, model, prompt in rows}
 
 
 def peoples_labels(labels: Iterable[Label], asked: AskedOf, known: KnownVerdicts) -> PeoplesLabels:
@@ -280,9 +273,9 @@ def labels_hash(used: Usable) -> str:
     return content_hash(said) if said else ""
 
 
-def _verdicts(request: JudgeRequest, said: Iterable[_Said]) -> list[Verdict]:
+def _verdicts(request: JudgeRequest, said: Iterable[Answer]) -> list[Verdict]:
     return [
-        verdicts_of([request], Answer(item.data, model=item.model, prompt_version=item.prompt_version))[0]
+        verdicts_of([request], item)[0]
         for item in said
-        if proposition_problem(item.data, [request.proposition_id]) is None
+        if item.data is not None and proposition_problem(item.data, [request.proposition_id]) is None
     ]

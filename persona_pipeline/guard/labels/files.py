@@ -231,11 +231,6 @@ def load_label_files(model: type[LabelType], paths: Iterable[Path]) -> list[Labe
     return list({label.identity: label for _, _, label in found}.values())
 
 
-def write_labels(folder: Path, labels: Iterable[Label], *, remove: Collection[tuple[str, str]] = ()) -> list[Path]:
-    """Add labels of judgments; see ``write_label_files``."""
-    return write_label_files(Label, folder, labels, remove=remove)
-
-
 def write_label_files(
     model: type[LabelType], folder: Path, labels: Iterable[LabelType], *, remove: Collection[tuple[str, str]] = ()
 ) -> list[Path]:

@@ -33,30 +33,22 @@ class CollectorMetrics:
 
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
-        self._requests = counter("persona_collect_requests", "Export requests by status of the answer.", ("status",))
+        self.requests = counter("persona_collect_requests", "Export requests by status of the answer.", ("status",))
         about = "Spans and events: stored, known before, or refused."
-        self._pieces = counter("persona_collect_pieces", about, ("result",))
+        self.pieces = counter("persona_collect_pieces", about, ("result",))
         self._messages = counter("persona_collect_messages", "Messages inserted, updated, removed.", ("change",))
         about = "Requests and connections that were not taken, by reason."
         self._turned_away = counter("persona_collect_turned_away", about, ("reason",))
         self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
 
-    def answered(self, status: int) -> None:
-        """Count a request."""
-        self._requests.labels(str(status)).inc()
-
     def turned_away(self, reason: str) -> None:
         """Count a request or a connection that was not taken."""
         self._turned_away.labels(reason).inc()
 
-    def refused(self, count: int) -> None:
-        """Count spans and log records that were not taken."""
-        self._pieces.labels("refused").inc(count)
-
     def kept(self, kept: Kept, given: int) -> None:
         """Count what was written of so many pieces."""
-        self._pieces.labels("stored").inc(kept.pieces)
-        self._pieces.labels("known").inc(given - kept.pieces)
+        self.pieces.labels("stored").inc(kept.pieces)
+        self.pieces.labels("known").inc(given - kept.pieces)
         for change in ("inserted", "updated", "removed"):
             self._messages.labels(change).inc(getattr(kept.written, change))
 
@@ -216,13 +208,13 @@ class _Collector:
                 raise _NotTakenError(415, f"send {PROTOBUF} or {JSON}")
             brought = await self._take(request, content_type, logs)
         except _NotTakenError as refusal:
-            self.metrics.answered(refusal.status)
+            self.metrics.requests.labels(str(refusal.status)).inc()
             self.metrics.turned_away(refusal.reason)
             headers = {"Retry-After": _RETRY_SECONDS} if refusal.status == 503 else {}
             body = _status(refusal.status, str(refusal))
             return Response(_written(body, answer_type), refusal.status, headers, answer_type)
-        self.metrics.answered(200)
-        self.metrics.refused(brought.refused)
+        self.metrics.requests.labels("200").inc()
+        self.metrics.pieces.labels("refused").inc(brought.refused)
         return Response(_written(_answer(brought, logs), answer_type), media_type=answer_type)
 
     async def _take(self, request: Request, content_type: str, logs: bool) -> ReadRequest:

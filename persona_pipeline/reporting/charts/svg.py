@@ -6,19 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from persona_pipeline.reporting.text import html_text, xml_text
-
-# What a chart looks like on its own, outside the HTML report: the same classes in a calm light palette.
-_STANDALONE_STYLE = """
-text{font:11px system-ui,sans-serif;fill:#5c6470}.label{fill:#1f2530}
-.grid{stroke:#e3e1dc}.axis{stroke:#b9b6ae}.line{fill:none;stroke:#35607f;stroke-width:2}
-.dot{fill:#35607f}.bar{fill:#35607f}.track{fill:#eceae5}.tick{stroke:#1f2530;stroke-width:2}
-.change{stroke:#a8382b;stroke-dasharray:4 3}.bad{fill:#a8382b;stroke:#a8382b}.link{stroke:#35607f}
-.limit{stroke:#5c6470;stroke-width:1.5;stroke-dasharray:6 4}
-.whisker{stroke:#1f2530;stroke-opacity:.7}.range{fill:#35607f;fill-opacity:.14;stroke:none}
-.d1{stroke:#0f766e;fill:#0f766e}.d2{stroke:#7c5295;fill:#7c5295}.d3{stroke:#b0691b;fill:#b0691b}
-.d4{stroke:#3f6fb5;fill:#3f6fb5}.d5{stroke:#7a7a2e;fill:#7a7a2e}path.line{fill:none}
-"""
+from persona_pipeline.reporting.text import asset, html_text, xml_text
 
 
 def element(name: str, attributes: dict[str, object] | None = None, *children: str) -> Markup:
@@ -120,9 +108,9 @@ def data_uri(chart: Markup) -> str:
 
 
 def standalone(chart: Markup) -> str:
-    """Return the chart with a palette of its own, for a file."""
+    """Return the chart for a file: with a style of its own, the same classes in a calm light palette."""
     head, body = str(chart).split(">", 1)
-    return f"{head}><style>{_STANDALONE_STYLE}</style>{body}"
+    return f"{head}><style>{asset('chart.css')}</style>{body}"
 
 
 def _attribute(value: object) -> str:

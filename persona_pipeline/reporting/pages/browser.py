@@ -1,5 +1,6 @@
 """A run's page in a browser: each agent with its claims, its lines out of character and its history, and what all share."""
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -58,7 +59,15 @@ from persona_pipeline.reporting.pages.evaluation import (
     sight_table,
     usage_facts,
 )
-from persona_pipeline.reporting.text import format_delta, format_score, format_share, format_usd, one_line, plural
+from persona_pipeline.reporting.text import (
+    asset,
+    format_delta,
+    format_score,
+    format_share,
+    format_usd,
+    one_line,
+    plural,
+)
 from persona_pipeline.reporting.view import (
     LOW_SCORE,
     MANY,
@@ -270,22 +279,23 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         _scores(view, shown, few) if agents else None,
         _broken(agents),
         _findings(view, shown),
-        _figures("timeline", "Drift over time", _TIMELINE, _timelines(agents), "Timeline"),
+        _figures("timeline", "Drift over time", _timelines(agents), "Timeline"),
         Section("Agents", [Drawn("agents.html.j2", {"agents": agents})], "agents") if agents else None,
     ]
     rest = [
         _sight(view, shown),
-        _figures("fading", "Long conversations", _FADING, faded),
-        _figures("voice-alarm", "Voice alarm", _VOICE_ALARM, _voice_alarms(report, agents)),
+        _figures("fading", "Long conversations", faded),
+        _figures("voice-alarm", "Voice alarm", _voice_alarms(report, agents)),
         _voice_checks(report),
         _voices(report),
-        _figures("language", "Repetition and agreement", _LANGUAGE, language_figures(by_name), "Language"),
+        _figures("language", "Repetition and agreement", language_figures(by_name), "Language"),
         _suites(report),
         _corrections(report, view),
         _provenance(report),
     ]
-    shown_at_once = [section for section in found if section]
-    return [*shown_at_once, *(replace(section, folded=True) for section in rest if section)]
+    leads = tomllib.loads(asset("leads.toml"))
+    every = [*found, *(replace(section, folded=True) for section in rest if section)]
+    return [replace(section, lead=section.lead or leads.get(section.id, "")) for section in every if section]
 
 
 def _broken(agents: Sequence[AgentBlock]) -> Section | None:
@@ -301,37 +311,8 @@ def _timelines(agents: Sequence[AgentBlock]) -> list[Figure]:
     return [agent.timeline for agent in needed if agent.timeline]
 
 
-_TIMELINE = (
-    "Scores of each window of messages; the band is the 95 % interval of the overall score. A dashed line stands where a "
-    "dimension began to drop."
-)
-_FADING = "Scores against the turn of a conversation. A character is lost where it stays out of character to the end."
-_VOICE_ALARM = (
-    "Message by message, without a judge: what does not sound like the agent adds to a sum, what does takes from it. At the "
-    "dashed line there is an alarm, which began where the sum left zero."
-)
-_VOICE_CHECK = (
-    "A check that people's labels of the agent's messages train. Its own error was measured on conversations it did not learn "
-    "from, and the share is corrected for it."
-)
-_LANGUAGE = "Measured, not judged. The dashed line is where the runtime corrections step in by default."
-_SCORES = (
-    "Each dimension is scored 0 to 9, 9 is best. The small number is the change against the baseline, the tick on the bar the "
-    "baseline itself, the thin line the 95 % interval."
-)
-_SIGHT = (
-    "The smallest drop, in points, that is found with 80 % power beyond judge noise and weekly variation; a drop must also be "
-    "beyond what is allowed. Where a drop of 2 would be missed, staying level says little."
-)
-_VOICES = (
-    "Agents who write alike stand close together: the nearer and the thicker the line, the more their letters, words and endings "
-    "agree."
-)
-_CORRECTIONS = "What the gate did to messages on their way out. One that failed open was sent without being judged."
-
-
-def _figures(anchor: str, title: str, lead: str, figures: Sequence[Figure], short: str = "") -> Section | None:
-    return Section(title, figures, anchor, lead, short) if figures else None
+def _figures(anchor: str, title: str, figures: Sequence[Figure], short: str = "") -> Section | None:
+    return Section(title, figures, anchor, short=short) if figures else None
 
 
 def _everybody(
@@ -369,7 +350,7 @@ def _scores(view: ReportView, shown: dict[str, AgentBlock], few: bool) -> Sectio
     charts = {agent_id: agent.charts for agent_id, agent in shown.items()}
     table = scores_table(view, [agent.row for agent in shown.values()], hrefs=hrefs, charts=charts)
     judge = [Item(with_code(f"{text}.")) for text in view.people_lines]
-    return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", _SCORES, "Scores")
+    return Section("Scores" if few else "Those to look at first", [table, *judge], "scores", short="Scores")
 
 
 def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
@@ -392,7 +373,7 @@ def _findings(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
 def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
     sights = [(row, found) for row, found in view.sights if row.agent_id in shown]
     table = sight_table(view, sights, each=True)
-    return Section("Detection limits", [table], "sight", _SIGHT) if sights else None
+    return Section("Detection limits", [table], "sight") if sights else None
 
 
 def _voice_alarms(report: RunReport, agents: Sequence[AgentBlock]) -> list[Figure]:
@@ -423,7 +404,7 @@ def _voice_checks(report: RunReport) -> Section | None:
     for name, seen in sections.voice_checks(report).items():
         quotes = [Quote(quote.text, quote.id) for quote in seen.quotes]
         cards.append(PageCard(name, [Item([f"{seen.text[:1].upper()}{seen.text[1:]}."]), *quotes]))
-    return Section("Voice by labels", cards, "voice-check", _VOICE_CHECK) if cards else None
+    return Section("Voice by labels", cards, "voice-check") if cards else None
 
 
 def _voices(report: RunReport) -> Section | None:
@@ -437,7 +418,7 @@ def _voices(report: RunReport) -> Section | None:
     habits = Table.plain("Habits", ["Agent", "Language", "Different words", "Words a sentence", "Punctuation"], rows)
     pairs = [figure.numbers] if figure.numbers else []
     card = PageCard("Pair by pair", [*pairs, PageCard("Habits", [replace(habits, style="numbers")])])
-    return Section("Voices", [replace(figure, numbers=None), card], "voices", _VOICES)
+    return Section("Voices", [replace(figure, numbers=None), card], "voices")
 
 
 def _suites(report: RunReport) -> Section | None:
@@ -473,7 +454,7 @@ def _corrections(report: RunReport, view: ReportView) -> Section | None:
     blocks: list[Block] = [Table.plain("Table of corrections", columns, [_gate(*row) for row in rows])]
     if found.effects:
         blocks += [Item("Scores before the first correction and now", tone="good"), _effects(found, view)]
-    return Section("Runtime corrections", blocks, "corrections", _CORRECTIONS, "Corrections")
+    return Section("Runtime corrections", blocks, "corrections", short="Corrections")
 
 
 def _gate(agent_id: str, row: "GateStatistics") -> list[str | Cell]:

@@ -1,6 +1,6 @@
-"""A suite's run: lines as its tests come, its comparison with another, what it would do, and pages of it."""
+"""A suite's run: lines as its tests come, and pages of it and of its comparison with another."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 from persona_pipeline.reporting.page import (
     Cell,
@@ -16,13 +16,11 @@ from persona_pipeline.reporting.page import (
 )
 from persona_pipeline.reporting.text import format_share, one_line
 from persona_pipeline.suites.grading.results import WORST_FIRST, SuiteResult, SuiteVerdict, TestResult, reason_of
-from persona_pipeline.suites.running.history import Comparison, Pair, PairwiseResult
-from persona_pipeline.suites.running.plan import ExplainedTest
+from persona_pipeline.suites.running.history import Comparison, Pair
 
 _REASON, _ID, MOST_REASON = 160, 60, 1000
 # Rows in a notebook, what is wrong first: a long run is cut.
 _MOST_TESTS, _MOST_PAIRS = 50, 20
-_ORIGINS = {"test": "its own", "suite": "from the suite", "fallback": "because it has no asserts"}
 
 
 def is_good(test: TestResult) -> bool:
@@ -50,65 +48,10 @@ def summary_line(result: SuiteResult) -> str:
     return f"{one_line(result.suite)}: {', '.join(counts)}{mean}{cost}. Exit code {summary['exit_code']}."
 
 
-def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the tests that differ, what only one run has, and the difference with its interval."""
-    for pair in comparison.pairs:
-        if pair.delta is None:
-            yield f"?       {one_line(pair.id, _ID)}  {pair.verdict_a} -> {pair.verdict_b}"
-        elif abs(pair.delta) > 1e-9:
-            yield f"{pair.delta:+.3f}  {one_line(pair.id, _ID)}  {pair.verdict_a} -> {pair.verdict_b}"
-    for name, ids in (("first", comparison.only_a), ("second", comparison.only_b)):
-        if ids:
-            yield f"only in the {name} run: {one_line(', '.join(ids))}"
-    if comparison.mean is None:
-        yield "No test has a score in both runs."
-        return
-    interval = comparison.interval
-    around = f", 95 % interval {interval[0]:+.3f} to {interval[1]:+.3f}" if interval else ""
-    ties = len(comparison.deltas) - comparison.wins - comparison.losses
-    yield (
-        f"{len(comparison.deltas)} tests: mean difference {comparison.mean:+.3f}{around}; "
-        f"{comparison.wins} won, {comparison.losses} lost, {ties} alike."
-    )
-
-
-def pairwise_lines(result: PairwiseResult) -> Iterator[str]:
-    """Yield the tests that a judge did not find alike, and who won how often, with an interval."""
-    for pair in result.pairs:
-        if pair.found is None:
-            yield f"?       {one_line(pair.id, _ID)}  {one_line(str(pair.error), _REASON)}"
-        elif pair.found.outcome.value != "tie":
-            reason = one_line(pair.found.reasoning or "", _REASON)
-            yield f"{pair.found.outcome.value:<6}  {one_line(pair.id, _ID)}  {reason}".rstrip()
-    judged = len(result.pairs) - len(result.unjudged)
-    changed = f" ({result.changed} because the choice changed with the order)" if result.changed else ""
-    unjudged = f", {len(result.unjudged)} not judged" if result.unjudged else ""
-    yield (
-        f"Judged in both orders: of {judged} tests the second run won {result.wins}, lost {result.losses}, "
-        f"{result.ties} alike{changed}{unjudged}."
-    )
-    if result.win_share is not None and result.interval is not None and result.sign_p is not None:
-        low, high = result.interval
-        yield (
-            f"It wins {result.win_share:.0%} of those decided, 95 % interval {low:.0%} to {high:.0%}; "
-            f"sign test p = {result.sign_p:.3f}."
-        )
-
-
-def explanation_lines(tests: Sequence[ExplainedTest]) -> Iterator[str]:
-    """Yield each test with its asserts, where they come from and what they need."""
-    for test in tests:
-        how = f", {test.attempts} attempts ({test.strategy})" if test.attempts > 1 else ""
-        needs = "".join(f", needs {one_line(word)}" for word in test.needs)
-        answers = one_line(", ".join(test.targets))
-        yield f"{one_line(test.id, _ID)}  by {answers}{how}{needs}  {test.place or ''}".rstrip()
-        for item in test.asserts:
-            share = f" ({item.share:.0%})" if item.share is not None else ""
-            parts = [_ORIGINS[item.origin], f"weight {item.weight:g}{share}"]
-            if item.gate is not None:
-                parts.append(f"gate {item.gate:g}")
-            parts += [f"needs {word}" for word in item.needs]
-            yield f"  {item.type:<18} {one_line(item.name, _ID)}  {', '.join(parts)}  {item.place or ''}".rstrip()
+def half_life_lines(result: SuiteResult) -> list[str]:
+    """Return how long each character lasts over the conversations of a run, a line each."""
+    lasting = result.summary.get("half_lives", {})
+    return [f"{one_line(agent, _ID)}: {one_line(found['text'], MOST_REASON)}" for agent, found in lasting.items()]
 
 
 def suite_page(result: SuiteResult) -> Page:
@@ -122,7 +65,9 @@ def suite_page(result: SuiteResult) -> Page:
     tone = verdict_tone(result.verdict.value)
     before = [Item(result.verdict.value, tone=tone)]
     tests = Section("Tests", [Drawn("suite.html.j2", {"tests": result.tests, "reason": reason_of})])
-    return Page(result.suite, [Item(said)], [tests], before, tone)
+    lasting = half_life_lines(result)
+    sections = [Section("How long characters last", [Items.of(*lasting)]), tests] if lasting else [tests]
+    return Page(result.suite, [Item(said)], sections, before, tone)
 
 
 def tests_page(result: SuiteResult, headline: str) -> Page:

@@ -162,11 +162,6 @@ class AgreementLexicon:
 _TERM_LISTS = tuple(name for name in _LexiconFile.model_fields if name not in ("language", "recall", "words", "reach"))
 
 
-def default_lexicon() -> AgreementLexicon:
-    """Return the English lexicon that ships with the package."""
-    return packaged_lexicon(ENGLISH)
-
-
 @cache
 def packaged_languages() -> frozenset[str]:
     """Return the codes of the languages whose lexicon ships with the package."""
@@ -185,7 +180,7 @@ def world_lexicon(root: Path) -> AgreementLexicon:
     Raises:
         ConfigError: a file is not of this shape.
     """
-    lexicon = default_lexicon()
+    lexicon = packaged_lexicon(ENGLISH)
     for path in sorted((root / LEXICONS).glob("agreement.*.y*ml")):
         language = base_language(path.name.split(".")[1])
         beside = _with(lexicon, language) if language in packaged_languages() else lexicon
@@ -250,7 +245,7 @@ class _Clause:
 
 def unread_language(messages: Sequence[str], lexicon: AgreementLexicon | None = None) -> str | None:
     """Return a language of messages that neither the lexicon nor the package has terms of; None: agreement can be read."""
-    held = (lexicon or default_lexicon()).languages | packaged_languages()
+    held = (lexicon or packaged_lexicon(ENGLISH)).languages | packaged_languages()
     # A lexicon of a language that is not told from others is for what is unknown.
     held |= {UNKNOWN} if held - told_languages() else set()
     return next((language for language in languages_of(messages) if language not in held), None)
@@ -278,7 +273,7 @@ def agreement_ratio(messages: Sequence[str], lexicon: AgreementLexicon | None = 
     """
     if not messages:
         return 0.0
-    lexicon = lexicon or default_lexicon()
+    lexicon = lexicon or packaged_lexicon(ENGLISH)
     lexicon = _with(lexicon, *sorted(packaged_languages().intersection(languages_of(messages)) - {ENGLISH}))
     return sum(is_agreement(message, lexicon) for message in messages) / len(messages)
 
@@ -291,7 +286,7 @@ def is_agreement(text: str, lexicon: AgreementLexicon | None = None) -> bool:
     It does not when the sentence asks, when a contrast or a condition follows (``Good point, but ...``, ``I'd agree if
     ...``), or when it is negated. Short clauses before the opening one, such as a name, are passed over.
     """
-    lexicon = lexicon or default_lexicon()
+    lexicon = lexicon or packaged_lexicon(ENGLISH)
     clauses = list(islice(_clauses(text, lexicon), _MOST_READ))
     for index, clause in enumerate(clauses[: _MOST_SKIPPED + 1]):
         after = clauses[index + 1 :]

@@ -278,20 +278,22 @@ def message_text(message: dict[str, Any], test: Test, files: PromptFiles) -> str
 
 
 def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Yield each test's id with its messages, as a target would be sent them.
+    """Yield each test's id with its messages, as a target would be sent them; of a conversation its first turn.
 
     Raises:
         ConfigError: a file that a message names is gone.
     """
     files = PromptFiles(suite)
     for test in suite.tests:
+        first = [*test.input_messages, *(test.turns[0].input_messages if test.turns else ())]
         try:
-            yield test.id, files.messages(test)
+            if first:
+                yield test.id, files.messages(replace(test, input_messages=tuple(first)))
         except FileError as error:
             raise ConfigError(error.problem(suite.path)) from error
 
 
-_FRAME = """\
+_PERSONA = """\
 You are {name}. Stay in character in everything you write. Answer with what {name} would send in the chat, and nothing else.
 
 # Who you are
@@ -301,7 +303,7 @@ You are {name}. Stay in character in everything you write. Answer with what {nam
 def persona_prompt(persona: "Persona") -> str:
     """Return the system prompt of a model that plays a persona."""
     # Plain replacement: nothing in a persona is a template.
-    return _FRAME.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
+    return _PERSONA.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
 
 
 def prompt_text(messages: Sequence[dict[str, Any]], test: Test, files: PromptFiles) -> str:
@@ -313,7 +315,7 @@ def file_parts(test: Test) -> list[str]:
     """Return the paths of the input's file parts, as they are written."""
     return [
         part["value"]
-        for message in test.input_messages
+        for message in test.written_messages
         if isinstance(message.get("content"), list)
         for part in message["content"]
         if part.get("type") == "file" and isinstance(part.get("value"), str)
@@ -391,6 +393,8 @@ class Request:
         attempt: 0-based number of the trial.
         workspace: the folder to work in, None without one.
         timeout: seconds the answer may take.
+        turn: 0-based number of the answer in a conversation.
+        conversation: a name for it that nobody else has, for agents that remember what was said.
     """
 
     test: Test
@@ -401,6 +405,13 @@ class Request:
     workspace: str | None = None
     timeout: float = 120.0
     request_key: str = ""
+    turn: int = 0
+    conversation: str = ""
+
+    @property
+    def last_message(self) -> str:
+        """What was said last."""
+        return str(self.messages[-1]["content"]) if self.messages else ""
 
 
 class TargetFields(StrictFields):
@@ -416,6 +427,8 @@ class TargetFields(StrictFields):
     asks_network: ClassVar[bool] = False
     # Its answers depend on nothing but its entry and what it is asked; it plays an agent of the world.
     is_model: ClassVar[bool] = False
+    # It gives a whole conversation at once, as it was recorded.
+    is_recorded: ClassVar[bool] = False
     plays_agent: ClassVar[bool] = False
     # Older spellings that are read too, by the field they stand for.
     older_names: ClassVar[dict[str, str]] = {}

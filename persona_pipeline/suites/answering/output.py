@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -39,7 +39,8 @@ class Output:
     ``cost_usd``, ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
     what it changed there, as a unified diff. ``duration_ms`` is that of the request that brought the answer; ``waited_ms``: what
     came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
-    ``truncated``: the target stopped at its limit of tokens, so the answer is not whole.
+    ``truncated``: the target stopped at its limit of tokens, so the answer is not whole. ``turns``: of a conversation, the answer
+    to each thing the user said; ``asked``: of such an answer, what that was. ``user_cost_usd``: what a simulated user took.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -53,10 +54,34 @@ class Output:
     waited_ms: float | None = None
     first_token_ms: float | None = None
     truncated: bool = False
+    turns: "list[Output]" = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    user_cost_usd: float | None = None
+
+    @classmethod
+    def of_turns(cls, turns: "list[Output]") -> Self:
+        """Return a conversation: all that was said, and what its answers took together."""
+        usage = [turn.token_usage for turn in turns if turn.token_usage]
+        cached = [item.cached for item in usage if item.cached is not None]
+        tokens = TokenUsage(sum(item.input for item in usage), sum(item.output for item in usage), sum(cached) or None)
+        return cls(
+            [message for turn in turns for message in (*turn.asked, *turn.messages)],
+            tokens if usage else None,
+            _total(turn.cost_usd for turn in turns),
+            _total(turn.duration_ms for turn in turns),
+            waited_ms=_total(turn.waited_ms for turn in turns),
+            truncated=any(turn.truncated for turn in turns),
+            turns=turns,
+            user_cost_usd=_total(turn.user_cost_usd for turn in turns),
+        )
 
     @cached_property
     def text(self) -> str:
-        """The answer that is graded: the last assistant message that has content, JSON where it is no text."""
+        """The answer that is graded: the last assistant message that has content, JSON where it is no text; of a conversation
+        all its answers, a paragraph each.
+        """
+        if self.turns:
+            return "\n\n".join(turn.text for turn in self.turns if turn.text)
         for message in reversed(self.messages):
             content = message.get("content")
             if message.get("role") == "assistant" and content is not None:
@@ -127,13 +152,29 @@ class Output:
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as it can be recorded and read again with ``parse_output``."""
         data: dict[str, Any] = {"output_messages": self.messages}
-        for name in ("cost_usd", "file_changes", "start_time", "end_time"):
+        for name in ("file_changes", "start_time", "end_time"):
             if getattr(self, name) is not None:
                 data[name] = getattr(self, name)
-        data |= self.timing()
-        if self.token_usage:
-            data["token_usage"] = self.token_usage.to_dict()
-        return data
+        return data | self.measured()
+
+    def measured(self) -> dict[str, Any]:
+        """Return what the answer took, and of a conversation what each of its answers took."""
+        usage = self.token_usage and self.token_usage.to_dict()
+        data = {"token_usage": usage, "cost_usd": self.cost_usd, "user_cost_usd": self.user_cost_usd, **self.timing()}
+        data["turns"] = [turn.measured() for turn in self.turns] or None
+        return {name: value for name, value in data.items() if value is not None}
+
+    def by_turn(self) -> "list[Output]":
+        """Return the answers of a recorded conversation: what follows each thing that a user said."""
+        if self.turns:
+            return self.turns
+        found: list[Output] = []
+        for message in self.messages:
+            asks = message["role"] == "user"
+            if not found or (asks and found[-1].messages):
+                found.append(Output())
+            (found[-1].asked if asks else found[-1].messages).append(message)
+        return found
 
 
 _MESSAGE_KEYS = ("output_messages", "output", "messages")
@@ -161,7 +202,7 @@ def parse_output(value: Any) -> Output:
                 f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
             )
         found = [{"role": "assistant", "content": text}]
-    return Output(
+    output = Output(
         found,
         _token_usage(value.get("token_usage")),
         _number(value.get("cost_usd")),
@@ -172,7 +213,20 @@ def parse_output(value: Any) -> Output:
         waited_ms=_number(value.get("waited_ms")),
         first_token_ms=_number(value.get("first_token_ms")),
         truncated=value.get("truncated") is True,
+        user_cost_usd=_number(value.get("user_cost_usd")),
     )
+    turns: Any = value.get("turns")
+    said = output.by_turn() if isinstance(turns, list) else []
+    if said and len(said) == len(turns):
+        # What each took stands apart from what was said.
+        output.turns = [
+            replace(
+                parse_output({**(took if isinstance(took, Mapping) else {}), "messages": turn.messages}),
+                asked=turn.asked,
+            )
+            for turn, took in zip(said, turns, strict=True)
+        ]
+    return output
 
 
 def _messages(value: list[Any]) -> list[dict[str, Any]]:
@@ -203,6 +257,12 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) and value >= 0 else None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """Return the sum of what is known, None where nothing is."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if known else None
 
 
 def _text(value: Any) -> str | None:

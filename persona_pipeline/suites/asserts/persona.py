@@ -1,7 +1,9 @@
-"""Asserts about an agent of the world: ``propositions``, its claims; ``persona_drift``, against its baseline; ``voice``."""
+"""Asserts about an agent of the world: ``propositions``, its claims; ``persona_drift``, against its baseline; ``fades``, whether
+it stays in character as a conversation goes on; ``voice``.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -15,21 +17,43 @@ from persona_pipeline.suites.grading.results import Grade, UngradedError, reache
 TOP = 9.0
 
 
-class PropositionClaims(Assert):
+class AgentClaims(Assert):
+    """What is judged by the claims of an agent of the world."""
+
+    judged = True
+
+    agent: Text = Field(description="The agent of the world.")
+
+    @property
+    def judged_dimensions(self) -> Sequence[str]:
+        """The dimensions whose claims are asked."""
+        return ("adherence",)
+
+    def default_name(self, spelled: str) -> str:
+        return f"{spelled}-{self.agent}"
+
+
+class PropositionClaims(AgentClaims):
     """How far the answer lives up to the claims of one dimension about an agent: the dimension's score over 9, so 0-1.
 
     The claims are those of the world's ``propositions`` folder; ``only`` picks some by id. The answer's assistant messages are what
     the agent said. Claims whose situation does not come up leave the score; one that could not be judged makes the assert an error.
     """
 
-    judged = True
-
-    agent: Text = Field(description="The agent whose claims are checked.")
     dimension: Text = Field("adherence", description="The dimension: adherence, fluency, consistency, ...")
     only: list[Text] | None = Field(None, min_length=1, description="Ids of the claims to check; all by default.")
+    level: Literal["evaluation", "action"] | None = Field(
+        None, description="action: message by message, of adherence; by default as the file of the claims says."
+    )
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         check_dimensions([self.dimension], entry, label, reader)
+        if self.level == "action" and self.dimension != "adherence":
+            reader.fail(entry, f"{label}: level: action is of adherence, not of {self.dimension}", "level")
+
+    @property
+    def judged_dimensions(self) -> Sequence[str]:
+        return (self.dimension,)
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{self.agent}-{self.dimension}"
@@ -37,7 +61,8 @@ class PropositionClaims(Assert):
     def grade(self, output: Output, context: Context) -> Grade:
         from persona_pipeline.suites.grading.persona_evaluation import evaluate_output
 
-        found = evaluate_output(output, context, self.agent, self.dimension, only=self.only)
+        how = {"level": self.level} if self.level else {}
+        found = evaluate_output(output, context, self.agent, self.dimension, only=self.only, **how)
         if found.score is None:
             said = f"no claim of {self.dimension} could be judged on this answer"
             raise UngradedError(found.unscored or "no_evidence", said)
@@ -69,16 +94,13 @@ def check_dimensions(names: Sequence[str], entry: ConfigEntry, label: str, reade
             reader.fail(entry, f"{label}: there is no dimension {name!r}{hint}", *place)
 
 
-class PersonaDrift(Assert):
+class PersonaDrift(AgentClaims):
     """The share of dimensions, 0-1, on which the answer does not fall behind the agent's baseline.
 
     A dimension falls behind when its score drops by more than ``delta``, or one of its claims by more than ``proposition_delta``
     (points of 0-9). Without a baseline, or where a claim could not be judged, the assert is an error.
     """
 
-    judged = True
-
-    agent: Text = Field(description="The agent whose baseline counts.")
     dimensions: list[Text] = Field(["adherence"], min_length=1, description="What is compared; `dimension` names one.")
     delta: Limit = Field(1.0, description="How far a dimension may drop, on 0-9.")
     proposition_delta: Limit = Field(3.0, description="How far one claim may drop, on 0-9.")
@@ -94,8 +116,9 @@ class PersonaDrift(Assert):
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
         check_dimensions(self.dimensions, entry, label, reader)
 
-    def default_name(self, spelled: str) -> str:
-        return f"{spelled}-{self.agent}"
+    @property
+    def judged_dimensions(self) -> Sequence[str]:
+        return self.dimensions
 
     def grade(self, output: Output, context: Context) -> Grade:
         from persona_pipeline.suites.grading.persona_evaluation import compare_output
@@ -114,6 +137,41 @@ class PersonaDrift(Assert):
             (misses if behind else hits).append(f"{text}; dropped: {', '.join(drops)}." if drops else f"{text}.")
             details[name] = {"current": item.current, "baseline": item.baseline, "delta": item.delta}
         return Grade(len(hits) / len(compared.dimensions), hits, misses, details=details)
+
+
+class CharacterFades(AgentClaims):
+    """1 where the agent is still in character after so many of its messages, 0 where it was lost before.
+
+    Each message is judged by itself, by the claims of adherence. The character is lost from the message on from which all that
+    follows, taken together, lies farthest below the middle of the scale (``scoring.fading``). A conversation that ends earlier,
+    in character, is an error: nothing can be told.
+    """
+
+    half_life_at_least: int = Field(ge=1, description="After how many of its messages it must still be in character.")
+    only: list[Text] | None = Field(None, min_length=1, description="Ids of the claims to check; all by default.")
+
+    def grade(self, output: Output, context: Context) -> Grade:
+        from persona_pipeline.scoring.fading import SHORTEST, MessageValue, character_end, message_scores
+        from persona_pipeline.suites.grading.persona_evaluation import conversation, evaluate_output
+
+        alone = {"level": "action", "first_n": 0, "last_n": 1}
+        found = evaluate_output(output, context, self.agent, "adherence", only=self.only, **alone)
+        scores = message_scores(found)
+        said = [message for message in conversation(output, context, self.agent) if message.agent_id == self.agent]
+        turns = [MessageValue(number, scores.get(message.id)) for number, message in enumerate(said, start=1)]
+        judged = [turn for turn in turns if turn.value is not None]
+        if len(judged) < SHORTEST:
+            raise UngradedError("too_short", f"{len(judged)} messages could be judged; {SHORTEST} are needed")
+        end, lost = character_end(judged)
+        details = {"agent": self.agent, "scores": [turn.value for turn in turns], "lost_from": end if lost else None}
+        wanted = self.half_life_at_least
+        if lost:
+            text = f"{self.agent} is out of character from message {end} of {len(turns)} on"
+            return Grade(float(end > wanted), *(((text,), ()) if end > wanted else ((), (text,))), details=details)
+        if len(turns) < wanted:
+            text = f"the conversation ends in character after {len(turns)} messages, and {wanted} are asked for; make it longer"
+            raise UngradedError("too_short", text)
+        return Grade(1.0, (f"{self.agent} is in character to the end, after {len(turns)} messages",), details=details)
 
 
 class VoiceSounds(Assert):

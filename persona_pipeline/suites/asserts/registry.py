@@ -25,6 +25,7 @@ BUILT_IN = {
     "cost": f"{_HERE}.limits:CostLimit",
     "token_usage": f"{_HERE}.limits:TokenUsageLimit",
     "propositions": f"{_HERE}.persona:PropositionClaims",
+    "fades": f"{_HERE}.persona:CharacterFades",
     "persona_drift": f"{_HERE}.persona:PersonaDrift",
     "voice": f"{_HERE}.persona:VoiceSounds",
 }

@@ -288,6 +288,15 @@ class WorkspaceFields(StrictFields):
         return self.model_copy(update={name: value for name, value in override if value is not None})
 
 
+class SimulatedUser(StrictFields):
+    """``user`` as it is written: who plays the user of a conversation, and what it wants."""
+
+    target: Text = Field(description="The target that plays the user.")
+    goal: Text = Field(description="What the user wants; the conversation ends where it says that it has it.")
+    agent: Text | None = Field(None, description="The agent of the world whose persona the user has.")
+    turns: int = Field(10, ge=1, le=200, description="How many turns there are at most, written ones included.")
+
+
 @dataclass(frozen=True)
 class Test:
     """One test.
@@ -295,6 +304,8 @@ class Test:
     ``expected_outcome``: the goal in words, ``""`` when none is given. ``question``: the text of all input messages on one line;
     ``reference_answer``: the last expected message as text. ``asserts``: the test's own, then the suite's. ``targets``: who
     answers, None for the suite's; ``trials``, ``cache``: None for the suite's. ``entry``: where it was written.
+    ``turns``: what the user says in a conversation, each a test of the answer; ``user``: who says what comes after them;
+    ``each_turn``: what must hold for every answer.
     """
 
     __test__ = False
@@ -313,7 +324,25 @@ class Test:
     targets: tuple[str, ...] | None = None
     trials: TrialsFields | None = None
     cache: bool | None = None
+    turns: "tuple[Test, ...]" = ()
+    user: SimulatedUser | None = None
+    each_turn: tuple[AssertFields, ...] = ()
     entry: ConfigEntry | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether the target is asked turn by turn."""
+        return bool(self.turns) or self.user is not None
+
+    @property
+    def all_asserts(self) -> tuple[AssertFields, ...]:
+        """Those of the whole, of each turn, and of every turn."""
+        return (*self.asserts, *(item for turn in self.turns for item in turn.asserts), *self.each_turn)
+
+    @property
+    def written_messages(self) -> tuple[dict[str, Any], ...]:
+        """What the file has the target told: the input, and the user's lines of a conversation."""
+        return (*self.input_messages, *(message for turn in self.turns for message in turn.input_messages))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -340,6 +369,9 @@ class Test:
             "targets": None if self.targets is None else list(self.targets),
             "trials": self.trials and self.trials.model_dump(exclude_none=True),
             "cache": self.cache,
+            "turns": [turn.model_dump() for turn in self.turns] or None,
+            "user": self.user and self.user.model_dump(exclude_none=True),
+            "each_turn": [item.dump() for item in self.each_turn] or None,
         }
         return data | present(optional)
 

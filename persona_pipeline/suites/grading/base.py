@@ -4,10 +4,10 @@ of the run. A new type is a subclass with its fields and ``grade``.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.output import Output
@@ -88,9 +88,14 @@ class Context:
 
     @property
     def question(self) -> str:
-        """What was asked, for a judge: a single visible message flat, several under their roles."""
-        said = ((message["role"], content_texts(message.get("content"))) for message in self.test.input_messages)
-        return under_roles((role, "\n".join(texts).strip()) for role, texts in said)
+        """What was asked, for a judge."""
+        return shown_messages(self.test.input_messages)
+
+
+def shown_messages(messages: Iterable[Mapping[str, Any]]) -> str:
+    """Return messages for a judge: a single visible one flat, several under their roles."""
+    said = ((message["role"], content_texts(message.get("content"))) for message in messages)
+    return under_roles((role, "\n".join(texts).strip()) for role, texts in said)
 
 
 class Assert(AssertFields):

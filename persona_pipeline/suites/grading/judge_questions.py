@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import stringify
-from persona_pipeline.suites.grading.base import Context
+from persona_pipeline.suites.grading.base import Context, shown_messages
 from persona_pipeline.suites.grading.results import Grade
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ def evidence(output: Output, context: Context, prompt: str | None = None) -> dic
     """Return what the judge sees of a test and its answer: the usual fields, and those a prompt names."""
     test = context.test
     used = {OLDER.get(name, name) for name in _VARIABLE.findall(prompt or "")}
-    fields: dict[str, Any] = {"question": context.question}
+    # Of a conversation the request is all that was said, and the answer what the target said of it.
+    said = [*test.input_messages, *output.messages] if output.turns else test.input_messages
+    fields: dict[str, Any] = {"question": shown_messages(said)}
     if test.expected_outcome:
         fields["criteria"] = test.expected_outcome
     if test.reference_answer:

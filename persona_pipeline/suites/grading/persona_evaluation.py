@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.guard.baselines.falls import compare
@@ -27,16 +28,24 @@ _START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def evaluate_output(
-    output: Output, context: Context, agent_id: str, dimension: str, *, only: Sequence[str] | None = None
+    output: Output,
+    context: Context,
+    agent_id: str,
+    dimension: str,
+    *,
+    only: Sequence[str] | None = None,
+    **instead: Any,
 ) -> DimensionEvaluation:
     """Return one dimension of an agent, judged on what the target said.
 
-    ``only``: ids of the propositions to judge; all by default.
+    ``only``: ids of the propositions to judge; all by default. ``instead``: of what the files say, such as ``level="action"``:
+    message by message.
     """
     root = _world_root(context)
     try:
         persona = load_persona(root, agent_id)
         propositions = _chosen(load_proposition_set(root / PROPOSITIONS, dimension, agent_id), only)
+        propositions = replace(propositions, **instead)
     except ConfigError as error:
         raise UngradedError("invalid_configuration", str(error)) from error
     messages = conversation(output, context, agent_id)
@@ -100,13 +109,12 @@ def answered(output: Output) -> list[str]:
 
 
 def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:
-    """Return what was said in a test, in order: the input's users and the target's messages under the agent's id."""
+    """Return what was said in a test, in order: by users, and the target's messages under the agent's id."""
     said: list[tuple[str, str]] = []
-    for message in context.test.input_messages:
+    for message in (*context.test.input_messages, *output.messages):
         if message["role"] in ("user", "assistant"):
             speaker = agent_id if message["role"] == "assistant" else str(message.get("name") or "user")
             said += [(speaker, text) for text in content_texts(message.get("content"))]
-    said += [(agent_id, text) for text in answered(output)]
     return [
         Message(f"{context.test.id}-{index}", speaker, text, _START + timedelta(seconds=index), channel=CHANNEL)
         for index, (speaker, text) in enumerate(said)

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -12,9 +12,12 @@ from typing import Any
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result
 from persona_pipeline.suites.answering.output import Output, parse_output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS
+from persona_pipeline.suites.grading.statistics import half_lives
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
 TOLERANCE = 1e-9
+# The assert type that says from which turn on a character is lost.
+FADES = "fades"
 
 
 class SuiteVerdict(StrEnum):
@@ -197,7 +200,10 @@ class Attempt:
 
     @property
     def cost_usd(self) -> float | None:
-        return self.output.cost_usd if self.output else None
+        """What it took, a simulated user included; None where the target did not say."""
+        if self.output is None or self.output.cost_usd is None:
+            return None
+        return self.output.cost_usd + (self.output.user_cost_usd or 0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a trial's line in the results."""
@@ -207,16 +213,14 @@ class Attempt:
         data |= _answered(self.output)
         if self.results:
             data["scores"] = {item.name: item.score for item in self.results}
-        return data
+        # All attempts together say how long a character lasts.
+        lasting = [item.to_dict() for item in self.results if item.type == FADES]
+        return data | ({"results": lasting} if lasting else {})
 
 
 def _answered(output: Output | None) -> dict[str, Any]:
     """The answer and what it took, as far as the target said."""
-    if output is None:
-        return {}
-    usage = output.token_usage and output.token_usage.to_dict()
-    data = {"output": output.messages, "token_usage": usage, "cost_usd": output.cost_usd}
-    return {key: value for key, value in data.items() if value is not None} | output.timing()
+    return {} if output is None else {"output": output.messages, **output.measured()}
 
 
 @dataclass(frozen=True)
@@ -330,6 +334,7 @@ class TestResult:
                 item["attempt"],
                 item["score"],
                 SuiteVerdict(item["verdict"]),
+                tuple(AssertResult.from_dict(result) for result in item.get("results", ())),
                 output=parse_output(item) if "output" in item else None,
                 error=_failure(item.get("error")),
             )
@@ -443,10 +448,22 @@ class SuiteResult:
             }
         if self.reason:
             data["reason"] = self.reason
+        if lasting := half_lives(self._lasting()):
+            data["half_lives"] = lasting
         if costs:
             data["cost_usd"] = math.fsum(costs)
         reasons = Counter(test.error.reason for test in self.tests if test.error)
         return data | ({"error_reasons": dict(reasons)} if reasons else {})
+
+    def _lasting(self) -> Iterator[tuple[str, Sequence[float | None]]]:
+        """Yield whose character was followed through each conversation, and the score of each message."""
+        several = len({test.target for test in self.tests}) > 1
+        for test in self.tests:
+            for attempt in test.attempts or [test.best]:
+                for item in attempt.results:
+                    if item.type == FADES and item.details:
+                        agent = item.details["agent"]
+                        yield f"{agent}@{test.target}" if several else agent, item.details["scores"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON."""

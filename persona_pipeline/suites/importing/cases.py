@@ -10,7 +10,6 @@ from typing import Any
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.external_tests import json_lines
-from persona_pipeline.suites.format.loading.tests import TestFields
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import KNOWN, over_threshold, read_asserts
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings, children, first_of, items, listed
@@ -196,12 +195,6 @@ def read_tests(
         rows += [(row, [row, *shared]) for row in read_rows(findings, place)]
     rows += [(test, [test, config, *shared]) for config, test in scenarios(findings, entry)]
     for number, (row, layers) in enumerate(rows, start=1):
-        if row.data.get("turns") is not None and "turns" not in TestFields.model_fields:
-            # What stands beside the turns would be another test without them.
-            findings.none(
-                row, "a conversation (turns)", "turns", remedy="the test is left out; ask each turn in a test"
-            )
-            continue
         for layer in layers[: len(layers) - len(above)]:
             findings.leftovers(layer, _TEST, "test key ")
         yield from _test(findings, ConvertedTest(row, layers, number), prompts, providers)
@@ -315,7 +308,10 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
         findings.none(entry, "threshold of a test", "threshold", remedy="mark asserts as required")
     if data.get("turns") is not None:
         made["turns"] = turns(findings, entry, variables)
-    if not asserts and not made.keys() & {"criteria", "expected_output", "turns"}:
+    checked = (
+        made.get("criteria") or made.get("expected_output") or any("assert" in turn for turn in made.get("turns", ()))
+    )
+    if not asserts and not checked:
         what = f"a test with nothing to check ({made['id']})"
         return findings.none(entry, what, remedy="give it an assert or criteria")
     if asserts:

@@ -17,8 +17,14 @@ from persona_pipeline.suites.asserts.registry import ALIASES, BUILT_IN, canonica
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
-from persona_pipeline.suites.format.loading.tests import TestFields
-from persona_pipeline.suites.format.models import AssertFields, ExecutionFields, WorkspaceFields, apart
+from persona_pipeline.suites.format.loading.tests import TestFields, TurnFields
+from persona_pipeline.suites.format.models import (
+    AssertFields,
+    ExecutionFields,
+    SimulatedUser,
+    WorkspaceFields,
+    apart,
+)
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.findings import (
@@ -212,7 +218,7 @@ _AGGREGATORS = {
 
 def suite_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of a suite file, every built-in assert type included."""
-    models: list[type[Any]] = [SuiteFields, TestFields, ExecutionFields, WorkspaceFields]
+    models: list[type[Any]] = [SuiteFields, TestFields, TurnFields, SimulatedUser, ExecutionFields, WorkspaceFields]
     types = {name: model for name in BUILT_IN if (model := find_type(name))}
     _, generated = models_json_schema(
         [(model, "validation") for model in (*models, *dict.fromkeys(types.values()))], ref_template="#/$defs/{model}"
@@ -241,7 +247,9 @@ def suite_schema() -> dict[str, Any]:
     definitions["ExecutionFields"]["properties"]["evaluators"] = {**_ITEMS, "deprecated": True}
     for name in ("SuiteFields", "TestFields"):
         definitions[name]["properties"] |= {"execution": execution, "workspace": workspace}
-    definitions["TestFields"]["anyOf"] = [{"required": ["input"]}, {"required": ["input_messages"]}]
+    asked = ("input", "input_messages", "turns", "user")
+    definitions["TestFields"]["anyOf"] = [{"required": [name]} for name in asked]
+    definitions["TestFields"]["properties"]["user"] = {"$ref": "#/$defs/SimulatedUser"}
     definitions["TestFields"]["properties"]["rubrics"] = {**_CRITERIA, "deprecated": True, "minItems": 0}
     _drop_titles(definitions)
     suite = definitions.pop("SuiteFields")

@@ -20,7 +20,7 @@ from persona_pipeline.base.files import digest_within, repository_of
 from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.guard.labels.files import LABELS, VOICE
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
-from persona_pipeline.suites.asserts.persona import PersonaDrift, PropositionClaims, VoiceSounds
+from persona_pipeline.suites.asserts.persona import AgentClaims, PersonaDrift, VoiceSounds
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test, over_texts
@@ -135,8 +135,8 @@ class Bases:
         basis = Basis(
             {"test": self._portable(test.model_dump()), "trials": trials and trials.model_dump(exclude_none=True)}
         )
-        asserts: Sequence[AssertFields] = test.asserts or (default_assert(self.suite.evaluator),)
-        if not test.asserts:
+        asserts: Sequence[AssertFields] = test.all_asserts or (default_assert(self.suite.evaluator),)
+        if not test.all_asserts:
             basis.values["evaluator"] = self.suite.evaluator
         if self.responses is not None:
             answers = self.responses.answers
@@ -144,6 +144,9 @@ class Bases:
         elif target is not None:
             basis.parts[f"target {target}"] = self.of_answer(target)
             self._add_workspace(basis, test)
+            if test.user is not None:
+                basis.parts[f"target {test.user.target}"] = self.of_answer(test.user.target)
+                self._add_persona(basis, test.user.agent)
         for reference in file_parts(test):
             try:
                 self._add_file(basis, self.prompts.find(reference, test))
@@ -154,7 +157,7 @@ class Bases:
         for item in flat:
             self._add_assert(basis, item)
         if any(item.needs_judge for item in asserts):
-            agents = frozenset(item.agent for item in flat if isinstance(item, PropositionClaims | PersonaDrift))
+            agents = frozenset(item.agent for item in flat if isinstance(item, AgentClaims))
             basis.parts["judge"] = self._once(("judge", agents), lambda: self._of_judge(agents))
         return basis
 
@@ -167,7 +170,7 @@ class Bases:
         if item.program is not None:
             script, folder = item.program
             self._add_program(basis, script, [Path(folder or beside)])
-        elif isinstance(item, PropositionClaims | PersonaDrift):
+        elif isinstance(item, AgentClaims):
             self._add_agent(basis, item)
         elif isinstance(item, VoiceSounds) and self.world is not None:
             self._add_file(basis, self.world / LABELS / f"{VOICE}.jsonl")
@@ -175,19 +178,25 @@ class Bases:
             self._add_named(basis, item.dump(), beside)
         self._add_class(basis, type(item))
 
-    def _add_agent(self, basis: Basis, item: PropositionClaims | PersonaDrift) -> None:
+    def _add_agent(self, basis: Basis, item: AgentClaims) -> None:
         """Add what an assert about an agent reads of the world, also where it is not there yet."""
-        # A name that is no agent's is the run's to report, and no path to look at.
         if self.world is None or not is_agent_id(item.agent):
             return
-        paths = _spellings(self.world / PERSONAS, item.agent)
-        for dimension in [item.dimension] if isinstance(item, PropositionClaims) else item.dimensions:
+        self._add_persona(basis, item.agent)
+        paths: list[Path] = []
+        for dimension in item.judged_dimensions:
             paths += _spellings(self.world / PROPOSITIONS / dimension, DEFAULT)
             paths += _spellings(self.world / PROPOSITIONS / dimension, item.agent)
         if isinstance(item, PersonaDrift):
             paths.append(baseline_path(self.world / BASELINES, item.agent))
         for path in paths:
             self._add_file(basis, path)
+
+    def _add_persona(self, basis: Basis, agent: str | None) -> None:
+        # A name that is no agent's is the run's to report, and no path to look at.
+        if self.world is not None and agent is not None and is_agent_id(agent):
+            for path in _spellings(self.world / PERSONAS, agent):
+                self._add_file(basis, path)
 
     def _of_judge(self, agents: frozenset[str]) -> Basis:
         """Return what judgments rest on: what makes the judge answer so; of a recorded one what is recorded, but not of others."""

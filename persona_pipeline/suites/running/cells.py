@@ -3,9 +3,9 @@
 import contextlib
 import dataclasses
 import hashlib
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -25,10 +25,16 @@ from persona_pipeline.suites.answering.base import (
     prompt_text,
     request_key,
 )
+from persona_pipeline.suites.answering.conversation import (
+    hold_conversation,
+    recorded_conversation,
+    turns_with_input,
+    user_messages,
+)
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, state_folder
-from persona_pipeline.suites.format.models import BORDERLINE, PASS, Suite, Test, TrialsFields
+from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
 from persona_pipeline.suites.grading.results import (
     AssertResult,
@@ -37,140 +43,48 @@ from persona_pipeline.suites.grading.results import (
     SuiteVerdict,
     TestResult,
     UngradedError,
-    reaches,
-    verdict_of,
 )
-from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, weighted_mean
 from persona_pipeline.suites.running.opening import SharedJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
+from persona_pipeline.suites.running.trials import run_trials, score_test
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
+from persona_pipeline.world.personas import load_persona
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.running.basis import Bases
 
 
-def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:
-    """Return an answer with the score that its asserts make.
+@dataclass(frozen=True)
+class Turn:
+    """What a target is asked in a conversation: a test whose input is all that was said; its number; the conversation's name."""
 
-    A gate that is not met makes the score 0, whatever the others say. Otherwise an assert without a score makes the test an error:
-    a number without it would be a guess. Otherwise the score is the weighted mean.
-    """
-    gates = tuple(item.name for item in results if item.gate_failed)
-    if gates:
-        return Attempt(number, 0.0, SuiteVerdict.FAIL, results, output, gates)
-    scored = [(item.score, item.weight) for item in results if item.score is not None]
-    if len(scored) < len(results) or not results:
-        return Attempt(number, None, SuiteVerdict.ERROR, results, output)
-    score = weighted_mean(scored)
-    return Attempt(number, score, verdict_of(score), results, output)
+    test: Test
+    number: int
+    conversation: str
 
 
-def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt], *, gated: bool = False) -> TestResult:
-    """Make attempts until the verdict is certain, the count is reached or the money is spent, and put them together.
-
-    The result's ``score`` is None for an error; ``best`` is the attempt that is shown. Whose result it is the caller knows.
-    ``gated``: an assert is a gate, which an attempt that is not made might miss.
-    """
-    attempts: list[Attempt] = []
-    spent, limited, notes = 0.0, False, []
-    for number in range(trials.count):
-        attempts.append(attempt(number))
-        cost = attempts[-1].cost_usd
-        if trials.cost_limit_usd is not None and cost is None and not notes:
-            notes.append("an attempt reported no cost, so the cost limit could not count it")
-        spent += cost or 0.0
-        limited = trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd
-        score = _certain(trials, attempts, trials.count, gated)
-        # How often attempts differ is told from all of them, but a test that fails needs no more.
-        if limited or (score is not None and (trials.flakes_at_most is None or not reaches(score, BORDERLINE))):
-            break
-    return _outcome(trials, attempts, gated, limited, notes)
+def _graded_turns(output: Output, context: Context) -> Iterator[AssertResult]:
+    """Yield what holds for single turns of a conversation, then for every turn: the worst of its turns counts."""
+    test = context.test
+    graded: list[list[AssertResult]] = [[] for _ in test.each_turn]
+    for number, (turn, answer) in enumerate(turns_with_input(test, output), start=1):
+        own = dataclasses.replace(context, test=turn)
+        if number <= len(test.turns):
+            for item in cast(Sequence[Assert], turn.asserts):
+                yield dataclasses.replace(result := run_assert(item, answer, own), name=f"turn {number}: {result.name}")
+        for item, found in zip(cast(Sequence[Assert], test.each_turn), graded, strict=True):
+            found.append(dataclasses.replace(result := run_assert(item, answer, own), name=f"turn {number}"))
+    for item, found in zip(test.each_turn, graded, strict=True):
+        yield _worst(f"each turn: {item.name}", found)
 
 
-def _certain(trials: TrialsFields, attempts: Sequence[Attempt], planned: int, gated: bool) -> float | None:
-    """Return the score by which the verdict is certain, whatever attempts that are missing or unjudged would be; else None.
-
-    It is that of the k-th best attempt where k must pass, and of fewer attempts than planned the bound of it that decides.
-    """
-    if trials.every_gate and any(item.failed_gates for item in attempts):
-        return 0.0
-    if trials.needed is None:
-        return None
-    ordered = sorted((item.score for item in attempts if item.score is not None), reverse=True)
-    unknown = planned - len(ordered)
-    least = [*ordered, *[0.0] * unknown][trials.needed - 1]
-    most = [*[1.0] * unknown, *ordered][trials.needed - 1]
-    if verdict_of(least) is not verdict_of(most):
-        return None
-    if reaches(least, PASS):
-        return None if unknown and gated and trials.every_gate else least
-    return most
-
-
-def _outcome(
-    trials: TrialsFields, attempts: Sequence[Attempt], gated: bool, limited: bool, notes: Sequence[str]
-) -> TestResult:
-    scores = [attempt.score for attempt in attempts if attempt.score is not None]
-    passed = sum(reaches(score, PASS) for score in scores)
-    # The best of those that money allowed counts (spec/4); how many of all would have passed cannot be told.
-    planned = len(attempts) if trials.strategy == "pass_at_k" and not trials.every_gate else trials.count
-    rest = f"{len(attempts) - len(scores)} could not be judged, {trials.count - len(attempts)} were not made"
-    left = gated and trials.every_gate and len(scores) < trials.count
-    score, why = _certain(trials, attempts, planned, gated), None
-    aggregation: dict[str, Any] = {"strategy": trials.strategy}
-    if trials.needed is not None:
-        aggregation |= {"passed_attempts": passed, "total_attempts": len(attempts)}
-        if trials.at_least is not None:
-            aggregation |= {"at_least": trials.at_least, "of": trials.count}
-        if score is None:
-            why = (
-                f"of {trials.count} attempts {passed} passed, {rest}: whether {trials.needed} would pass cannot be told"
-            )
-    elif left and score is None:
-        why = f"of {trials.count} attempts {rest}: whether a gate holds in every one cannot be told"
-    elif score is not None or len(scores) < len(attempts):
-        pass
-    elif trials.strategy == "mean" or len(scores) < 2:
-        score = math.fsum(scores) / len(scores)
-        aggregation |= {"mean": score, "min": min(scores), "max": max(scores)}
-    else:
-        mean, lower, upper, spread = mean_interval(scores)
-        score, upper = max(0.0, lower), min(1.0, upper)
-        aggregation |= {"mean": mean, "ci95_lower": score, "ci95_upper": upper, "stddev": spread}
-    if len(scores) == trials.count > 1:
-        aggregation["flake_rate"] = _flake_rate(passed, trials.count)
-    if trials.flakes_at_most is not None and score is not None and reaches(score, BORDERLINE):
-        score, why = _steady(trials.flakes_at_most, aggregation.get("flake_rate"), score)
-    scored = [attempt for attempt in attempts if attempt.score is not None]
-    missed = next((item for item in attempts if item.failed_gates), None) if trials.every_gate else None
-    if missed is not None:
-        why = f"a gate holds in every attempt, and attempt {missed.number + 1} missed one"
-    elif trials.needed is not None and score is not None:
-        missed = next((item for item in scored if item.score == score), None)
-    best = missed or max(scored, key=lambda item: item.score or 0.0, default=attempts[0])
-    if why is not None:
-        aggregation["why"] = why
-    verdict = SuiteVerdict.ERROR if score is None else verdict_of(score)
-    return TestResult(
-        "", "", score, verdict, best, attempts=attempts, aggregation=aggregation, cost_limited=limited, notes=notes
-    )
-
-
-def _flake_rate(passed: int, total: int) -> dict[str, float]:
-    """Return the share of attempts that came out unlike most, passed or not, with its exact 95 % interval."""
-    flakes = min(passed, total - passed)
-    low, high = share_interval(flakes, total) or (0.0, 1.0)
-    return {"value": flakes / total, "low": low, "high": high}
-
-
-def _steady(most: float, rate: Mapping[str, float] | None, score: float) -> tuple[float | None, str | None]:
-    """Return a test's score, 0 where its attempts differ too often, None where that cannot be told; and why."""
-    if rate is None:
-        return None, f"how often attempts differ cannot be told: not all were made and judged (at most {most:.0%} may)"
-    if rate["high"] <= most:
-        return score, None
-    said = f"flake rate {rate['value']:.0%} (95 % interval {rate['low']:.0%} to {rate['high']:.0%}), at most {most:.0%} is allowed"
-    return (0.0, said) if rate["low"] > most else (None, f"{said}; a larger count could tell")
+def _worst(name: str, turns: Sequence[AssertResult]) -> AssertResult:
+    """Return one result of several turns: a gate that one misses, else that one could not be judged, else the worst."""
+    gate = next((item for item in turns if item.gate_failed), None)
+    worst = gate or min(turns, key=lambda item: -1.0 if item.score is None else item.score)
+    misses = [f"{item.name}: {text}" for item in turns for text in item.misses]
+    hits = [f"{len(turns)} turns"] if not misses and worst.error is None else []
+    return dataclasses.replace(worst, name=name, hits=hits, misses=misses, children=tuple(turns), details=None)
 
 
 @dataclass
@@ -218,7 +132,11 @@ class CellRunner:
             if not getattr(target, "provider_batching", False) or not self.options.allow_code:
                 continue
             mine = (cell for cell in cells if cell.target is target)
-            own = [cell for cell in mine if not (self.suite.trials_of(cell.test) or cell.test.workspace)]
+            own = [
+                cell
+                for cell in mine
+                if not (self.suite.trials_of(cell.test) or cell.test.workspace or cell.test.is_conversation)
+            ]
             with contextlib.suppress(TargetError, FileError):
                 requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
                 if requests:
@@ -233,7 +151,7 @@ class CellRunner:
             attempt = self._attempt(cell, 0, notes)
             result = TestResult("", "", attempt.score, attempt.verdict, attempt)
         else:
-            gated = any(item.has_gate for item in self.asserts(test))
+            gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
             result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
         return dataclasses.replace(
             result,
@@ -258,7 +176,9 @@ class CellRunner:
     def asserts(self, test: Test) -> Sequence[Assert]:
         """Return a test's asserts; without any, the suite's evaluator judges the answer by the test's goal."""
         # The registry gives nothing but subclasses of Assert.
-        return cast(Sequence[Assert], test.asserts) or (default_assert(self.suite.evaluator),)
+        if test.asserts or test.all_asserts:
+            return cast(Sequence[Assert], test.asserts)
+        return (default_assert(self.suite.evaluator),)
 
     def request_key(self, test: Test) -> str:
         if test.id not in self._request_keys:
@@ -269,21 +189,32 @@ class CellRunner:
                     files[reference] = hashlib.sha256(raw).hexdigest()
                 except FileError as problem:
                     files[reference] = str(problem)
-            self._request_keys[test.id] = request_key(test.input_messages, files)
+            asked: Any = test.input_messages
+            if test.is_conversation:
+                user = test.user and test.user.model_dump()
+                asked = [*asked], [turn.input_messages for turn in test.turns], user
+            self._request_keys[test.id] = request_key(asked, files)
         return self._request_keys[test.id]
 
     def _attempt(self, cell: PlannedTest, number: int, notes: list[str]) -> Attempt:
         deadline = time.monotonic() + self.options.timeout
         made: WorkspaceFolder | None = None
+        held: list[Output] = []
         try:
             if self.responses is None:
                 made = self.workspaces.prepare(cell.test, number, cell.target_name)
-            output, cached, retries = self._answer(cell, number, made, deadline)
+            if cell.test.is_conversation:
+                output, cached, retries = self._converse(cell, number, made, held)
+                # Each turn has had its time; grading has its own.
+                deadline = time.monotonic() + self.options.timeout
+            else:
+                output, cached, retries = self._answer(cell, number, made, deadline)
         except (TargetError, ResponseError, WorkspaceError, FileError) as problem:
             where = "workspace: " if isinstance(problem, WorkspaceError) else ""
             said = str(problem) if isinstance(problem, FileError) else problem.message
             failure = Failure(getattr(problem, "reason", "missing_file"), f"{where}{said}")
-            attempt = Attempt(number, None, SuiteVerdict.ERROR, error=failure)
+            answered = Output.of_turns(held) if held else None
+            attempt = Attempt(number, None, SuiteVerdict.ERROR, output=answered, error=failure)
         else:
             if made is not None:
                 output.workspace = str(made.path)
@@ -295,6 +226,8 @@ class CellRunner:
             target = cell.target.name if cell.target else None
             context = Context(self.suite, cell.test, self.services, number, deadline, target)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
+            if cell.test.is_conversation:
+                results += _graded_turns(output, context)
             attempt = dataclasses.replace(score_test(results, output, number), cached=cached, retries=retries)
         if made is None:
             return attempt
@@ -302,8 +235,53 @@ class CellRunner:
         notes += made.notes
         return dataclasses.replace(attempt, workspace_kept=kept)
 
+    def _converse(
+        self, cell: PlannedTest, number: int, made: WorkspaceFolder | None, held: list[Output]
+    ) -> tuple[Output, bool, int]:
+        """Hold a conversation, or take a recorded one; what was answered before something failed stays in ``held``."""
+        test = cell.test
+        if self.responses is not None or (cell.target and cell.target.is_recorded):
+            output, _, _ = self._answer(cell, number, made, time.monotonic() + self.options.timeout)
+            source = self.responses.source if self.responses is not None else f"target {cell.target_name!r}"
+            return recorded_conversation(test, output, source), False, 0
+        name, took = uuid.uuid4().hex, []
+
+        def answer(turn: Test, index: int) -> Output:
+            deadline = time.monotonic() + self.options.timeout
+            output, *rest = self._answer(cell, number, made, deadline, Turn(turn, index, name))
+            took.append(rest)
+            return output
+
+        for output in hold_conversation(test, answer, lambda said: self._ask_user(cell, number, said)):
+            held.append(output)
+        if not held:
+            raise TargetError("empty", f"target {test.user and test.user.target!r} said nothing as the user")
+        return Output.of_turns(held), all(cached for cached, _ in took), sum(retries for _, retries in took)
+
+    def _ask_user(self, cell: PlannedTest, number: int, said: Sequence[dict[str, Any]]) -> Output:
+        """Return what the target that plays the user says next."""
+        user = cell.test.user
+        assert user is not None and self.targets is not None
+        try:
+            target = self.targets.open(user.target)
+            root = self.options.world_root
+            if user.agent is not None and root is None:
+                raise ConfigError("user.agent needs a world; set PERSONA_ROOT")
+            persona = load_persona(root(), user.agent) if user.agent and root else None
+        except ConfigError as problem:
+            raise TargetError("no_target", str(problem)) from problem
+        messages = user_messages(user, persona, said)
+        playing = dataclasses.replace(cell, target_name=user.target, target=target)
+        turn = Turn(dataclasses.replace(cell.test, input_messages=tuple(messages)), len(said), "user")
+        return self._answer(playing, number, None, time.monotonic() + self.options.timeout, turn)[0]
+
     def _answer(
-        self, cell: PlannedTest, number: int, made: WorkspaceFolder | None, deadline: float
+        self,
+        cell: PlannedTest,
+        number: int,
+        made: WorkspaceFolder | None,
+        deadline: float,
+        turn: Turn | None = None,
     ) -> tuple[Output, bool, int]:
         """The output, whether it came from the cache, and how many tries failed before it."""
         if self.responses is not None:
@@ -314,20 +292,23 @@ class CellRunner:
             said = f"target {target.name!r} runs a program; pass --allow-code if you trust it"
             raise TargetError("code_not_allowed", said)
         self._check_health(target)
-        asked = self.request_key(cell.test)
+        asked = self.request_key(cell.test) if turn is None else request_key(turn.test.input_messages, {})
         key = None
         # What was done to a workspace cannot be done again from a recorded answer.
         choices = (self.options.cache, cell.test.cache, self.suite.cache)
-        if made is None and next((choice for choice in choices if choice is not None), False):
+        cached = next((choice for choice in choices if choice is not None), False)
+        # A long conversation is not held twice because its run was killed.
+        kept = turn is not None and bool(self.options.written)
+        if made is None and (cached or kept):
             basis = self.bases.of_answer(target.name)
             # An answer that nobody can tell from that of another program is not kept.
             if basis.is_seen:
                 made_of = {"basis": basis.digest(self.bases.top)}
                 key = cache_key(made_of, asked, test_id=cell.test.id, attempt=number)
-            known = None if key is None else self.cache.get(key)
+            known = self.cache.get(key) if key is not None and (cached or self.options.resume) else None
             if known is not None:
                 return known, True, 0
-        request = self._request(cell.test, asked, number, made)
+        request = self._request(cell.test, asked, number, made, turn)
         began = time.monotonic()
         target.prepare()
         deadline += time.monotonic() - began
@@ -336,16 +317,21 @@ class CellRunner:
             self.cache.put(key, output)
         return output, False, retries
 
-    def _request(self, test: Test, key: str, number: int, made: WorkspaceFolder | None) -> Request:
+    def _request(
+        self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: Turn | None = None
+    ) -> Request:
+        asked = turn.test if turn else test
         return Request(
             test,
-            self.files.messages(test),
-            prompt_text(test.input_messages, test, self.files),
-            [str(self.files.find(reference, test)) for reference in file_parts(test)],
+            self.files.messages(asked),
+            prompt_text(asked.input_messages, asked, self.files),
+            [str(self.files.find(reference, asked)) for reference in file_parts(asked)],
             number,
             str(made.path) if made else None,
             self.options.timeout,
             key,
+            turn.number if turn else 0,
+            turn.conversation if turn else uuid.uuid4().hex,
         )
 
     def _check_health(self, target: TargetFields) -> None:
@@ -377,6 +363,9 @@ class CellRunner:
     def _answer_of(self, name: str, context: Context) -> Output:
         """What another target says to the same test."""
         test = context.test
+        if test.is_conversation:
+            said = "answers to a whole conversation are not compared; compare those to a turn"
+            raise UngradedError("conversation", said)
         if test.workspace is not None:
             said = f"target {name!r} would need a workspace of its own; compare with recorded answers (responses)"
             raise UngradedError("no_workspace", said)

@@ -192,7 +192,7 @@ def _own(suite: Suite, test: Test) -> list[Any]:
     return [
         test.model_dump(),
         trials and trials.model_dump(exclude_none=True),
-        None if test.asserts else suite.evaluator,
+        None if test.all_asserts else suite.evaluator,
         {name: hook.model_dump(exclude_none=True) for name, hook in suite.framing.items()},
     ]
 

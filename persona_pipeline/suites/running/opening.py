@@ -80,9 +80,12 @@ def make_suite(
 def _in_place(said: Mapping[str, Any]) -> dict[str, Any]:
     """Return a suite or a test with its keys where the format has them."""
     data = {key: value for key, value in said.items() if key not in ("asserts", *_HOW)}
-    given = [*said.get("asserts", ()), *said.get("assert", ())]
-    if given:
-        data["assert"] = [{"type": "function", "call": item} if callable(item) else item for item in given]
+    given = {"assert": [*said.get("asserts", ()), *said.get("assert", ())], "each_turn": said.get("each_turn", ())}
+    for key, items in given.items():
+        if items:
+            data[key] = [{"type": "function", "call": item} if callable(item) else item for item in items]
+    if isinstance(said.get("turns"), list | tuple):
+        data["turns"] = [_in_place(turn) if isinstance(turn, Mapping) else turn for turn in said["turns"]]
     how = {key: said[key] for key in _HOW if key in said}
     return {**data, "execution": {**how, **said.get("execution", {})}} if how else data
 

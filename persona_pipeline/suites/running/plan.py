@@ -45,6 +45,7 @@ class RunOptions:
             one by one.
         written: files that the run writes: no result rests on them.
         earlier: rows of an interrupted run: what they finished is not run again.
+        resume: go on with conversations that an interrupted run began; what it writes says which.
         clock: the time that results carry.
     """
 
@@ -64,6 +65,7 @@ class RunOptions:
     keyed: bool | None = None
     written: tuple[Path, ...] = ()
     earlier: Sequence[TestResult] = ()
+    resume: bool = False
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     @property
@@ -368,9 +370,10 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
     named = test.targets or suite.targets or ((suite.target,) if suite.target else (DEFAULT_TARGET,))
     if targets is not None:
         named = tuple(name for name in targets_of(suite, test, RunOptions(), targets, None) if name)
-    asserts = test.asserts or (default_assert(suite.evaluator),)
+    asserts = test.all_asserts or (default_assert(suite.evaluator),)
     total = sum(item.weight for item in asserts)
-    needs = [need for name in named for need in _target_needs(name, targets)]
+    asked = [*named, test.user.target] if test.user else named
+    needs = [need for name in asked for need in _target_needs(name, targets)]
     if test.workspace is not None and test.workspace.hooks:
         needs.append("code (workspace hooks)")
     return ExplainedTest(
@@ -380,7 +383,7 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
         trials.count if trials else 1,
         trials.label if trials else None,
         tuple(needs),
-        tuple(_assert(item, test, total, targets, fallback=not test.asserts) for item in asserts),
+        tuple(_assert(item, test, total, targets, fallback=not test.all_asserts) for item in asserts),
     )
 
 

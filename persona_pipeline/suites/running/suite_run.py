@@ -317,7 +317,7 @@ def run_suites(
                     writer.write(shown)
                 on_result(shown)
 
-            how = replace(how, earlier=tuple(without_prefix(earlier, prefix)))
+            how = replace(how, earlier=tuple(without_prefix(earlier, prefix)), resume=resume)
             results.append(
                 run_suite(suite, targets=found, responses=responses, judge=judge, options=how, on_result=tell)
             )

@@ -17,7 +17,9 @@ from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.models import StrictFields, Text
 from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 
-PLACEHOLDERS = ("PROMPT", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE")
+PLACEHOLDERS = (
+    "PROMPT", "GUIDELINES", "EVAL_ID", "ATTEMPT", "FILES", "OUTPUT_FILE", "LAST_MESSAGE", "TURN", "CONVERSATION",
+)  # fmt: skip
 _NAME = re.compile(r"\{([A-Z_]+)\}")
 _SHELL_SIGNS = ("|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1")
 
@@ -56,9 +58,9 @@ class Healthcheck(StrictFields):
 class CliTarget(TargetFields):
     """Runs a program for each test. Needs leave to run code.
 
-    ``{PROMPT}``, ``{EVAL_ID}``, ``{ATTEMPT}``, ``{FILES}``, ``{GUIDELINES}`` and ``{OUTPUT_FILE}`` stand for their values inside
-    arguments; there is no shell. The answer is what the program writes to the output file, else to standard output: messages as
-    JSON, or text.
+    ``{PROMPT}``, ``{EVAL_ID}``, ``{ATTEMPT}``, ``{FILES}``, ``{GUIDELINES}``, ``{OUTPUT_FILE}``, ``{LAST_MESSAGE}``, ``{TURN}``
+    and ``{CONVERSATION}`` stand for their values inside arguments; there is no shell. The answer is what the program writes to
+    the output file, else to standard output: messages as JSON, or text.
     """
 
     runs_code: ClassVar[bool] = True
@@ -94,6 +96,9 @@ class CliTarget(TargetFields):
             "PROMPT": request.prompt,
             "EVAL_ID": request.test.id,
             "ATTEMPT": str(request.attempt),
+            "LAST_MESSAGE": request.last_message,
+            "TURN": str(request.turn + 1),
+            "CONVERSATION": request.conversation,
             "FILES": " ".join(self.files_format.replace("{path}", path) for path in request.files),
         }
         written, seconds = self._answer(values, request.workspace, request.timeout)
@@ -110,7 +115,7 @@ class CliTarget(TargetFields):
         """
         rows = [{"id": item.test.id, "prompt": item.prompt, "messages": list(item.messages)} for item in requests]
         asked = "".join(json.dumps(row) + "\n" for row in rows)
-        values = {"PROMPT": "", "EVAL_ID": "batch", "ATTEMPT": "0", "FILES": ""}
+        values = {**dict.fromkeys(PLACEHOLDERS, ""), "EVAL_ID": "batch", "ATTEMPT": "0"}
         written, _ = self._answer(values, None, max(item.timeout for item in requests), asked.encode("ascii"))
         for line in written.decode("utf-8", "replace").split("\n"):
             if line.strip():

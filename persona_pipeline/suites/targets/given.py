@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -25,7 +25,9 @@ class MockTarget(TargetFields):
     """Answers with ``response``, or with what ``responses`` holds for the test's id."""
 
     response: str | dict[str, Any] = Field(DEFAULT_RESPONSE, description="The answer: text, or messages and metrics.")
-    responses: dict[str, Any] | None = Field(None, description="Answers by test id.")
+    responses: dict[str, Any] | None = Field(
+        None, description="Answers by test id; of a conversation a list with one for each turn."
+    )
     delay_ms: Limit = Field(0, alias="delayMs", description="How long it seems to think.")
 
     def respond(self, request: Request) -> Output:
@@ -35,6 +37,11 @@ class MockTarget(TargetFields):
                 raise TargetError("timeout", f"no answer within {request.timeout:g} s", transient=True)
             time.sleep(self.delay_ms / 1000)
         answer = (self.responses or {}).get(request.test.id, self.response)
+        if request.test.is_conversation and isinstance(answer, list):
+            if request.turn >= len(answer):
+                said = f"target {self.name!r} has {len(answer)} answers to {request.test.id!r}, and this is turn {request.turn + 1}"
+                raise TargetError("no_response", said)
+            answer = answer[request.turn]
         try:
             return parse_output(answer)
         except OutputError as problem:
@@ -49,6 +56,8 @@ class ReplayTarget(TargetFields):
 
     An answer that was recorded with the key of what was asked is stale once the test asks something else: an error, not an answer.
     """
+
+    is_recorded: ClassVar[bool] = True
 
     path: Text = Field(description="The file, relative to the targets file.")
 

@@ -21,7 +21,7 @@ _PASSING = (408, 409, 425, 429, 500, 502, 503, 504)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _SHOWN = 200
 _STREAM = "text/event-stream"
-_VARIABLE = re.compile(r"\{\{\s*(prompt|messages|test_id|attempt|metadata)\s*\}\}")
+_VARIABLE = re.compile(r"\{\{\s*(prompt|messages|last_message|test_id|attempt|metadata|turn|conversation)\s*\}\}")
 
 
 def _is_path(text: str) -> str:
@@ -43,9 +43,9 @@ def _is_url(text: str) -> str:
 class HttpTarget(TargetFields):
     """Sends a request made of the test, and takes the answer from the JSON that comes back.
 
-    In ``url``, ``headers`` and ``body`` stand ``{{ prompt }}``, ``{{ messages }}``, ``{{ test_id }}``, ``{{ attempt }}`` and
-    ``{{ metadata }}``. A value of the body that is nothing else becomes the thing itself, a list or a mapping; inside a text it is
-    text. Redirects are not followed.
+    In ``url``, ``headers`` and ``body`` stand ``{{ prompt }}``, ``{{ messages }}``, ``{{ last_message }}``, ``{{ test_id }}``,
+    ``{{ attempt }}``, ``{{ metadata }}``, ``{{ turn }}`` and ``{{ conversation }}``. A value of the body that is nothing else
+    becomes the thing itself, a list or a mapping; inside a text it is text. Redirects are not followed.
     """
 
     asks_network: ClassVar[bool] = True
@@ -214,6 +214,9 @@ def _value(name: str, request: Request) -> Any:
         "test_id": request.test.id,
         "attempt": request.attempt,
         "metadata": dict(request.test.metadata or {}),
+        "last_message": request.last_message,
+        "turn": request.turn + 1,
+        "conversation": request.conversation,
     }[name]
 
 

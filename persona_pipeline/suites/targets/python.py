@@ -140,6 +140,9 @@ def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
         "attempt": request.attempt,
         "workspace": request.workspace,
         "files": list(request.files),
+        "last_message": request.last_message,
+        "turn": request.turn + 1,
+        "conversation": request.conversation,
     }
     try:
         return positional_arguments(call, named)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from persona_pipeline.scoring.text.agreement import default_lexicon, language_of, unread_language
+from persona_pipeline.scoring.text.agreement import ENGLISH, language_of, packaged_lexicon, unread_language
 from persona_pipeline.scoring.text.language import _alone, _weights, _words, languages_of
 
 SAID = {
@@ -47,8 +47,8 @@ def test_in_doubt_few_words_are_english_and_many_are_not(texts: list[str], langu
 
 
 def test_a_lexicon_is_of_its_languages() -> None:
-    finnish = replace(default_lexicon(), languages=frozenset({"en", "fi"}))
-    esperanto = replace(default_lexicon(), languages=frozenset({"en", "eo"}))
+    finnish = replace(packaged_lexicon(ENGLISH), languages=frozenset({"en", "fi"}))
+    esperanto = replace(packaged_lexicon(ENGLISH), languages=frozenset({"en", "eo"}))
     latin = ["Lorem ipsum dolor sit amet consectetur adipiscing"] * 6
     assert unread_language(SAID["ru"]) == "ru" and unread_language(SAID["en"]) is None
     assert unread_language(["Olen täysin samaa mieltä"], finnish) is None

@@ -345,8 +345,12 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
     )
     assert made.suite["x-governance"] == {"owner": "me"}
     found = {test["id"]: test for test in made.suite["tests"]}
+    assert found["b"]["turns"] == [
+        {"user": "Hello", "assert": [{"type": "rubrics", "criteria": ["Greets"], "weight": 1}]}
+    ]
     assert {name: test["input"] for name, test in found.items()} == {
         "a": "Say yes",
+        "b": "Hi",
         "c": "Say no",
         "d": "Say no",
         "e": "Say more",
@@ -357,7 +361,6 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
     assert all(finding.line for finding in made.findings)
     named = {finding.message for finding in made.findings}
     assert {
-        "a conversation (turns) has no counterpart; the test is left out; ask each turn in a test",
         "strategy luck has no counterpart; the mean is taken",
         "threshold of a test has no counterpart; mark asserts as required",
     } <= named
@@ -823,6 +826,7 @@ def test_yaml_reads_back_as_the_same(data: Any) -> None:
         ("- a", "must be a mapping with tests"),
         ("tests: [{a: 1}]\ntests: []", "stands twice|duplicate"),
         ("tests: [{vars: {a: b}}]", "holds no test that can be taken over"),
+        ("default_test: {}\ntests: [{id: a, input: b, turns: [{input: c}]}]", "a test with nothing to check"),
         ("tests: file://gone.yaml", "gone.yaml"),
         ("tests: file://made.py", "tests file://made.py has no counterpart"),
     ],

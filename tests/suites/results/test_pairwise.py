@@ -14,7 +14,7 @@ from persona_pipeline.cli import main
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Layer, Question, Unscored
-from persona_pipeline.reporting.pages.suites import pairwise_lines
+from persona_pipeline.reporting.text import template_text
 from persona_pipeline.suites import read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.history import PairwiseResult, judge_pairs, share_interval, sign_test
@@ -58,7 +58,7 @@ def test_wins_ties_and_losses_are_counted(tmp_path: Path) -> None:
     }
     assert (found.wins, found.losses, found.ties, found.changed, found.unjudged) == (2, 1, 2, 1, [])
     assert found.win_share == pytest.approx(2 / 3)
-    assert list(pairwise_lines(found)) == [
+    assert template_text("suite_pairwise", {"run": found}).splitlines() == [
         "win     t0  longer | longer",
         "win     t1  longer | longer",
         "loss    t2  longer | longer",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.suites.grading.results import AssertResult, SuiteVerdict
-from persona_pipeline.suites.running.cells import score_test
+from persona_pipeline.suites.running.trials import score_test
 from tests.suites.support import assert_result as result
 
 

@@ -15,7 +15,7 @@ from persona_pipeline.suites.grading.results import (
     reason_of,
     verdict_of,
 )
-from persona_pipeline.suites.running.cells import run_trials
+from persona_pipeline.suites.running.trials import run_trials
 
 
 def trials(count: int, strategy: str = "pass_at_k", limit: float | None = None) -> TrialsFields:

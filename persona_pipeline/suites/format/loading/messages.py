@@ -14,12 +14,12 @@ _CONTENT = "must be a string, a mapping or a list of parts (mappings)"
 
 
 def input_messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> tuple[dict[str, Any], ...]:
-    """Read ``input`` or ``input_messages``: text stands for one user message, anything else is a list of messages."""
+    """Read ``input``, a turn's ``user`` or ``input_messages``: text stands for one user message, else a list of messages."""
     value = entry.data[key]
-    if isinstance(value, str) and key == "input":
+    if isinstance(value, str) and key != "input_messages":
         return ({"role": "user", "content": value},)
     if not isinstance(value, list):
-        wanted = "a string or a list of messages" if key == "input" else "a list of messages"
+        wanted = "a list of messages" if key == "input_messages" else "a string or a list of messages"
         reader.fail(entry, f"{label}: {key} must be {wanted}", key)
         return ()
     if not value:

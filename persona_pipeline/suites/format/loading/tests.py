@@ -17,6 +17,7 @@ from persona_pipeline.suites.format.models import (
     STRATEGIES,
     AssertFields,
     ExecutionFields,
+    SimulatedUser,
     StrictFields,
     Test,
     Text,
@@ -170,6 +171,13 @@ _OLDER = {"description": "write criteria, or a note under metadata", "reference_
 ITEMS: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/assert"}})
 _MESSAGES: Any = WithJsonSchema({"type": "array", "items": {"$ref": "#/$defs/message"}})
 INPUT: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/message"}}]})
+TURNS: Any = WithJsonSchema(
+    {
+        "type": "array",
+        "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/TurnFields"}]},
+        "minItems": 1,
+    }
+)
 _ANSWER: Any = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}, {"type": "null"}]})
 
 
@@ -197,6 +205,20 @@ class TestFields(StrictFields):
     workspace: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = Field(None, description="Anything; tags in it are filtered on.")
     conversation_id: str | None = Field(None, description="Echoed in the results.")
+    turns: Annotated[Any, TURNS] = Field(
+        None, description="A conversation: what the user says, turn by turn, and what must hold for each answer."
+    )
+    user: dict[str, Any] | None = Field(None, description="Who plays the user of a conversation after the turns.")
+    each_turn: Annotated[Any, ITEMS] = Field(None, description="What must hold for every answer of a conversation.")
+
+
+class TurnFields(StrictFields):
+    """A turn of a conversation as it is written; a text stands for ``user``."""
+
+    user: Annotated[Any, INPUT] = Field(description="What the user says: text, or messages.")
+    criteria: str | None = Field(None, description="The goal: what a good answer to this turn achieves.")
+    expected_output: Annotated[Any, _ANSWER] = Field(None, description="A good answer: text, data, or messages.")
+    assert_: Annotated[Any, ITEMS] = Field(None, alias="assert", description="What must hold for this answer.")
 
 
 @dataclass(frozen=True)
@@ -226,17 +248,25 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
             reader.deprecated(entry, f"{label}: {old}", new, old)
     execution = read_execution(reader, entry, label)
     skip_defaults = execution.skip_defaults or data.get("skip_defaults") is True
+    part = _part(reader, entry, "user", SimulatedUser, label)
+    user = part and part[2]
     asked = _input(reader, entry, label)
     answer = _present(entry, *_ANSWERS)
     expected = () if answer is None else expected_messages(reader, entry, answer, label)
     asserts = _asserts(reader, entry, label)
+    turns = _turns(reader, entry, defaults, label)
+    if user is not None and len(turns) > user.turns:
+        reader.fail(entry, f"{label}: {len(turns)} turns are written and user.turns allows {user.turns}", "user")
+    every = read_asserts(reader, entry, "each_turn", label) if data.get("each_turn") is not None else []
+    if every and not turns and user is None:
+        reader.fail(entry, f"{label}: each_turn is of conversations; write turns or user", "each_turn", key=True)
     workspace = read_workspace(reader, entry, label)
     if len(reader.problems) > before:
         return None
     messages = asked if skip_defaults else (*defaults.input_messages, *asked)
     goal = next((data[key] for key in _GOALS if isinstance(data.get(key), str)), "")
     asserts = asserts if skip_defaults else [*asserts, *defaults.asserts]
-    if not asserts and not goal and not expected:
+    if not (asserts or goal or expected or every or any(turn.asserts for turn in turns)):
         reader.fail(entry, f"{label}: there is nothing to check; add criteria, expected_output or assert")
         return None
     if asserts and not any(item.weight for item in asserts):
@@ -259,12 +289,63 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
         targets=None if targets is None else tuple(dict.fromkeys(targets)),
         trials=execution.trials,
         cache=execution.cache,
+        turns=turns,
+        user=user,
+        each_turn=tuple(every),
+        entry=entry,
+    )
+
+
+def _turns(reader: Reader, entry: ConfigEntry, defaults: Defaults, label: str) -> tuple[Test, ...]:
+    """Read what the user says turn by turn; each is a test of the answer to it."""
+    value = entry.data.get("turns")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not value:
+        reader.fail(entry, f"{label}: turns must be a list of at least one text, or mapping with user", "turns")
+        return ()
+    found = [_turn(reader, entry.child("turns", index), defaults, label, index + 1) for index in range(len(value))]
+    return tuple(turn for turn in found if turn is not None)
+
+
+def _turn(reader: Reader, entry: ConfigEntry, defaults: Defaults, label: str, number: int) -> Test | None:
+    where = f"{label}: turn {number}"
+    if isinstance(entry.data, str):
+        entry = ConfigEntry({"user": entry.data}, entry.source, entry.location)
+    if not isinstance(entry.data, dict):
+        reader.fail(entry, f"{where} must be what the user says, or a mapping with user")
+        return None
+    before = len(reader.problems)
+    try:
+        TurnFields.model_validate({key: value for key, value in entry.data.items() if value is not None})
+    except ValidationError as error:
+        add_model_problems(reader, entry, error, where, TurnFields)
+        return None
+    said = input_messages(reader, entry, "user", where)
+    if len(reader.problems) == before:
+        check_file_parts(reader, entry, "user", said, where)
+    answer = _present(entry, "expected_output")
+    expected = () if answer is None else expected_messages(reader, entry, answer, where)
+    asserts = read_asserts(reader, entry, "assert", where) if entry.data.get("assert") is not None else []
+    if len(reader.problems) > before:
+        return None
+    return Test(
+        id=f"turn {number}",
+        input_messages=said,
+        expected_outcome=entry.data.get("criteria") or "",
+        expected_messages=expected,
+        question=question_text(said),
+        reference_answer=reference_answer(expected),
+        dataset=defaults.dataset,
+        asserts=tuple(asserts),
         entry=entry,
     )
 
 
 def _input(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, Any], ...]:
     key = _present(entry, "input_messages", "input")
+    if key is None and _present(entry, "turns", "user"):
+        return ()
     if key is None:
         reader.fail(entry, f"{label}: input is required")
         return ()

@@ -1,0 +1,120 @@
+"""Conversations: a target is asked turn by turn, by lines that are written or by a target that plays the user."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from persona_pipeline.suites.answering.base import ResponseError, persona_prompt
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.loading.messages import content_texts
+from persona_pipeline.suites.format.models import SimulatedUser, Test
+
+if TYPE_CHECKING:
+    from persona_pipeline.world.models import Persona
+
+Messages = Sequence[dict[str, Any]]
+
+END = "[end]"
+_USER = """\
+You are the user of a chat: you write to an assistant and read what it answers. Write one message at a time, as such a user would,
+and nothing else. Never take the assistant's part.
+
+# What you want
+{goal}
+
+When you have what you want, or it is clear that you will not get it, write """
+_OPENS = "(The chat is open. Write your first message.)"
+
+
+def user_messages(user: SimulatedUser, persona: "Persona | None", said: Messages) -> list[dict[str, Any]]:
+    """Return what the target that plays the user is sent: its part, and the conversation from its side.
+
+    ``said``: so far, without what only the assistant is told.
+    """
+    part = f"{_USER.replace('{goal}', user.goal)}{END}."
+    system = f"{persona_prompt(persona)}\n\n{part}" if persona else part
+    turned = [
+        {"role": "user" if message["role"] == "assistant" else "assistant", "content": "\n".join(texts)}
+        for message in said
+        if message["role"] in ("user", "assistant") and (texts := content_texts(message.get("content")))
+    ]
+    opens = [] if turned and turned[0]["role"] == "user" else [{"role": "user", "content": _OPENS}]
+    return [{"role": "system", "content": system}, *opens, *turned]
+
+
+def hold_conversation(
+    test: Test, answer: Callable[[Test, int], Output], ask_user: Callable[[Messages], Output]
+) -> Iterator[Output]:
+    """Yield the target's answers, turn by turn.
+
+    Args:
+        answer: asks the target: a turn as a test whose input is all that was said, and the turn's number from 0.
+        ask_user: asks who plays the user; gets what was said.
+    """
+    said = [*test.input_messages]
+    for number in range(test.user.turns if test.user else len(test.turns)):
+        user_cost, ends = None, False
+        if number < len(test.turns):
+            asked = [*test.turns[number].input_messages]
+        else:
+            reply = ask_user(said)
+            line, ends = _without_end(reply.text)
+            if not line:
+                return
+            asked, user_cost = [{"role": "user", "content": line}], reply.cost_usd
+        output = replace(answer(turn_of(test, number, [*said, *asked]), number), asked=asked, user_cost_usd=user_cost)
+        yield output
+        said += [*asked, {"role": "assistant", "content": output.text}]
+        if ends:
+            return
+
+
+def turn_of(test: Test, number: int, said: Messages) -> Test:
+    """Return a turn as a test of its own, whose input is all that was said up to it."""
+    own = (
+        test.turns[number]
+        if number < len(test.turns)
+        else replace(test, expected_outcome="", expected_messages=(), reference_answer="")
+    )
+    return replace(
+        own, id=f"{test.id} turn {number + 1}", input_messages=tuple(said), turns=(), user=None, each_turn=()
+    )
+
+
+def turns_with_input(test: Test, output: Output) -> Iterator[tuple[Test, Output]]:
+    """Yield each turn of a conversation that was held, as a test of its own, with the answer to it."""
+    said = [*test.input_messages]
+    for number, turn in enumerate(output.turns):
+        said += turn.asked
+        yield turn_of(test, number, said), turn
+        said.append({"role": "assistant", "content": turn.text})
+
+
+def recorded_conversation(test: Test, output: Output, source: str) -> Output:
+    """Return a recorded answer as the conversation that the test asks for.
+
+    Answers alone, one a turn, belong to what is written. Raises ``ResponseError``: it is another conversation.
+    """
+    turns = output.by_turn()
+    if not any(turn.asked for turn in turns) and test.user is None:
+        said = [message for turn in turns for message in turn.messages if message["role"] == "assistant"]
+        turns = [
+            Output([message], asked=[*turn.input_messages]) for message, turn in zip(said, test.turns, strict=False)
+        ]
+    if len(turns) < len(test.turns) or not turns or not all(turn.asked for turn in turns):
+        wanted = f"{len(test.turns)} turns" if test.turns else "a conversation"
+        raise ResponseError("invalid_response", f"{source} has {len(turns)} turns of {test.id!r}, which is {wanted}")
+    for number, (turn, written) in enumerate(zip(turns, test.turns, strict=False), start=1):
+        if _texts(turn.asked) != _texts(written.input_messages):
+            raise ResponseError("stale", f"turn {number} of {test.id!r} was recorded with other words; record it again")
+    return Output.of_turns(turns)
+
+
+def _texts(messages: Messages) -> list[str]:
+    return [text for message in messages for text in content_texts(message.get("content"))]
+
+
+def _without_end(text: str) -> tuple[str, bool]:
+    """Return what a simulated user says, and whether it ends the conversation with that."""
+    line = text.strip()
+    return line.removesuffix(END).strip(), line.endswith(END)

@@ -1,0 +1,141 @@
+"""Trials: what the asserts of one answer come to, and several attempts at a test."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.format.models import BORDERLINE, PASS, TrialsFields
+from persona_pipeline.suites.grading.results import (
+    AssertResult,
+    Attempt,
+    SuiteVerdict,
+    TestResult,
+    reaches,
+    verdict_of,
+)
+from persona_pipeline.suites.grading.statistics import mean_interval, share_interval, weighted_mean
+
+
+def score_test(results: Sequence[AssertResult], output: Output | None = None, number: int = 0) -> Attempt:
+    """Return an answer with the score that its asserts make.
+
+    A gate that is not met makes the score 0, whatever the others say. Otherwise an assert without a score makes the test an error:
+    a number without it would be a guess. Otherwise the score is the weighted mean.
+    """
+    gates = tuple(item.name for item in results if item.gate_failed)
+    if gates:
+        return Attempt(number, 0.0, SuiteVerdict.FAIL, results, output, gates)
+    scored = [(item.score, item.weight) for item in results if item.score is not None]
+    if len(scored) < len(results) or not results:
+        return Attempt(number, None, SuiteVerdict.ERROR, results, output)
+    score = weighted_mean(scored)
+    return Attempt(number, score, verdict_of(score), results, output)
+
+
+def run_trials(trials: TrialsFields, attempt: Callable[[int], Attempt], *, gated: bool = False) -> TestResult:
+    """Make attempts until the verdict is certain, the count is reached or the money is spent, and put them together.
+
+    The result's ``score`` is None for an error; ``best`` is the attempt that is shown. Whose result it is the caller knows.
+    ``gated``: an assert is a gate, which an attempt that is not made might miss.
+    """
+    attempts: list[Attempt] = []
+    spent, limited, notes = 0.0, False, []
+    for number in range(trials.count):
+        attempts.append(attempt(number))
+        cost = attempts[-1].cost_usd
+        if trials.cost_limit_usd is not None and cost is None and not notes:
+            notes.append("an attempt reported no cost, so the cost limit could not count it")
+        spent += cost or 0.0
+        limited = trials.cost_limit_usd is not None and spent >= trials.cost_limit_usd
+        score = _certain(trials, attempts, trials.count, gated)
+        # How often attempts differ is told from all of them, but a test that fails needs no more.
+        if limited or (score is not None and (trials.flakes_at_most is None or not reaches(score, BORDERLINE))):
+            break
+    return _outcome(trials, attempts, gated, limited, notes)
+
+
+def _certain(trials: TrialsFields, attempts: Sequence[Attempt], planned: int, gated: bool) -> float | None:
+    """Return the score by which the verdict is certain, whatever attempts that are missing or unjudged would be; else None.
+
+    It is that of the k-th best attempt where k must pass, and of fewer attempts than planned the bound of it that decides.
+    """
+    if trials.every_gate and any(item.failed_gates for item in attempts):
+        return 0.0
+    if trials.needed is None:
+        return None
+    ordered = sorted((item.score for item in attempts if item.score is not None), reverse=True)
+    unknown = planned - len(ordered)
+    least = [*ordered, *[0.0] * unknown][trials.needed - 1]
+    most = [*[1.0] * unknown, *ordered][trials.needed - 1]
+    if verdict_of(least) is not verdict_of(most):
+        return None
+    if reaches(least, PASS):
+        return None if unknown and gated and trials.every_gate else least
+    return most
+
+
+def _outcome(
+    trials: TrialsFields, attempts: Sequence[Attempt], gated: bool, limited: bool, notes: Sequence[str]
+) -> TestResult:
+    scores = [attempt.score for attempt in attempts if attempt.score is not None]
+    passed = sum(reaches(score, PASS) for score in scores)
+    # The best of those that money allowed counts (spec/4); how many of all would have passed cannot be told.
+    planned = len(attempts) if trials.strategy == "pass_at_k" and not trials.every_gate else trials.count
+    rest = f"{len(attempts) - len(scores)} could not be judged, {trials.count - len(attempts)} were not made"
+    left = gated and trials.every_gate and len(scores) < trials.count
+    score, why = _certain(trials, attempts, planned, gated), None
+    aggregation: dict[str, Any] = {"strategy": trials.strategy}
+    if trials.needed is not None:
+        aggregation |= {"passed_attempts": passed, "total_attempts": len(attempts)}
+        if trials.at_least is not None:
+            aggregation |= {"at_least": trials.at_least, "of": trials.count}
+        if score is None:
+            why = (
+                f"of {trials.count} attempts {passed} passed, {rest}: whether {trials.needed} would pass cannot be told"
+            )
+    elif left and score is None:
+        why = f"of {trials.count} attempts {rest}: whether a gate holds in every one cannot be told"
+    elif score is not None or len(scores) < len(attempts):
+        pass
+    elif trials.strategy == "mean" or len(scores) < 2:
+        score = math.fsum(scores) / len(scores)
+        aggregation |= {"mean": score, "min": min(scores), "max": max(scores)}
+    else:
+        mean, lower, upper, spread = mean_interval(scores)
+        score, upper = max(0.0, lower), min(1.0, upper)
+        aggregation |= {"mean": mean, "ci95_lower": score, "ci95_upper": upper, "stddev": spread}
+    if len(scores) == trials.count > 1:
+        aggregation["flake_rate"] = _flake_rate(passed, trials.count)
+    if trials.flakes_at_most is not None and score is not None and reaches(score, BORDERLINE):
+        score, why = _steady(trials.flakes_at_most, aggregation.get("flake_rate"), score)
+    scored = [attempt for attempt in attempts if attempt.score is not None]
+    missed = next((item for item in attempts if item.failed_gates), None) if trials.every_gate else None
+    if missed is not None:
+        why = f"a gate holds in every attempt, and attempt {missed.number + 1} missed one"
+    elif trials.needed is not None and score is not None:
+        missed = next((item for item in scored if item.score == score), None)
+    best = missed or max(scored, key=lambda item: item.score or 0.0, default=attempts[0])
+    if why is not None:
+        aggregation["why"] = why
+    verdict = SuiteVerdict.ERROR if score is None else verdict_of(score)
+    return TestResult(
+        "", "", score, verdict, best, attempts=attempts, aggregation=aggregation, cost_limited=limited, notes=notes
+    )
+
+
+def _flake_rate(passed: int, total: int) -> dict[str, float]:
+    """Return the share of attempts that came out unlike most, passed or not, with its exact 95 % interval."""
+    flakes = min(passed, total - passed)
+    low, high = share_interval(flakes, total) or (0.0, 1.0)
+    return {"value": flakes / total, "low": low, "high": high}
+
+
+def _steady(most: float, rate: Mapping[str, float] | None, score: float) -> tuple[float | None, str | None]:
+    """Return a test's score, 0 where its attempts differ too often, None where that cannot be told; and why."""
+    if rate is None:
+        return None, f"how often attempts differ cannot be told: not all were made and judged (at most {most:.0%} may)"
+    if rate["high"] <= most:
+        return score, None
+    said = f"flake rate {rate['value']:.0%} (95 % interval {rate['low']:.0%} to {rate['high']:.0%}), at most {most:.0%} is allowed"
+    return (0.0, said) if rate["low"] > most else (None, f"{said}; a larger count could tell")
