@@ -12,7 +12,7 @@ Windows follow one another with an autocorrelation. *As before*: each scene and 
 **fading**: half-lives said of characters that never fade, of those that do, and where people leave after a broken turn.
 Conversations of 10 to 60 turns. *Never* are of one level and sd, with noise that goes on from turn to turn (``ar``) or a mood
 that a conversation has; *lost* are for good at a turn drawn from a geometric distribution with the planted half-life; ``leave q``:
-after a broken turn a share of q goes.
+after a broken turn a share of q goes. Last, what the assert ``fades`` says of one conversation.
 
 **voice**: false alarms in an agent's next 500 messages, in their order, by how many of its own the voice was learnt from, and after
 how many messages it is noticed when somebody else speaks for it. Worlds are those of benchmarks/chats.py. Learnt is from the
@@ -45,7 +45,7 @@ from signals import share
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL, paired_change
 from persona_pipeline.lab.compare.scenes import block_length
 from persona_pipeline.lab.compare.tally import ScoreSeries
-from persona_pipeline.scoring.fading import THRESHOLD, Fading, MessageValue, fading
+from persona_pipeline.scoring.fading import THRESHOLD, Fading, MessageValue, character_end, fading
 from persona_pipeline.scoring.text.repetition import MOST_USUAL, excessive_repetition
 from persona_pipeline.scoring.voice_alarm.learning import conversations as conversations_of
 from persona_pipeline.scoring.voice_alarm.learning import learn_voice
@@ -207,6 +207,28 @@ def measure_fading(runs: int, seed: int) -> None:
                         f"| {share(sum(map(_leaving, seen)), len(seen)) if seen else '–'} |",
                         flush=True,
                     )
+
+    print("\n| one conversation of 20 turns, lost by the 10th | said | right where it was lost or not |\n|:--|--:|--:|")
+    for name, make in STEADY.items():
+        said = [_lost_by(np.resize(make(generator), 20), 10) for _ in range(10 * runs)]
+        print(f"| {name} | {share(sum(said), len(said))} | |", flush=True)
+    for world, planted in FADING.items():
+        said, right = [], []
+        for _ in range(10 * runs):
+            end = int(generator.geometric(1 - 2 ** (-1 / 10)))
+            held, gone, sd = planted
+            levels = np.where(np.arange(1, 21) < end, held, gone)
+            said.append(_lost_by(np.clip(np.rint(levels + sd * generator.standard_normal(20)), 0, 9), 10))
+            right.append(said[-1] is (end <= 10))
+        print(
+            f"| half-life 10, {world} | {share(sum(said), len(said))} | {share(sum(right), len(right))} |", flush=True
+        )
+
+
+def _lost_by(talk: Talk, turn: int) -> bool:
+    """Return whether one conversation alone has lost its character by a turn, as the assert ``fades`` says it."""
+    end, gone = character_end([MessageValue(n, float(v)) for n, v in enumerate(talk, 1)])
+    return gone and end <= turn
 
 
 def _half_life(found: Fading) -> bool:
