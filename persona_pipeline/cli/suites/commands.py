@@ -190,9 +190,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help="The eval file: .yaml, .yml or .json.", show_default=False)],
     origin: Annotated[
         str | None,
-        typer.Option(
-            "--from", help="promptfoo, agentv or pydantic-evals; by default told by the file.", show_default=False
-        ),
+        typer.Option("--from", help="promptfoo, agentv, pydantic-evals; else the file tells.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder to write to; by default the file's own.", show_default=False)

@@ -149,7 +149,7 @@ _TEST = (
     "id", "description", "criteria", "expected_outcome", "vars", "assert", "assertions", "evaluators", "rubrics", "threshold",
     "metadata", "options", "provider", "providers", "prompts", "input", "input_messages", "input_files", "expected_output",
     "expected_messages", "conversation_id", "skip_defaults", "execution", "workspace",
-    "name", "inputs", "governance", "turns", "mode", "aggregation", "on_turn_failure", "window_size",
+    "name", "inputs", "governance", "turns", "mode",
 )  # fmt: skip
 _ASSERTS = ("assert", "assertions", "evaluators")
 _SHARED = (*_ASSERTS, "input", "input_files")
@@ -241,8 +241,8 @@ def _test(
             own: dict[str, Any] = {}
             if len(answering) < len(providers) and restricted:
                 own = {"execution": {**made.get("execution", {}), "targets": restricted}}
-            own |= {} if single == [] else {"input": single}
-            yield {"id": identity, **{k: v for k, v in made.items() if k != "id"}, **own}
+            question = {} if single == [] else {"input": single}
+            yield {"id": identity, **question, **{k: v for k, v in made.items() if k != "id"}, **own}
 
 
 def _slug(text: str) -> str:
@@ -316,12 +316,9 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
         return findings.none(entry, what, remedy="give it an assert or criteria")
     if asserts:
         made["assert"] = asserts
-    governance = {} if data.get("governance") is None else {"governance": data["governance"]}
-    metadata = (
-        test.merged("metadata")
-        | governance
-        | ({"description": described} if described and described != identity else {})
-    )
+    metadata = test.merged("metadata") | ({"description": described} if described and described != identity else {})
+    if data.get("governance") is not None:
+        metadata["governance"] = data["governance"]
     if metadata:
         made["metadata"] = metadata
     if data.get("conversation_id") is not None:
@@ -332,9 +329,6 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
 
 def turns(findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the turns of AgentV's conversation as a suite has them: what the user says, and what is asked of the answer."""
-    for key in ("aggregation", "on_turn_failure", "window_size"):
-        if entry.data.get(key) is not None:
-            findings.none(entry, f"{key} of a conversation", key)
     found = []
     for place in children(entry, "turns"):
         findings.leftovers(place, ("input", "expected_output", "assert", "assertions"), "turn key ")

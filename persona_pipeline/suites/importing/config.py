@@ -49,16 +49,8 @@ _TOP = (
 )  # fmt: skip
 _KEPT = ("version", "author", "license", "requires")
 _AGENTV_KEYS = (
-    "governance",
-    "imports",
-    "default_test",
-    "evaluate_options",
-    "assertions",
-    "execution",
-    "workspace",
-    "target",
-    "input_files",
-)
+    "default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files", "imports", "governance",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -563,7 +563,6 @@ turns:
         {"user": [{"role": "user", "content": "Bye"}]},
     ]
     assert [(finding.line, finding.message) for finding in findings.reader.warnings] == [
-        (3, "aggregation of a conversation has no counterpart"),
         (6, "turn key wait has no counterpart"),
     ]
 
