@@ -18,7 +18,9 @@ _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_m
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
 COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
 # One text of several in a line: quoted, with commas and quotes in it that are doubled or escaped, or plain.
-_MEMBER = re.compile(rf""""(?P<quoted>(?:\\["\\]|""|[^"])*+)"[{WHITESPACE}]*(?=,|\Z)|(?P<plain>[^",][^,]*)""")
+_MEMBER = re.compile(
+    rf"""[{WHITESPACE},]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"[{WHITESPACE}]*(?=,|\Z)|(?P<plain>[^",][^,]*))"""
+)
 _QUOTED = re.compile(r'''\\(["\\])|""''')
 # What only the drafts of JSON schema that promptfoo reads say.
 _DRAFT_7 = ("dependencies", "additionalItems")
@@ -77,14 +79,15 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
 
 def _members(text: str) -> list[str] | None:
     """Return the texts that stand in a line between commas; None where quotes are not closed."""
-    found = []
-    while text := text.lstrip(WHITESPACE + ","):
-        match = _MEMBER.match(text)
+    found: list[str] = []
+    place, end = 0, len(text.rstrip(WHITESPACE + ","))
+    while place < end:
+        match = _MEMBER.match(text, place)
         if match is None:
             return None
         plain = match["plain"]
         found.append(trim(plain) if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
-        text = text[match.end() :]
+        place = match.end()
     return found
 
 
