@@ -42,6 +42,27 @@ def test_the_others_tell_how_far_a_week_moves(
     assert freedom == pytest.approx(np.full(3, degrees))
 
 
+def test_however_many_are_in_a_run_each_of_the_others_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, looked = np.random.default_rng(7), list[int]()
+    rows = {agent: draw.normal(0, 1 + agent % 3, 5) for agent in range(12)}
+    silent, medians = np.full(5 * 8, np.nan), np.median
+    agent_of = np.repeat(np.arange(20), 5)
+    moved = {f"other-{number}": draw.normal(0, 2, 4).tolist() for number in range(9)}
+
+    def median(values: np.ndarray) -> float:
+        looked.append(len(values))
+        return medians(values)
+
+    monkeypatch.setattr(np, "median", median)
+    found, freedom = shared_weeks(np.concatenate([*rows.values(), silent]), agent_of, moved)
+    assert len(looked) == len(rows) + len(moved)
+    for agent in range(20):
+        others = {f"row-{number}": own.tolist() for number, own in rows.items() if number != agent}
+        alone, degrees = shared_weeks(np.full(5, np.nan), np.zeros(5, np.intp), {**others, **moved})
+        assert found[agent_of == agent] == pytest.approx(alone)
+        assert freedom[agent_of == agent] == pytest.approx(degrees)
+
+
 def drop(moved: Mapping[str, Sequence[float]] | None, windows: int = 1) -> tuple[str, float]:
     """Return what is said of a dimension down by 2, and what it could have seen."""
     office = Office(31, judge=0.6)

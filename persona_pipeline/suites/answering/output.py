@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.format.loading.messages import content_texts
 
 
 class OutputError(Exception):
@@ -97,6 +98,11 @@ class Output:
             for call in (message.get("tool_calls") or ())
             if isinstance(call, dict) and isinstance(call.get("tool"), str)
         ]
+
+    @property
+    def asked_by(self) -> list[tuple[str, str]]:
+        """Who said what this is the answer to."""
+        return [(str(said.get("name") or "User"), "\n".join(content_texts(said.get("content")))) for said in self.asked]
 
     @property
     def has_trace(self) -> bool:

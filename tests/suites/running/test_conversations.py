@@ -229,6 +229,25 @@ class TestRecorded:
         said = [{"role": "assistant", "content": text} for text in "ab"]
         assert run(suite, {"chat": {"output_messages": said}}).tests[0].score == 1.0
 
+    def test_who_would_play_the_user_is_nothing_that_a_recorded_conversation_rests_on(self, tmp_path: Path) -> None:
+        from persona_pipeline.suites.running.opening import load_targets
+
+        said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "ok"}]
+        (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "chat", "output_messages": said}), "utf-8")
+        suite = conversation(tmp_path, user=USER, **{"assert": [OK]})
+        digests = set()
+        for command in ("a", "b"):
+            (tmp_path / "targets.yaml").write_text(
+                "targets: [{name: default, provider: replay, path: rows.jsonl},"
+                f"{{name: visitor, provider: cli, command: {command}}}]",
+                encoding="utf-8",
+            )
+            options = RunOptions(keyed=True)
+            (test,) = run_suite(suite, targets=load_targets(tmp_path / "targets.yaml"), options=options).tests
+            assert test.score == 1.0
+            digests.add(test.digest)
+        assert len(digests) == 1
+
     @pytest.mark.parametrize(
         ("said", "reason"),
         [
