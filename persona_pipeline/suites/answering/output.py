@@ -42,6 +42,7 @@ class Output:
     came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
     ``truncated``: the target stopped at its limit of tokens, so the answer is not whole. ``turns``: of a conversation, the answer
     to each thing the user said; ``asked``: of such an answer, what that was. ``user_cost_usd``: what a simulated user took.
+    ``left_out``: figures it came with that cannot be, such as a negative duration.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -58,6 +59,7 @@ class Output:
     turns: "list[Output]" = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     user_cost_usd: float | None = None
+    left_out: list[str] = field(default_factory=list)
 
     @classmethod
     def of_turns(cls, turns: "list[Output]") -> Self:
@@ -183,6 +185,7 @@ class Output:
         return found
 
 
+_FIGURES = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost_usd")
 _MESSAGE_KEYS = ("output_messages", "output", "messages")
 
 
@@ -220,6 +223,7 @@ def parse_output(value: Any) -> Output:
         first_token_ms=_number(value.get("first_token_ms")),
         truncated=value.get("truncated") is True,
         user_cost_usd=_number(value.get("user_cost_usd")),
+        left_out=[name for name in _FIGURES if value.get(name) is not None and _number(value[name]) is None],
     )
     turns: Any = value.get("turns")
     said = output.by_turn() if isinstance(turns, list) else []

@@ -111,7 +111,7 @@ def _list(root: Path, place: Path) -> dict[str, Any]:
 
 def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
     try:
-        compiled = compile_pattern(pattern)
+        compiled = compile_pattern(pattern, units=False)
     except PatternError as error:
         return {"error": str(error)}
     matches: list[dict[str, Any]] = []

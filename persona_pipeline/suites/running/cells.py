@@ -223,6 +223,9 @@ class CellRunner:
                 notes.append(
                     f"attempt {number + 1}: the answer was cut off at the target's limit of tokens; raise max_tokens"
                 )
+            if output.left_out:
+                told = ", ".join(output.left_out)
+                notes.append(f"attempt {number + 1}: {told} of the answer cannot be and count as not reported")
             target = cell.target.name if cell.target else None
             context = Context(self.suite, cell.test, self.services, number, deadline, target)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
