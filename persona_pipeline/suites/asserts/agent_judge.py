@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
@@ -33,7 +34,6 @@ from persona_pipeline.suites.grading.judge_questions import (
     fill_prompt,
     freeform_grade,
     freeform_problem,
-    object_schema,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
