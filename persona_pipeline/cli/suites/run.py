@@ -1,5 +1,6 @@
 """``persona-pipeline suite run``: results as they come, one summary and one exit code; with --watch after each change."""
 
+import gc
 import shlex
 import sys
 from collections.abc import Sequence
@@ -155,6 +156,8 @@ def run(
         )
         for suite in suites
     ]
+    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
+    gc.freeze()
     results = run_suites(
         suites,
         options,

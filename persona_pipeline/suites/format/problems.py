@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -43,6 +43,9 @@ class RowSource:
     def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
         column = self.columns.get(str(location[0])) if location else None
         return Problem(message, self.path, self.line, column or 1)
+
+
+Fields = TypeVar("Fields", bound=BaseModel)
 
 
 class ReasonedError(Exception):
@@ -119,6 +122,14 @@ class Reader:
             yield
         except ConfigError as error:
             self.problems += error.problems
+
+    def validated(self, model: type[Fields], data: Any, entry: ConfigEntry, label: str) -> Fields | None:
+        """Return data of an entry as a model, None where it is not valid; what is wrong is added."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            add_model_problems(self, entry, error, label, model)
+            return None
 
     @property
     def types(self) -> AssertTypes:

@@ -298,7 +298,6 @@ def _dotenv(folder: Path, grants: Grants) -> dict[str, str]:
 
 def judge_identity(name: str, settings: Settings) -> Any:
     """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
-    from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.judging.providers.base import ModelOptions

@@ -9,15 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test, rename
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import DEFAULT_TIMEOUT
 from persona_pipeline.suites.grading.results import TestResult, gate_of
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider, with_function
@@ -171,11 +169,9 @@ class Targets:
             raise ConfigError(reader.problems)
         for written, older in model.older_names.items():
             rename(data, older, written)
-        try:
-            target = model.model_validate(data)
-        except ValidationError as error:
-            add_model_problems(reader, entry, error, label, model)
-            raise ConfigError(reader.problems) from error
+        target = reader.validated(model, data, entry, label)
+        if target is None:
+            raise ConfigError(reader.problems)
         target._folder = Path(self.path).parent
         target._grants = self.grants
         opens = getattr(target, "open", None)

@@ -47,9 +47,6 @@ class MockTarget(TargetFields):
         except OutputError as problem:
             raise TargetError("invalid_response", f"target {self.name!r}: {problem}") from problem
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json")
-
 
 class ReplayTarget(TargetFields):
     """Gives the answers of a file: JSON by test id, JSON lines with ``id``, or results of an earlier run.
