@@ -224,14 +224,8 @@ def _targets(suite: Suite, how: Running, settings: Settings) -> Targets | None:
     given = how.get("targets")
     if given is not None and not isinstance(given, Path | str):
         return given if isinstance(given, Targets) else Targets.of(given)
-    return opening.open_targets(
-        suite.path,
-        None if given is None else Path(given),
-        settings,
-        environment=how.get("allow_env"),
-        network=how.get("allow_targets", False),
-        folders=suite.roots or (),
-    )
+    path, network = None if given is None else Path(given), how.get("allow_targets", False)
+    return opening.open_targets(suite, path, settings, environment=how.get("allow_env"), network=network)
 
 
 def _options(how: Running, settings: Settings, rows: Path | None) -> RunOptions:

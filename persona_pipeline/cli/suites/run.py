@@ -149,11 +149,7 @@ def run(
     if recorded is not None and len(suites) > 1:
         raise ConfigError("--responses are the answers to one suite; name one")
     answering = [
-        None
-        if recorded
-        else open_targets(
-            suite.path, targets, settings, environment=allow_env, network=allow_targets, folders=suite.roots or ()
-        )
+        None if recorded else open_targets(suite, targets, settings, environment=allow_env, network=allow_targets)
         for suite in suites
     ]
     # What was loaded stays to the end of the process: nobody needs to look through it for garbage.

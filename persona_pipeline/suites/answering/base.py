@@ -105,8 +105,21 @@ def grants_for(
 MAX_BYTES = 512_000_000
 
 
-class ResponseError(ReasonedError):
-    """There is no recorded answer to give; ``reason`` is a word for machines."""
+class TargetError(ReasonedError):
+    """The target did not answer.
+
+    Attributes:
+        reason: a word for machines, such as ``timeout``.
+        transient: the same request might succeed later; only then is it tried again.
+    """
+
+    def __init__(self, reason: str, message: str, *, transient: bool = False) -> None:
+        super().__init__(reason, message)
+        self.transient = transient
+
+
+class ResponseError(TargetError):
+    """There is no recorded answer to give."""
 
 
 @dataclass(frozen=True)
@@ -359,19 +372,6 @@ class OutputCache:
             if not self.path(key).resolve().is_relative_to(self.folder.resolve()):
                 return
             write_atomically(self.path(key), json.dumps(output.to_dict(), ensure_ascii=True))
-
-
-class TargetError(ReasonedError):
-    """The target did not answer.
-
-    Attributes:
-        reason: a word for machines, such as ``timeout``.
-        transient: the same request might succeed later; only then is it tried again.
-    """
-
-    def __init__(self, reason: str, message: str, *, transient: bool = False) -> None:
-        super().__init__(reason, message)
-        self.transient = transient
 
 
 @dataclass(frozen=True)

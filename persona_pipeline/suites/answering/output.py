@@ -204,13 +204,9 @@ def parse_output(value: Any) -> Output:
                 f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
             )
         found = [{"role": "assistant", "content": text}]
-    output = Output(
-        found,
-        _token_usage(value.get("token_usage")),
-        **{name: _number(value.get(name)) for name in _NUMBERS},
-        **{name: text for name in _TEXTS if isinstance(text := value.get(name), str)},
-        truncated=value.get("truncated") is True,
-    )
+    known: dict[str, Any] = {name: _number(value.get(name)) for name in _NUMBERS}
+    known |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
+    output = Output(found, _token_usage(value.get("token_usage")), truncated=value.get("truncated") is True, **known)
     turns: Any = value.get("turns")
     said = output.by_turn() if isinstance(turns, list) else []
     if said and len(said) == len(turns):

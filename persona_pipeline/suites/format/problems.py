@@ -75,6 +75,11 @@ class ConfigEntry:
             data = data[key]
         return ConfigEntry(data, self.source, (*self.location, *keys))
 
+    @property
+    def place(self) -> str:
+        """Its file and line."""
+        return f"{self.source.path}:{self.problem('').line}"
+
     def problem(self, message: str, *keys: str | int, key: bool = False) -> Problem:
         """Return a problem placed at this value, or at a key path inside it."""
         return self.source.problem((*self.location, *keys), message, key=key)

@@ -176,10 +176,12 @@ class AssertResult:
         """Return the result that ``to_dict`` wrote."""
         return cls(
             **{name: data[name] for name in _OF_AN_ASSERT if name in data},
-            **{name: tuple(data.get(name, ())) for name in ("hits", "misses", "failed_gates")},
             verdict=SuiteVerdict(data["verdict"]),
+            hits=tuple(data.get("hits", ())),
+            misses=tuple(data.get("misses", ())),
             children=tuple(cls.from_dict(child) for child in data.get("scores", ())),
             error=_failure(data.get("error")),
+            failed_gates=tuple(data.get("failed_gates", ())),
         )
 
 

@@ -15,7 +15,6 @@ from persona_pipeline.suites.answering.base import (
     OutputCache,
     PromptFiles,
     Request,
-    ResponseError,
     Responses,
     TargetError,
     TargetFields,
@@ -209,7 +208,7 @@ class CellRunner:
                 deadline = time.monotonic() + self.options.timeout
             else:
                 output, cached = self._answer(cell, number, made, deadline)
-        except (TargetError, ResponseError, WorkspaceError, FileError) as problem:
+        except (TargetError, WorkspaceError, FileError) as problem:
             where = "workspace: " if isinstance(problem, WorkspaceError) else ""
             said = str(problem) if isinstance(problem, FileError) else problem.message
             failure = Failure(getattr(problem, "reason", "missing_file"), f"{where}{said}")

@@ -279,7 +279,6 @@ def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, de
             continue
         first = places.setdefault(test.id, item)
         if first is not item:
-            line = first.problem("").line
-            reader.fail(item, f"duplicate test id {test.id!r} (first at {first.source.path}:{line}); rename one", "id")
+            reader.fail(item, f"duplicate test id {test.id!r} (first at {first.place}); rename one", "id")
         tests.append(test)
     return tuple(tests)
