@@ -97,9 +97,7 @@ def explain(
 
     suite = load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
-    found = open_targets(
-        file, targets, get_settings(), environment=allow_env, network=allow_targets, folders=suite.roots or ()
-    )
+    found = open_targets(suite, targets, get_settings(), environment=allow_env, network=allow_targets)
     explained = explain_suite(suite, tests, found)
     if as_json:
         print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})

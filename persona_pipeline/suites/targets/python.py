@@ -17,6 +17,10 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 
+_PARAMETERS = (
+    "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
+)  # fmt: skip
+
 
 class PythonTarget(TargetFields):
     """Calls a function with the prompt; parameters named ``messages``, ``request`` and the like get those.
@@ -132,20 +136,8 @@ async def _awaited(given: Awaitable[Any] | AsyncIterable[Any]) -> Any:
 
 
 def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
-    named = {
-        "prompt": request.prompt,
-        "messages": list(request.messages),
-        "request": request,
-        "test": request.test,
-        "attempt": request.attempt,
-        "workspace": request.workspace,
-        "files": list(request.files),
-        "last_message": request.last_message,
-        "turn": request.turn + 1,
-        "conversation": request.conversation,
-    }
     try:
-        return positional_arguments(call, named)
+        return positional_arguments(call, {name: request.named[name] for name in _PARAMETERS})
     except ValueError as error:
         raise TargetError("no_function", str(error)) from error
 
