@@ -1,6 +1,7 @@
 """Fixtures every test can use: a copy of the sample world, a small world, and a store on each database."""
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -69,6 +70,19 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     get_settings.cache_clear()
     yield
     get_settings.cache_clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_built_once() -> Iterator[None]:
+    """Typer builds all commands anew for every call, which a process makes once and these tests some thousand times."""
+    import typer.main
+    import typer.testing
+
+    built = functools.cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.main, "get_command", built)
+        patched.setattr(typer.testing, "_get_command", built)
+        yield
 
 
 @pytest.fixture(scope="session")

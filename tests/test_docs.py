@@ -3,7 +3,6 @@
 import ast
 import inspect
 import json
-import os
 import re
 import shlex
 import shutil
@@ -49,8 +48,10 @@ from persona_pipeline.world.messages import files
 from persona_pipeline.world.personas import PersonaFile
 from persona_pipeline.world.propositions.models import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.world.settings import OF_A_WORLD, load_world_file
+from tests.support.command_line import in_process
 from tests.support.messages_server import MessagesServer
 from tests.support.pull_requests import git
+from tests.support.waiting import PATIENCE
 
 PROJECT = Path(__file__).parents[1]
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -253,7 +254,7 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         if actionlint is None:
             pytest.skip("no actionlint on this machine")
         command = [actionlint, "-shellcheck=", "-pyflakes=", str(written(tmp_path, "workflow.yml", block.text))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     else:
         assert block.page == "docs/reference/reports.md" and "repos" in data, (
@@ -383,7 +384,7 @@ class Newcomer:
         elif words[:2] == ["python", "export.py"]:
             command = [sys.executable, self.folder / "export.py"]
             with (self.folder / "chat.jsonl").open(encoding="utf-8") as log:
-                done = subprocess.run(command, stdin=log, capture_output=True, text=True, timeout=480, check=True)
+                done = subprocess.run(command, stdin=log, capture_output=True, text=True, timeout=PATIENCE, check=True)
             Path(words[-1]).write_text(done.stdout, encoding="utf-8")
         else:
             assert words[0] in ("pip", "export", "git"), line
@@ -433,13 +434,12 @@ def test_a_new_world_has_the_settings_of_dagster_that_the_project_has() -> None:
     assert own == project
 
 
-def test_the_readme_shows_the_table_that_the_demo_prints() -> None:
+def test_the_readme_shows_the_table_that_the_demo_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown = next(block.text for block in blocks("indented", "README.md") if "! michael" in block.text)
-    environment = {**os.environ, "PERSONA_DATABASE_URL": "sqlite://"}
-    command = [sys.executable, "-m", "persona_pipeline", "evaluate"]
-    done = subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, encoding="utf-8", timeout=480, check=False
-    )
+    monkeypatch.setenv("PERSONA_DATABASE_URL", "sqlite://")
+    done = in_process(PROJECT, monkeypatch, capsys)("evaluate")
     printed = [line.split() for line in done.stderr.splitlines()]
     assert [line for line in shown.splitlines() if line.split() not in printed] == []
 

@@ -87,7 +87,7 @@ def test_a_fleet_is_the_sum_of_its_parts() -> None:
         ("an agent of a cohort of 100", "CPU s"): 0.36, ("a call, 20 at once", "CPU ms"): 3.6,
         ("calls, 100 at once", "a second"): 100.0, ("a message brought in", "CPU us"): 36.0,
         ("a message in the store", "bytes"): 500.0, ("a saved run in the store", "KB"): 25.0,
-        ("Dagster's events, an agent and run", "KB"): 200.0,
+        ("Dagster's events, an agent and night", "KB"): 200.0,
     }  # fmt: skip
     found = {what: value for what, value, _ in fleet(costs, 1000, 2_000_000)}
     assert found == pytest.approx(

@@ -22,9 +22,9 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
-from tests.support.deployment import PATIENCE, Deployment
+from tests.support.deployment import Deployment
 from tests.support.messages_server import MessagesServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import steps_by_worker, take_baselines, write_cohort_world
 
 AGENTS = ("ada", "ben", "cleo", "dan")
@@ -137,7 +137,7 @@ def wait_until_observed(deployment: Deployment, instance: dg.DagsterInstance) ->
         return bool(runs) and all(run.is_finished for run in runs)
 
     nothing = f"Sensor source_observations skipped: {len(AGENTS)} agents, nothing changed\n"
-    wait_until(read, seconds=PATIENCE)
+    wait_until(read)
     looked = deployment.log("daemon").read_text("utf-8", "replace").count(nothing)
     deployment.wait_for("daemon", nothing, looked + 2)
 
@@ -216,10 +216,10 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         wait_until_observed(deployment, instance)
         # In the middle of the first two agents the judge answers nobody any more.
         server.answer_only(paid + 3)
-        wait_until(lambda: told_to_start(deployment), seconds=PATIENCE)
+        wait_until(lambda: told_to_start(deployment))
         assert deployment.ask(LAUNCH, selector=WAITING)["launchRun"]["__typename"] == "LaunchRunSuccess"
         checks = [
-            threads.submit(wait_until, partial(deployment.check, service, container), seconds=PATIENCE)
+            threads.submit(wait_until, partial(deployment.check, service, container))
             for service, container in (
                 ("code", ""),
                 ("webserver", ""),
@@ -228,7 +228,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
                 ("worker", "one"),
             )
         ]
-        wait_until(lambda: calls() >= 2 * CLAIMS, seconds=PATIENCE)
+        wait_until(lambda: calls() >= 2 * CLAIMS)
         # A check that fails once is asked again, as a container's is.
         for check in checks:
             check.result()
@@ -251,7 +251,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         deployment.stop(name)
         deployment.start(name)
     # Two agents again, of whom one has answers from before. The code server waits for its run, which cannot end yet.
-    wait_until(lambda: calls() > seen + CLAIMS, seconds=PATIENCE)
+    wait_until(lambda: calls() > seen + CLAIMS)
     draining = deployment.running.pop("code")
     draining.terminate()
     deployment.wait_for("webserver", "Serving dagster-webserver", 2)
@@ -259,7 +259,7 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     server.answer_only(None)
     draining.wait(PATIENCE)
     deployment.start("code")
-    wait_until(lambda: only_run(instance).is_finished, seconds=PATIENCE)
+    wait_until(lambda: only_run(instance).is_finished)
 
     run = only_run(instance)
     assert run.status is dg.DagsterRunStatus.SUCCESS
@@ -278,16 +278,16 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
         write_atomically(path, path.read_text(encoding="utf-8").replace("counts kettles", "counts spoons"))
     seen = calls()
     # Everything that is asked has arrived before whoever asked is killed: the server pays for no answer that nobody waits for.
-    wait_until(lambda: calls() >= seen + OF_THE_PERSONA, seconds=PATIENCE)
+    wait_until(lambda: calls() >= seen + OF_THE_PERSONA)
     [run] = runs_of(instance, EDITED)
     [has_it] = [worker for worker, steps in steps_by_worker(instance, run.run_id).items() if "scores" in steps]
     kill_children(deployment.running[has_it.removeprefix("worker@")].pid)
     server.drop_unanswered()
-    wait_until(lambda: calls() >= seen + 2 * OF_THE_PERSONA, seconds=PATIENCE)
+    wait_until(lambda: calls() >= seen + 2 * OF_THE_PERSONA)
     deployment.kill("code")
     server.answer_only(None)
     deployment.start("code")
-    wait_until(lambda: [run.is_finished for run in runs_of(instance, EDITED)] == [True, True], seconds=PATIENCE)
+    wait_until(lambda: [run.is_finished for run in runs_of(instance, EDITED)] == [True, True])
 
     retried, killed = runs_of(instance, EDITED)
     assert (killed.status, retried.status) == (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
@@ -301,9 +301,9 @@ def test_everything_is_restarted_in_the_middle_of_a_cohort(
     assert waiting.status is dg.DagsterRunStatus.STARTED
     deployment.kill("others")
     deployment.start("others")
-    wait_until(lambda: len(runs_of(instance, "waiting")) == 2, seconds=PATIENCE)
+    wait_until(lambda: len(runs_of(instance, "waiting")) == 2)
     (tmp_path / "go on").touch()
-    wait_until(lambda: all(run.is_finished for run in runs_of(instance, "waiting")), seconds=PATIENCE)
+    wait_until(lambda: all(run.is_finished for run in runs_of(instance, "waiting")))
     again, lost_run = runs_of(instance, "waiting")
     assert (lost_run.run_id, lost_run.status) == (waiting.run_id, dg.DagsterRunStatus.FAILURE)
     assert (again.parent_run_id, again.status) == (waiting.run_id, dg.DagsterRunStatus.SUCCESS)

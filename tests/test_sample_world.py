@@ -239,3 +239,35 @@ def test_propositions_are_complete() -> None:
                 names = "|".join(AGENTS)
                 assert not re.search(names, proposition["claim"], re.I), "speakers may be anonymous"
     assert [name for name, count in Counter(ids).items() if count > 1] == []
+
+
+@cache
+def conversations() -> tuple[tuple[str, str, str], ...]:
+    """Who said what in which conversation."""
+    rows = (ROOT / "suites/answers/conversations.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(
+        (row["id"], message.get("name", "pam"), message["content"])
+        for row in map(json.loads, rows)
+        for message in row["output_messages"]
+    )
+
+
+def test_no_two_lines_of_the_conversations_are_alike() -> None:
+    assert Counter(name for name, _, _ in conversations()) == dict.fromkeys(
+        ("wedding-stationery", "lost-parcel", "bowling-flag", "jar-labels", "birthday-card"), 40
+    )
+    assert len({text for _, _, text in conversations()}) == 200
+
+
+def test_who_talks_to_pam_sounds_as_in_the_messages() -> None:
+    said = {agent_id: [text for _, speaker, text in conversations() if speaker == agent_id] for agent_id in AGENTS}
+    assert {agent_id: len(own) for agent_id, own in said.items()} == {
+        "dwight": 40,
+        "jim": 40,
+        "michael": 20,
+        "pam": 100,
+    }
+    assert [text for text in said["dwight"] if CONTRACTION.search(text) or "!" in text] == []
+    assert [text for text in said["jim"] if "!" in text] == []
+    assert all("!" in text for text in said["michael"])
+    assert not any("(" in text for speaker in ("dwight", "jim", "michael") for text in said[speaker])

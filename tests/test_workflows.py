@@ -17,6 +17,7 @@ from persona_pipeline.cli.app import app
 from persona_pipeline.reporting.markdown import MARKER
 from persona_pipeline.world.changes import FOLDERS
 from tests.support import github
+from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -184,7 +185,7 @@ def test_the_comment_workflow_runs_the_default_branch_and_reads_the_artefact_of_
 
 def test_zizmor_finds_nothing() -> None:
     command = [BIN / "zizmor", "--offline", "--no-progress", "--persona=pedantic", FOLDER, *ACTIONS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -193,7 +194,7 @@ def test_actionlint_finds_nothing() -> None:
     if actionlint is None:
         pytest.skip("no actionlint on this machine")
     command = [actionlint, "-shellcheck=", "-pyflakes=", *WORKFLOWS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -216,7 +217,7 @@ def test_what_the_documentation_shows_is_clean_and_pinned_too(tmp_path: Path) ->
         for use in re.findall(r"uses: (\S+)", block):
             assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", use), use
     command = [BIN / "zizmor", "--offline", "--no-progress", *paths]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     if actionlint := shutil.which("actionlint", path=str(BIN)):
         done = subprocess.run(
@@ -307,7 +308,7 @@ def _run_ci_job(root: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(BIN), "PERSONA_ROOT": str(root), "HOME": str(root), "TMPDIR": str(root.parent)}
     environment["DAGSTER_HOME"] = str(home)
     return subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=480, check=False
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

@@ -188,7 +188,7 @@ def rejudge(
     live = open_judge(live_judge_name(world), world, JudgeOptions(max_usd, fresh=True, recorded=False))
     recorded = _replayed(world, request_of(context, asked))
     day = datetime.now(UTC).toordinal() if seed is None else seed
-    found = asyncio.run(judge_again(recorded.claims, OpenedJudge(recorded), live, size=size, seed=day))
+    found = asyncio.run(judge_again(recorded.claims or (), OpenedJudge(recorded), live, size=size, seed=day))
     for row in found.disagreements:
         said = row.live.score if row.live.score is not None else row.live.unscored
         was = row.recorded.score if row.recorded.score is not None else row.recorded.unscored
@@ -211,5 +211,6 @@ def _replayed(world: "World", request: "EvaluationRequest") -> "RecordedBackend"
     from persona_pipeline.judging.recordings.replay import RecordedBackend
 
     recorded = RecordedBackend(world.root / "recordings", settings=world.settings)
+    recorded.claims = []
     run_evaluation(world, OpenedJudge(recorded), request)
     return recorded

@@ -71,7 +71,7 @@ def _window_text(found: CorrectionStatistics) -> str:
     return f"{found.window_start.isoformat()} to {found.window_end.isoformat()}"
 
 
-def _table(label: str, items: Mapping[str, GateStatistics]) -> dg.TableMetadataValue:
+def _table(label: str, items: Mapping[str, GateStatistics]) -> dg.MarkdownMetadataValue:
     rows = [{label: name, **_row(item)} for name, item in items.items()]
     return metadata.table(rows, (label, *_COLUMNS))
 
@@ -89,7 +89,7 @@ def _row(item: GateStatistics) -> dict[str, str | float]:
     }
 
 
-def _reasons_table(found: CorrectionStatistics) -> dg.TableMetadataValue:
+def _reasons_table(found: CorrectionStatistics) -> dg.MarkdownMetadataValue:
     rows = [
         {"agent": agent_id, "reason": reason, "actions": count}
         for agent_id, item in found.agents.items()
@@ -98,7 +98,7 @@ def _reasons_table(found: CorrectionStatistics) -> dg.TableMetadataValue:
     return metadata.table(rows, ("agent", "reason", "actions"))
 
 
-def _effects_table(effects: Mapping[str, CorrectionEffect]) -> dg.TableMetadataValue:
+def _effects_table(effects: Mapping[str, CorrectionEffect]) -> dg.MarkdownMetadataValue:
     rows = [
         {
             "agent": agent_id,

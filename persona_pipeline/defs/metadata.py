@@ -28,7 +28,7 @@ def conclusion_metadata(conclusion: Conclusion) -> Metadata:
     return {"verdict": verdict_label(conclusion), **{name: text for name, text in why.items() if text}}
 
 
-def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
+def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue:
     """Return a row a dimension: baseline, now, change."""
     rows = [
         {
@@ -45,7 +45,7 @@ def comparison_table(comparison: BaselineComparison) -> dg.TableMetadataValue:
     return table(rows, ("dimension", "baseline", "now", "change", "status", "people", "can_see"))
 
 
-def scores_table(report: RunReport) -> dg.TableMetadataValue:
+def scores_table(report: RunReport) -> dg.MarkdownMetadataValue:
     """Return the table of scores that every report shows, of at most 50 agents."""
     view = ReportView(report)
     return table(*table_records(pages.scores_table(view, view.rows[:MOST_AGENTS])))
@@ -99,11 +99,18 @@ def check_result(
     )
 
 
-def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.TableMetadataValue:
-    """Return rows under these columns; one that is empty in every row is left out, since the log keeps what is said of it."""
+def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
+    """Return rows under these columns in Markdown, a third of what Dagster's own tables take in the log, which keeps them all.
+
+    A column that is empty in every row is left out.
+    """
     filled = [name for name in columns if not rows or any(row.get(name) not in ("", None) for row in rows)]
-    records = [dg.TableRecord({name: row[name] for name in filled if name in row}) for row in rows]
-    return dg.MetadataValue.table(records, schema=dg.TableSchema(columns=[dg.TableColumn(name) for name in filled]))
+    cells = [
+        filled,
+        [":--"] * len(filled),
+        *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows),
+    ]
+    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in cells))
 
 
 _STATUS = {

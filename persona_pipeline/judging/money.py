@@ -42,11 +42,6 @@ def model_name(spelled: str) -> str:
     return name
 
 
-def is_regional(spelled: str) -> bool:
-    """Whether the id asks Bedrock for a model kept to a region, which costs more than one served from anywhere."""
-    return bool(_REGIONAL.search(spelled.strip().lower()))
-
-
 # About 3.1 UTF-8 bytes a token: the older 4 bytes for English prose, less the 30 % more tokens of the 5.5
 # models. Budgets assume 2.
 _BYTES_PER_TOKEN = 3.1
@@ -93,7 +88,9 @@ def price(
     for name in names:
         if _is_listed(model_name(name)):
             usd = _list_price(usage, model_name(name), min(hour_cache_tokens, usage.cache_creation_tokens))
-            return usd * (BATCH_FACTOR if batch else 1.0) * (_REGIONAL_FACTOR if any(map(is_regional, names)) else 1.0)
+            # Kept to a region, a model of Bedrock costs more than one served from anywhere.
+            is_regional = any(_REGIONAL.search(name.strip().lower()) for name in names)
+            return usd * (BATCH_FACTOR if batch else 1.0) * (_REGIONAL_FACTOR if is_regional else 1.0)
     return None
 
 

@@ -427,7 +427,9 @@ class SuiteFailure(_Section):
 
 
 class SuiteSummary(_Section):
-    """One run of one eval suite. ``tests`` counts them by verdict (pass, borderline, fail, error); ``score`` 0-1."""
+    """One run of one eval suite. ``tests`` counts them by verdict (pass, borderline, fail, error); ``score`` 0-1; ``earlier``: the
+    share (0-1) of tests that passed in runs before, the newest first.
+    """
 
     suite: str
     target: str | None = None
@@ -435,6 +437,7 @@ class SuiteSummary(_Section):
     score: float | None = None
     tests: dict[str, int] = Field(default_factory=dict)
     failures: list[SuiteFailure] = Field(default_factory=list)
+    earlier: list[float] = Field(default_factory=list)
 
 
 def history(report: RunReport) -> dict[str, list[HistoryPoint]]:

@@ -285,7 +285,8 @@ def _cited_by(viewer: Viewer, shown: Shown) -> list[tuple[Any, Any]]:
 def _add_suites(app: FastAPI, viewer: Viewer) -> None:
     @app.get("/suites")
     def suites(suite: str = "") -> Response:
-        return viewer.page("suites.html.j2", found=runs.suite_runs(viewer.world.store, suite), suite=suite)
+        found = runs.suite_runs(viewer.world.store, suite)
+        return viewer.page("suites.html.j2", found=found, suite=suite, passed=runs.passed_text)
 
     @app.get("/suite")
     def suite(run: str, verdict: str = "", page: int = 1) -> Response:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,7 @@ from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
 from persona_pipeline.reporting.statistics import HistoryPoint, trends, trends_now
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.suites.grading.results import TestResult
+from persona_pipeline.suites.grading.statistics import share_interval
 from persona_pipeline.viewer.messages import messages_by_id
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import counting_rows, find_run, overall_rows, summary_rows
@@ -140,11 +141,20 @@ def _side(store: Store, line: RunLine, dimension: str, claim_id: str) -> dict[st
 
 
 def suite_runs(store: Store, suite: str = "") -> Sequence[sa.Row]:
-    """Return the newest runs of suites ("": of all), without what came of their tests."""
+    """Return the newest runs of suites ("": of all), each with its summary and without what came of its tests."""
     columns = [_SUITES.c[name] for name in ("id", "suite", "target", "verdict", "score", "created_at")]
-    query = sa.select(*columns).order_by(_SUITES.c.created_at.desc(), _SUITES.c.id).limit(MOST_SUITE_RUNS)
+    summary = _SUITES.c.result["summary"].label("summary")
+    query = sa.select(*columns, summary).order_by(_SUITES.c.created_at.desc(), _SUITES.c.id).limit(MOST_SUITE_RUNS)
     with store.connect() as connection:
         return connection.execute(query.where(_SUITES.c.suite == suite) if suite else query).all()
+
+
+def passed_text(summary: Mapping[str, Any]) -> str:
+    """Return how many tests of a run passed, with the exact 95 % interval of their share."""
+    interval = share_interval(summary["passed"], summary["total"])
+    return f"{summary['passed']} of {summary['total']}" + (
+        f" ({interval[0]:.0%}–{interval[1]:.0%})" if interval else ""
+    )
 
 
 def suite_run_page(store: Store, run_id: str, *, verdict: str = "", page: int = 1) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import persona_pipeline as pp
+from tests.support.waiting import PATIENCE
 
 PROJECT = Path(__file__).parents[2]
 NAMES = re.findall(
@@ -68,7 +69,7 @@ def test_importing_it_imports_nothing_else() -> None:
         "import sys, pytest; before = set(sys.modules); import persona_pipeline, persona_pipeline.pytest_plugin;"
         "print(*sorted(name for name in set(sys.modules) - before if name.split('.')[0] not in sys.stdlib_module_names))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     # A run of pytest that has nothing to do with agents pays for these four.
     own = ["persona_pipeline", "persona_pipeline.pytest_plugin", "persona_pipeline.version"]
     assert done.stdout.split() == ["lazy_loader", *own]

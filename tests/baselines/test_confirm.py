@@ -14,8 +14,7 @@ from persona_pipeline.guard.baselines.falls import (
     settled,
     to_confirm,
 )
-from persona_pipeline.guard.baselines.models import Baseline, ClaimTest, Compared, DimensionComparison, PropositionDrop
-from persona_pipeline.guard.baselines.sight import detectable
+from persona_pipeline.guard.baselines.models import Baseline, ClaimTest, DimensionComparison, PropositionDrop
 from persona_pipeline.guard.baselines.statistics import LEVEL, Corrected
 from tests.baselines.test_detectable import drops
 from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
@@ -198,14 +197,14 @@ def test_the_estimate_holds_the_worst_case() -> None:
     assert judgments <= most_confirmations({"ann": len(NAMES) * len(LEVELS)}, 1) == 75
 
 
-def test_a_dimension_of_which_too_little_was_judged_is_not_asked_again() -> None:
+@pytest.mark.parametrize("fallen", [["p1"], ["p1", "p2"], [*LEVELS]], ids=len)
+def test_of_a_dimension_of_which_too_little_was_judged_only_claims_that_fell_are_asked_again(fallen: list[str]) -> None:
     baseline = Office(15).baseline()
-    half = dimension("adherence", {key: [0.0] for key in LEVELS}, n_scored=1, n_expected=5)
-    assert beside(baseline, {"adherence": half}).comparison.dimensions["adherence"].status == "incomplete"
-    compared: Compared = beside(baseline, {"adherence": half})
-    kept = {drop.proposition_id for drop in compared.comparison.drops}
-    asked = to_confirm({"ann": compared})
-    assert {claim for claims in asked["ann"].values() for claim in claims} <= kept if asked else True
+    half = {key: [0.0 if key in fallen else level] for key, level in LEVELS.items()}
+    item = beside(baseline, {"adherence": dimension("adherence", half, n_scored=1, n_expected=5)})
+    assert item.comparison.dimensions["adherence"].status == "incomplete"
+    assert [drop.proposition_id for drop in item.comparison.drops] == fallen
+    assert to_confirm({"ann": item}) == {"ann": {"adherence": fallen}}
 
 
 def test_false_alarms_are_rare_and_falls_are_seen() -> None:
@@ -292,4 +291,3 @@ def test_beyond_a_delta_is_beyond_rounding(fallen: float, beyond: bool) -> None:
     p_values = Corrected(levels, levels, levels)
     found = falls.TestedDrops(row, row, p_values, levels, levels, 1.0, 1.0)
     assert (found.beyond_dimensions.tolist(), found.beyond_claims.tolist()) == ([beyond], [beyond])
-    assert found.sees == pytest.approx(detectable(row, levels, 1.0))

@@ -172,3 +172,34 @@ def test_what_is_won_is_what_bets_on_each_week_win() -> None:
                 held[place, row, week] = held[place, row, week - 1] + (0 if won is None else rate * won - rate**2 / 2)
     assert winnings(scores) == pytest.approx(np.log(np.exp(held).mean(axis=0)))
     assert winnings(np.empty((0, 9))).shape == (0, 9)
+
+
+def stepped(fall: float, at: int, weeks: int) -> Fleet:
+    """Return a fleet that goes up and down by .2 around 7, of whom ann is lower by ``fall`` from week ``at`` on."""
+
+    def scores(of: float) -> list[WindowScore]:
+        return [
+            WindowScore(START + timedelta(weeks=week), 7 + 0.2 * (-1) ** (week + 1) - (of if week >= at else 0.0), 3)
+            for week in range(weeks)
+        ]
+
+    return {(f"a{number}", "fluency"): scores(0.0) for number in range(12)} | {("ann", "adherence"): scores(fall)}
+
+
+@pytest.mark.parametrize("at", [8, 10, 12])
+def test_a_drop_at_once_is_told_with_its_week_its_windows_and_the_scores_of_both_sides(at: int) -> None:
+    """The week before ``at`` is a high one, at which the sum stands at 0: the fall begins in the week after it."""
+    windows = stepped(2.0, at, at + 3)
+    trend = find_trends(windows)["ann", "adherence"]
+    own = [item.score for item in windows["ann", "adherence"] if item.score is not None]
+    assert (trend.began, trend.windows) == (START + timedelta(weeks=at), 3)
+    assert trend.before == pytest.approx(fmean(own[:at])) and trend.now == own[-1]
+    sums, zeros = cusum(np.array([[item.score for item in part] for part in windows.values()], dtype=float))
+    assert (trend.strength, zeros[-1, -1]) == (pytest.approx(sums[-1, -1] / drift.LIMIT), at - 1)
+
+
+def test_what_truly_moved_is_told_with_its_week_and_the_scores_of_both_sides() -> None:
+    said = find_moved(stepped(2.0, 12, 24))
+    assert said.keys() == {("ann", "adherence")}
+    week = START + timedelta(weeks=12)
+    assert f"has truly moved since the week of {week:%d %b %Y}: 7.0 before, 5.0 since;" in said["ann", "adherence"]

@@ -30,6 +30,12 @@ MOVED = {"bob": [1.0, -1.0, 1.0], "cid": [-1.0, 1.0, -1.0]}
         pytest.param({"bob": [1.0, -1.0], "cid": [-8.0] * 9}, 1.0, 2, id="one of two others rose"),
         pytest.param({"bob": [0.1] * 2, "cid": [2.0] * 2}, 2.005, 4, id="two points are what a week may do"),
         pytest.param({**MOVED, "dan": [8.0] * 9, "eve": [8.0] * 9}, 1.0, 6, id="two of four fell, an agent a voice"),
+        pytest.param(
+            {"bob": [0.1], "cid": [0.1], "dan": [1.0, 1.0, 3.0], "eve": [1.0], "fay": [1.0]},
+            13.02 / 7,
+            7,
+            id="of five others the one in the middle says what is usual",
+        ),
         pytest.param({"bob": [2.0] * 9}, 0.0, 1, id="nothing is learnt from one other agent"),
         pytest.param({}, 0.0, 1, id="nobody else was evaluated"),
     ],
@@ -40,6 +46,27 @@ def test_the_others_tell_how_far_a_week_moves(
     found, freedom = shared_weeks(*NOWHERE, moved)
     assert found == pytest.approx(np.full(3, variance))
     assert freedom == pytest.approx(np.full(3, degrees))
+
+
+def test_however_many_are_in_a_run_each_of_the_others_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, looked = np.random.default_rng(7), list[int]()
+    rows = {agent: draw.normal(0, 1 + agent % 3, 5) for agent in range(12)}
+    silent, medians = np.full(5 * 8, np.nan), np.median
+    agent_of = np.repeat(np.arange(20), 5)
+    moved = {f"other-{number}": draw.normal(0, 2, 4).tolist() for number in range(9)}
+
+    def median(values: np.ndarray) -> float:
+        looked.append(len(values))
+        return medians(values)
+
+    monkeypatch.setattr(np, "median", median)
+    found, freedom = shared_weeks(np.concatenate([*rows.values(), silent]), agent_of, moved)
+    assert len(looked) == len(rows) + len(moved)
+    for agent in range(20):
+        others = {f"row-{number}": own.tolist() for number, own in rows.items() if number != agent}
+        alone, degrees = shared_weeks(np.full(5, np.nan), np.zeros(5, np.intp), {**others, **moved})
+        assert found[agent_of == agent] == pytest.approx(alone)
+        assert freedom[agent_of == agent] == pytest.approx(degrees)
 
 
 def drop(moved: Mapping[str, Sequence[float]] | None, windows: int = 1) -> tuple[str, float]:

@@ -69,7 +69,7 @@ def test_what_was_found_is_kept_and_replaced_by_pair(tmp_path: Path) -> None:
     other = judge_change(BEFORE, JudgeName(model="third", prompt_version="1"), anchors(generator, 40, SAME, True))
     again = judge_change(BEFORE, NOW, anchors(generator, 80, MILDER, True), ran_at="2026-02-01T00:00:00Z")
     save_judge_changes(tmp_path / CHANGES, [first, other])
-    save_judge_changes(tmp_path / CHANGES, [again])
+    assert save_judge_changes(tmp_path / CHANGES, [again]) == tmp_path / CHANGES
     assert load_judge_changes(tmp_path / CHANGES) == [again, other]
 
 

@@ -33,6 +33,7 @@ from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.support.every_way import found_by_every_way
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
+from tests.support.noise import AnsweredOnce
 
 JUDGE = JudgeName(model="m", prompt_version="p")
 Scores = Callable[[bool], int]
@@ -215,7 +216,7 @@ def test_a_live_judge_that_never_reads_decides_nothing_anywhere(world: World, se
     judge = open_judge("anthropic", world, JudgeOptions(fresh=True))
     report = run_evaluation(world, judge, EvaluationRequest()).report
     assert {item.conclusion.verdict for item in report.agents.values()} == {"cannot_tell"}
-    for way, found in found_by_every_way(sample_root, judge, "2026-06-21T23:59:59Z").items():
+    for way, found in found_by_every_way(sample_root, AnsweredOnce(judge), "2026-06-21T23:59:59Z").items():
         for agent_id, (_, findings) in found.items():
             assert "judge_health" in {kind for kind, _ in findings}, (way, agent_id)
             assert not {"regression", "proposition_drop"} & {kind for kind, _ in findings}, (way, agent_id)

@@ -20,6 +20,7 @@ from persona_pipeline.judging.cache import unable_judges
 from persona_pipeline.judging.claims import PROMPT_VERSION
 from persona_pipeline.judging.model.probe import PLAIN_CLAIMS, ProbeFinding, ProbeLevel
 from tests.support.messages_server import Call, Hang, MessagesServer, Reply, message, status, verdicts
+from tests.support.waiting import PATIENCE
 
 RETIRING = {"lifecycle": "deprecated", "retires_at": "2026-11-25T00:00:00Z"}
 
@@ -299,4 +300,4 @@ def test_asking_does_not_import_dagster_here(sample_root: Path) -> None:
         "import sys; from persona_pipeline.cli.world.doctor import diagnose; from persona_pipeline.base.settings import Settings; "
         f"diagnose(Settings(root={str(sample_root)!r}), dagster=False); sys.exit('dagster' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=480).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=PATIENCE).returncode == 0

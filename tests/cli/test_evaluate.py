@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
 from persona_pipeline.reporting import statistics
+from tests.support.waiting import PATIENCE
 from tests.support.worlds import replace_in, write_jsonl
 
 BEFORE_DRIFT = ("--as-of", "2026-06-14T23:59:59Z")
@@ -55,7 +56,7 @@ def process(sample_root: Path) -> Cli:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=480,
+            timeout=PATIENCE,
             check=False,
         )
 
@@ -195,8 +196,8 @@ def test_usage_errors_are_code_2(
     assert captured.err.strip()
 
 
-def test_no_world_is_code_2(process: Cli, tmp_path: Path) -> None:
-    done = process("evaluate", PERSONA_ROOT=str(tmp_path))
+def test_no_world_is_code_2(cli: Cli, tmp_path: Path) -> None:
+    done = cli("evaluate", PERSONA_ROOT=str(tmp_path))
     assert done.returncode == 2
     assert "no personas folder" in done.stderr
 

@@ -13,6 +13,8 @@ from sqlalchemy.exc import OperationalError
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.cli import machine_failure
+from tests.support.command_line import in_process
+from tests.support.waiting import PATIENCE
 
 CODE = "from persona_pipeline.cli import main; main()"
 
@@ -49,7 +51,7 @@ def run(root: Path, *arguments: str, most_bytes: int | None = None) -> subproces
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, "-c", CODE, *arguments]
     return subprocess.run(
-        command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=480, check=False
+        command, env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
@@ -67,8 +69,10 @@ def test_a_disk_that_fills_up_while_a_baseline_is_written_leaves_the_old_one(sam
 
 
 @pytest.mark.parametrize("output", ["/proc/nothing/report.json", "/dev/null/report.json"])
-def test_a_report_that_cannot_be_written_is_said_so(sample_root: Path, output: str) -> None:
-    done = run(sample_root, "evaluate", "--agents", "jim", "--output", output)
+def test_a_report_that_cannot_be_written_is_said_so(
+    sample_root: Path, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = in_process(sample_root, monkeypatch, capsys)("evaluate", "--agents", "jim", "--output", output)
     assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr and "what stood there before is still there" in done.stderr
 

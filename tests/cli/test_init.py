@@ -18,6 +18,7 @@ from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.evaluating import planned_requests
 from tests.support.languages import LANGUAGES
+from tests.support.waiting import PATIENCE
 
 
 def test_a_new_world_is_valid_and_has_something_to_judge_in_every_dimension(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_the_command_says_what_comes_next(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=480,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -20,8 +20,8 @@ from persona_pipeline.world.personas import is_agent_id, is_name, load_persona
 from persona_pipeline.world.world import template_world, write_new
 from tests.support.command_line import in_process
 from tests.support.languages import LANGUAGES
+from tests.support.waiting import PATIENCE
 
-SECONDS = 60
 SAID = {"id": "m1", "agent_id": "brack", "channel": "c", "text": "Hello", "created_at": "2026-01-01T00:00:00Z"}
 
 
@@ -38,7 +38,7 @@ def answered(folder: Path, *answers: str, options: tuple[str, ...] = ()) -> tupl
         stderr=theirs,
     )
     os.close(theirs)
-    screen, left, end = "", list(answers), time.monotonic() + SECONDS
+    screen, left, end = "", list(answers), time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if not select.select([ours], [], [], 0.2)[0]:
             continue
@@ -55,7 +55,7 @@ def answered(folder: Path, *answers: str, options: tuple[str, ...] = ()) -> tupl
             and screen.count("? (") + screen.count("Error:") > len(answers) - len(left)
         ):
             os.write(ours, f"{left.pop(0)}\n".encode())
-    process.wait(timeout=SECONDS)
+    process.wait(timeout=PATIENCE)
     os.close(ours)
     return process.returncode, screen
 

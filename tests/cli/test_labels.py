@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
 from persona_pipeline.base.errors import ConfigError
@@ -72,6 +71,9 @@ def test_validate_names_lines_that_are_no_labels(folder: Path) -> None:
 
 
 def test_what_is_written_fits_the_json_schema(folder: Path) -> None:
+    # Its grammars take two seconds to load, in every worker that collects this file.
+    from jsonschema import Draft202012Validator
+
     schema = json.loads(schema_texts()["label.json"])
     Draft202012Validator.check_schema(schema)
     validator = Draft202012Validator(schema)

@@ -16,7 +16,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli import main
 from tests.suites.support import write
 from tests.support.stopping import stop_group
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 SUITE = """
 name: desk
@@ -189,7 +189,7 @@ def test_a_terminal_that_only_knows_ascii_is_no_reason_to_fail(folder: Path) -> 
         env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
         capture_output=True,
         encoding="utf-8",
-        timeout=480,
+        timeout=PATIENCE,
     )
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -201,7 +201,7 @@ def test_knowing_the_commands_loads_no_judge() -> None:
         "heavy = {'pydantic_settings', 'regex', 're2', 'persona_pipeline.judging', 'persona_pipeline.world.world'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=480)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=PATIENCE)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
@@ -214,7 +214,9 @@ def test_a_deterministic_run_loads_nothing_heavy(folder: Path) -> None:
         "heavy = {'dagster', 'pandas', 'anthropic', 'sqlalchemy', 'scipy', 'sklearn', 'jinja2', 'fastapi'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, encoding="utf-8", timeout=480)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, encoding="utf-8", timeout=PATIENCE
+    )
     assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr
 
 

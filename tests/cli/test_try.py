@@ -15,6 +15,7 @@ from persona_pipeline.world.models import Message
 from tests.first.worlds import drifted, lines_of, support, together
 from tests.importing.samples import SAMPLES, TEXTS
 from tests.support.command_line import Done, in_process
+from tests.support.waiting import PATIENCE
 from tests.support.worlds import write_jsonl
 
 KEYS = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
@@ -53,7 +54,7 @@ def in_a_process(folder: Path, *arguments: str, stdin: str | None = None) -> sub
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
     )
 
 

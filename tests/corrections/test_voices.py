@@ -1,9 +1,8 @@
 import json
-import subprocess
-import sys
 import threading
 import urllib.request
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import Aliases
 from tests.corrections.test_server import service
 from tests.support.clock import LONG
+from tests.support.command_line import in_process
 from tests.support.waiting import wait_until
 
 # One worker learns the voices for all of them.
@@ -143,7 +143,9 @@ def test_the_service_answers_over_its_socket_with_the_alarm_and_counts_it_once(w
         assert "persona_voice_alarms_total 1.0" in metrics and "persona_voice_alarms_standing 1.0" in metrics
 
 
-def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_alarm(tmp_path: Path) -> None:
+def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = [
         json.loads(line)
         for path in sorted((PROJECT / "messages").glob("*.jsonl"))
@@ -160,17 +162,8 @@ def test_watch_reads_a_file_once_and_says_by_its_exit_code_whether_there_was_an_
         "\n".join(json.dumps(line) for line in lines if line["created_at"] >= "2026-06-15"), encoding="utf-8"
     )
 
-    def watch(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "persona_pipeline", "watch", str(week), "--once", *arguments]
-        return subprocess.run(
-            command,
-            cwd=root,
-            env={"PERSONA_ROOT": str(root), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+    monkeypatch.chdir(root)
+    watch = partial(in_process(root, monkeypatch, capsys), "watch", str(week), "--once")
 
     done = watch("--json", "--agents", "michael,jim")
     assert done.returncode == 1, done.stderr

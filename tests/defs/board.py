@@ -15,7 +15,7 @@ from typing import Any
 
 from persona_pipeline.definitions import defs
 from tests.support.stopping import stop_group
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import PROJECT, free_port
 
 # The daemon looks at backfills every 30 seconds otherwise, and each takes two looks.
@@ -53,7 +53,7 @@ class Board:
         """Ask the webserver by GraphQL, as its pages do."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.site}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             said = json.load(answer)
         assert "errors" not in said, said
         return said["data"]
@@ -97,7 +97,7 @@ def _until(ask: Any) -> dict[str, Any]:
         found[:] = [ask()]
         return found[0]["status"] in {*ENDED, "SUCCESS", "FAILURE"}
 
-    wait_until(ended, seconds=240, pause=0.5)
+    wait_until(ended, pause=0.5)
     return found[0]
 
 

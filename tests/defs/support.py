@@ -1,5 +1,6 @@
 """Driving the Dagster layer the way its daemon does, in this process and on a temporary instance."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,13 @@ def metadata_of(result: dg.ExecuteInProcessResult, name: str) -> dict[str, dg.Me
     """Return the metadata a run materialized an asset with."""
     [event] = [item for item in result.get_asset_materialization_events() if item.asset_key == dg.AssetKey(name)]
     return dict(event.step_materialization_data.materialization.metadata)
+
+
+def rows_of(shown: dg.MetadataValue | str) -> list[dict[str, str]]:
+    """Return the rows of a table in Markdown by its titles, as they are read."""
+    lines = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in str(getattr(shown, "value", shown)).splitlines()]
+    cells = [[re.sub(r"\\(.)", r"\1", cell) for cell in line] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
 @dataclass(frozen=True)

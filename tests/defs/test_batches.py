@@ -9,7 +9,7 @@ import pytest
 from persona_pipeline.definitions import defs
 from persona_pipeline.defs.batches import count_open
 from persona_pipeline.world import World
-from tests.defs.support import Project
+from tests.defs.support import Project, rows_of
 from tests.support.messages_server import MessagesServer, Reset, status
 
 JUDGMENTS = 10
@@ -92,7 +92,7 @@ def test_what_expired_is_said_and_submitted_again(small: Project, server: Messag
     server.batches.outcomes[requests[0]["custom_id"]] = "expired"
     found = collected(small)
     assert (found["answered"], found["unscored"]) == (JUDGMENTS - 1, 1)
-    assert found["batches"].records[0].data["unscored"] == "timeout 1"
+    assert rows_of(found["batches"])[0]["unscored"] == "timeout 1"
     assert submitted(small)["submitted"] == 1
 
 

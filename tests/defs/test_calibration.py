@@ -4,7 +4,7 @@ from persona_pipeline.defs.upkeep import BELIEVED, CURRENT, ENOUGH, calibration_
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.world import World
 from tests.calibration.test_worlds import label
-from tests.defs.support import Project
+from tests.defs.support import Project, rows_of
 
 
 def test_the_asset_shows_the_judges_and_its_checks_say_what_is_wrong(sample: Project) -> None:
@@ -13,12 +13,12 @@ def test_the_asset_shows_the_judges_and_its_checks_say_what_is_wrong(sample: Pro
     assert {name: check.passed for name, check in told.items()} == {BELIEVED: True, ENOUGH: False, CURRENT: True}
     assert "not validated: 0 human labels" in str(told[ENOUGH].metadata["what"].value)
     (event,) = result.asset_materializations_for_node("calibration")
-    assert {row.data["dimension"] for row in event.metadata["calibration"].records} >= {"adherence", "fluency"}
+    assert {row["dimension"] for row in rows_of(event.metadata["calibration"])} >= {"adherence", "fluency"}
 
 
 def test_a_judge_at_chance_fails_its_check(sample: Project) -> None:
     world = World.open(sample.root)
     label(world, lambda score: 9 - round(score), 80)
-    (row,) = calibration_metadata(calibrate_world(world, ["adherence"]))["calibration"].records
-    assert (row.data["belief"], row.data["labelled"]) == ("chance", 80)
+    (row,) = rows_of(calibration_metadata(calibrate_world(world, ["adherence"]))["calibration"])
+    assert (row["belief"], row["labelled"]) == ("chance", "80")
     world.store.close()

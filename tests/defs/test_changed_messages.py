@@ -12,7 +12,7 @@ import pytest
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_message
 from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages, write_messages
-from tests.defs.support import Project, metadata_of
+from tests.defs.support import Project, metadata_of, rows_of
 from tests.support.worlds import replace_in, write_jsonl, write_yaml
 
 ALL = "messages/all.jsonl"
@@ -123,9 +123,9 @@ def test_the_messages_asset_shows_a_name_that_is_nearly_an_agents(small: Project
     add(small.root, "more.jsonl", row("x", "My mug!", "2026-03-10T12:00:00Z", "Micheal"))
     small.observe()
     shown = metadata_of(small.evaluate("michael", ("personas", "messages")), "messages")["names_that_do_not_match"]
-    text = json.dumps([record.data for record in shown.value.records])  # pyright: ignore
-    assert "did you mean 'michael'?" in text
-    assert "'michael' has a persona and no messages" in text
+    [doubtful, silent] = [row["what"] for row in rows_of(shown)]
+    assert "did you mean 'michael'?" in doubtful
+    assert "'michael' has a persona and no messages" in silent
     alone = metadata_of(small.evaluate("ann", ("personas", "messages")), "messages")
     assert "names_that_do_not_match" not in alone
     config = {"ops": {"cohort_shards": {"config": {"agents": ["michael", "ann"]}}}}

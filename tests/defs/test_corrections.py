@@ -10,7 +10,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, DimensionChange
 from persona_pipeline.defs.corrections import corrections_outcome
 from persona_pipeline.world import World
-from tests.defs.support import Project
+from tests.defs.support import Project, rows_of
 
 NOON = datetime(2026, 6, 10, 12, tzinfo=UTC)
 
@@ -58,8 +58,8 @@ def count(project: Project, **config: Any) -> tuple[dict[str, Any], str | None]:
     return {name: value.value for name, value in event.metadata.items()}, (event.tags or {}).get("dagster/data_version")
 
 
-def rows(found: dict[str, Any], table: str) -> list[dict[str, Any]]:
-    return [dict(record.data) for record in found[table].records]
+def rows(found: dict[str, Any], table: str) -> list[dict[str, str]]:
+    return rows_of(found[table])
 
 
 def test_actions_are_counted_and_not_rows(counted: Project) -> None:
@@ -75,11 +75,11 @@ def test_actions_are_counted_and_not_rows(counted: Project) -> None:
 def test_agents_days_and_reasons_are_tables(counted: Project) -> None:
     found, _ = count(counted)
     assert [(row["agent"], row["actions"], row["pass_rate"]) for row in rows(found, "agents")] == [
-        ("ann", 3, "67%"),
-        ("bob", 1, "–"),
+        ("ann", "3", "67%"),
+        ("bob", "1", "–"),
     ]
-    assert [(row["day"], row["actions"]) for row in rows(found, "days")] == [("2026-06-09", 1), ("2026-06-10", 3)]
-    assert rows(found, "fail_open_reasons") == [{"agent": "bob", "reason": "timeout", "actions": 1}]
+    assert [(row["day"], row["actions"]) for row in rows(found, "days")] == [("2026-06-09", "1"), ("2026-06-10", "3")]
+    assert rows(found, "fail_open_reasons") == [{"agent": "bob", "reason": "timeout", "actions": "1"}]
 
 
 def test_the_window_is_chosen_and_the_version_is_that_of_the_content(counted: Project) -> None:
@@ -102,7 +102,7 @@ def test_every_dimension_is_shown_around_corrections() -> None:
     effect = CorrectionEffect(first_correction=NOON, before=NOON, after=NOON, dimensions=change)
     outcome = corrections_outcome(CorrectionStatistics(effects={"ann": effect}))
     table = outcome.metadata["dimensions_before_and_after"]
-    assert [(row.data["dimension"], row.data["change"]) for row in table.records] == [
+    assert [(row["dimension"], row["change"]) for row in rows_of(table)] == [
         ("Adherence", "+2.00"),
         ("Variety", ""),
     ]

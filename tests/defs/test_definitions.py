@@ -89,14 +89,11 @@ def test_the_code_location_loads_whatever_the_files_say(small_root: Path, missin
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(b"{[\xff: ")
     root = small_root / "nowhere" if missing else small_root
-    command = [sys.executable, "-W", "ignore", "-c", "import persona_pipeline.definitions"]
-    subprocess.run(command, check=True, env={**os.environ, "PERSONA_ROOT": str(root)})
-
-
-def test_loading_imports_nothing_heavy() -> None:
     code = f"import sys, persona_pipeline.definitions; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    environment = {**os.environ, "PERSONA_ROOT": str(root)}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "[]", "loading imports nothing heavy"
 
 
 def test_the_instance_file_is_valid_and_keeps_runs_of_one_agent_apart(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dagster._core.execution.plan.objects import StepFailureData
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
-from tests.defs.support import Project, metadata_of
+from tests.defs.support import Project, metadata_of, rows_of
 from tests.support.worlds import replace_in, write_yaml
 
 CHECKS = (*(check.name for check in GATE), ALL_IN_CHARACTER)
@@ -202,7 +202,7 @@ def test_metadata_are_numbers_to_plot_and_what_is_worst_and_nothing_large(sample
     run = result.asset_materializations_for_node("evaluation_runs")[0].metadata
     assert run["score/adherence"].value == pytest.approx(0.1, abs=0.5) and isinstance(run["overall"].value, float)
     adherence = metadata_of(result, "adherence_scores")
-    worst = [record.data for record in adherence["worst_propositions"].value.records]  # pyright: ignore
+    worst = rows_of(adherence["worst_propositions"])
     assert len(worst) == 3 and all(row["reasoning"] for row in worst)
     told = [metadata_of(result, name) for name in ("messages", "fluency_scores", "convergence_scores")]
     for shown in (run, adherence, *told):

@@ -17,7 +17,9 @@ from dagster._daemon import sensor as sensor_daemon
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.resources import AGENTS
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
+from tests.support.waiting import PATIENCE
 from tests.support.worlds import replace_in
 
 ORIGIN = InProcessCodeLocationOrigin(
@@ -30,6 +32,19 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 Crash = tuple[str, str]
 # Runs are queued; the process that would take them from the queue is not there.
 QUEUED = {"run_coordinator": {"module": "dagster._core.run_coordinator", "class": "QueuedRunCoordinator"}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _looked_before(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the first look of a process makes is made here, once: whoever is forked has it already."""
+    folder = tmp_path_factory.mktemp("before")
+    (folder / "dagster").mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PERSONA_ROOT", str(write_small_world(folder / "world")))
+        patched.setattr(sensor_daemon, "is_under_min_interval", sensor_daemon.is_under_min_interval)
+        with dg.instance_for_test(overrides=QUEUED, temp_dir=str(folder / "dagster")) as instance:
+            look(instance.get_ref(), None)
+    get_settings.cache_clear()
 
 
 def look(reference: InstanceRef, killed: Crash | None) -> None:
@@ -53,7 +68,7 @@ def daemon(instance: dg.DagsterInstance, killed: Crash | None = None) -> None:
     """Run the daemon for a look of each sensor in a process of its own."""
     process = multiprocessing.get_context("fork").Process(target=look, args=(instance.get_ref(), killed))
     process.start()
-    process.join(480)
+    process.join(PATIENCE)
     assert process.exitcode == (-signal.SIGKILL if killed else 0)
 
 

@@ -26,6 +26,7 @@ from persona_pipeline.evaluation.run import score_stored
 from persona_pipeline.world import World
 from tests.defs.support import PARTITION, Project
 from tests.support.postgres import fresh_database, postgres_server
+from tests.support.waiting import PATIENCE
 
 PROJECT = Path(__file__).parents[2]
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
@@ -140,7 +141,7 @@ def test_two_runs_at_once(
             )
             for job, log in zip(jobs, logs, strict=True)
         ]
-        ended = [process.wait(480) for process in running]
+        ended = [process.wait(PATIENCE) for process in running]
     assert ended == [0, 0], "\n".join(log.read_text("utf-8")[-3000:] for log in logs)
     with dg.DagsterInstance.get() as instance:
         statuses = {run.status for run in instance.get_runs()}

@@ -15,7 +15,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.suites.running.opening import suite_files
 from tests.defs.suites_support import DESK, Suites
-from tests.defs.support import Project
+from tests.defs.support import Project, rows_of
 from tests.support.messages_server import MessagesServer, message
 
 PROJECT = Path(__file__).parents[2]
@@ -101,7 +101,7 @@ class TestRunning:
     def test_people_see_numbers_and_a_table_the_worst_first(self, world: Suites) -> None:
         found = made(world.run())["bad"]
         assert (found["score"], found["total"], found["passed"], found["failed"], found["errors"]) == (0.5, 2, 1, 1, 0)
-        rows = [dict(record.data) for record in found["tests"].records]
+        rows = rows_of(found["tests"])
         assert [(row["test"], row["verdict"], row["score"]) for row in rows] == [
             ("greets", "fail", "0.00"),
             ("is-short", "pass", "1.00"),

@@ -15,7 +15,7 @@ from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
-from tests.defs.support import PARTITION, RUN_KEY, Project, metadata_of
+from tests.defs.support import PARTITION, RUN_KEY, Project, metadata_of, rows_of
 
 # One worker learns the voices for all of them.
 pytestmark = pytest.mark.xdist_group("voices")
@@ -75,8 +75,8 @@ def test_the_asset_learns_follows_and_draws_and_asks_no_judge(learnt: Project, m
         michael["voice"].value
     )
     assert all("data:image/svg+xml" in str(shown["voice_alarm_plot"].value) for shown in found.values())
-    [record] = michael["alarms"].records  # type: ignore[attr-defined]
-    assert record.data["began"].startswith("general-077") and "Please let me know" in str(record.data["lines"])
+    [row] = rows_of(michael["alarms"])
+    assert row["began"].startswith("general-077") and "Please let me know" in row["lines"]
     assert michael["learnt_from"].value["messages"] == 42
     assert asked == []
 

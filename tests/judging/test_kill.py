@@ -19,7 +19,7 @@ from persona_pipeline.base.database.tables import judgments
 from tests.support.clock import LONG
 from tests.support.messages_replies import message
 from tests.support.messages_server import MessagesServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 NEEDED, WIDTH, KILLS = 60, 5, 10
 
@@ -109,7 +109,7 @@ def test_nobody_who_was_killed_is_answered_later_however_late_the_server_hears_o
         server.drop_unanswered()
         server.answer_only(paid + 1)
         with ask_in_full(server) as asking:
-            asking.settimeout(20)
+            asking.settimeout(PATIENCE)
             assert b"here" in asking.recv(65536)
         wait_until(lambda wanted=paid + 1: server.paid == wanted, pause=0.001)
     assert not server.problems

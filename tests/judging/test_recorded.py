@@ -1,7 +1,9 @@
 """Replay: what is recorded comes back, what is not is an error that says how to record it."""
 
 import asyncio
+import gc
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,6 +125,19 @@ def test_a_question_that_failed_replays_as_failed(tmp_path: Path) -> None:
     (again,) = asyncio.run(backend.ask([rubric(agent_id="michael")]))
     assert (again.data, again.unscored, "late" in again.detail) == (None, Unscored.TIMEOUT, True)
     assert rubric(agent_id="michael").key not in backend.recordings
+
+
+def test_what_was_asked_is_kept_for_nobody_but_who_wants_it(tmp_path: Path) -> None:
+    backend, asked = RecordedBackend(tmp_path), requests(1)
+    question, seen = proposition_question(asked), weakref.ref(asked[0].trajectory)
+    asyncio.run(backend.ask([question]))
+    assert seen() and backend.replayed
+    del asked, question
+    gc.collect()
+    assert seen() is None, "the messages of every agent of a cohort would stay"
+    backend.claims = []
+    asyncio.run(backend.ask([proposition_question(requests(1))]))
+    assert len(backend.claims) == 1
 
 
 def test_a_miss_is_unrecorded_and_says_what_is_missing(tmp_path: Path) -> None:

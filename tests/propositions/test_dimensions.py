@@ -12,6 +12,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.scoring.plan import scorers
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, _further
 from tests.conftest import PROJECT
+from tests.support.waiting import PATIENCE
 
 
 def test_the_package_has_the_five_of_its_specification() -> None:
@@ -29,7 +30,7 @@ def test_a_dimension_from_outside_goes_through_everything(tmp_path: Path) -> Non
         env={**os.environ, "PERSONA_DIMENSIONS": "tests.support.humour:HUMOUR", "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {

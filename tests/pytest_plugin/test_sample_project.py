@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE
+
 PROJECT = Path(__file__).parents[2]
 STATES = {
     "test_pam_sounds_like_pam": "PASSED",
@@ -42,7 +44,7 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=900,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from persona_pipeline.base.database import tables
+from persona_pipeline.base.database import engine, tables
 from persona_pipeline.base.database.engine import (
     HEAD,
     MIGRATIONS,
@@ -210,3 +210,31 @@ def test_a_server_that_takes_connections_and_says_nothing_is_given_up() -> None:
         port = silent.getsockname()[1]
         with pytest.raises(ConfigError, match="check PERSONA_DATABASE_URL and that the server runs"):
             open_store(f"postgresql://127.0.0.1:{port}/none?connect_timeout=2")
+
+
+@pytest.mark.xdist_group("postgres")
+@pytest.mark.parametrize(("trusted", "asked"), [(3600.0, 0), (-1.0, 3)], ids=["used just now", "idle"])
+def test_the_server_is_asked_before_use_only_of_connections_that_lay_idle(
+    trusted: float, asked: int, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "TRUSTED_SECONDS", trusted)
+    store, pings = open_store(postgres_url), []
+    ping = store.engine.dialect.do_ping
+    monkeypatch.setattr(store.engine.dialect, "do_ping", lambda connection: pings.append(1) or ping(connection))
+    for _ in range(3):
+        store.ping()
+    assert len(pings) == asked
+    store.close()
+
+
+@pytest.mark.xdist_group("postgres")
+def test_a_connection_that_is_gone_after_it_lay_idle_is_replaced(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "TRUSTED_SECONDS", -1.0)
+    store, other = open_store(postgres_url), open_store(postgres_url)
+    lost = store.value(sa.select(sa.func.pg_backend_pid()))
+    assert other.value(sa.select(sa.func.pg_terminate_backend(lost, 5000)))
+    assert store.value(sa.select(sa.func.pg_backend_pid())) != lost
+    for each in (store, other):
+        each.close()

@@ -172,9 +172,7 @@ class Given(Targets):
 
     @classmethod
     def of(cls, *targets: Answering) -> "Given":
-        given = cls(entries={target.name: None for target in targets})
-        given._opened = {target.name: target for target in targets}
-        return given
+        return cls(_given={target.name: target for target in targets})
 
 
 def target(answer: Callable[[Request], Any] = lambda request: "ok", **fields: Any) -> Answering:

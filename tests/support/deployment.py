@@ -18,15 +18,13 @@ from typing import Any
 
 import yaml
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import PROJECT, free_port
 
 DEPLOY = PROJECT / "deploy"
 BIN = Path(sys.executable).parent
 # What the image is made with.
 FOLDERS = {"/srv/world": "world", "/srv/state": "state"}
-# Seconds that a process may take on a machine that has other work as well.
-PATIENCE = 480
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -213,7 +211,7 @@ class Deployment:
         body = json.dumps({"query": query, "variables": variables}).encode()
         address = f"http://127.0.0.1:{self.ports[port]}/graphql"
         asked = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
             said = json.load(answer)
         assert "errors" not in said, said
         return said["data"]

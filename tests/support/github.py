@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.waiting import PATIENCE
+
 _EXPRESSION = re.compile(r"\$\{\{ *([\w.-]+|toJSON\(inputs\)) *\}\}")
 
 
@@ -88,6 +90,6 @@ class Runner:
             env={**own, **self.environment, **environment},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE,
             check=False,
         )

@@ -3,8 +3,11 @@
 import time
 from collections.abc import Callable
 
+# Seconds that whatever comes by itself may take, on however busy a machine: it only ends what never comes.
+PATIENCE = 1800.0
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 480, pause: float = 0.2) -> None:
+
+def wait_until(condition: Callable[[], bool], *, seconds: float = PATIENCE, pause: float = 0.2) -> None:
     """Return when a condition holds.
 
     Raises:

@@ -18,10 +18,10 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.world import World
+from tests.support.waiting import PATIENCE
 from tests.support.worlds import DIMENSIONS, write_jsonl, write_yaml
 
 PROJECT = Path(__file__).parents[2]
-START_SECONDS = 180
 
 
 def write_cohort_world(root: Path, agents: Sequence[str], *, claims: int = 1, messages: int = 4) -> Path:
@@ -138,7 +138,7 @@ class Running:
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def wait(self, seconds: float = 480) -> None:
+    def wait(self, seconds: float = PATIENCE) -> None:
         """Wait until it has succeeded.
 
         Raises:
@@ -226,7 +226,7 @@ def accepts(port: int) -> bool:
 
 
 def _wait_for(ready: Callable[[], bool], what: str, log: Path) -> None:
-    until = time.monotonic() + START_SECONDS
+    until = time.monotonic() + PATIENCE
     while not ready():
         if time.monotonic() > until:
             raise TimeoutError(f"{what} did not start:\n{log.read_text('utf-8')[-3000:]}")

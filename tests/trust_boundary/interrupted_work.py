@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from functools import partial
 
+from tests.support.waiting import PATIENCE
 from tests.trust_boundary.interruptions import PROJECT, WHEN, Scene, Task, cli
 
 # A service with whoever asks it, in one process that is killed whole. What was answered is noted, and not asked again.
@@ -98,7 +99,7 @@ def _evaluated(scene: Scene) -> object:
 def _take_labels(scene: Scene) -> None:
     shutil.copytree(PROJECT / "labels", scene.root / "labels")
     scene.start(Task("", cli("labels", "export", "--format", "jsonl", "--output", "given.jsonl"), lambda _: None)).wait(
-        480
+        PATIENCE
     )
     shutil.rmtree(scene.root / "labels")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from persona_pipeline.guard.baselines.golden import load_baseline
 from persona_pipeline.judging.recordings.replay import load_recordings
 from tests.support.messages_server import MessagesServer
+from tests.support.waiting import PATIENCE
 
 PROJECT = Path(__file__).parents[2]
 SAMPLE = ("personas", "propositions", "messages", "recordings", "baselines", "suites")
@@ -94,7 +95,7 @@ class Scene:
         """Note what is corrupt: a database that is not sound, a recording or a baseline that does not load, a torn result."""
         try:
             if self.store.exists():
-                with sqlite3.connect(self.store, timeout=480) as connection:
+                with sqlite3.connect(self.store, timeout=PATIENCE) as connection:
                     (said,) = connection.execute("PRAGMA integrity_check").fetchone()
                     if said != "ok":
                         self.problems.append(f"{what}: the database says {said}")
@@ -160,7 +161,7 @@ def _count(scene: Scene, query: str) -> object:
 
 def _submit_all(scene: Scene) -> None:
     task = next(item for item in TASKS if item.name == "batch submit")
-    scene.start(task).wait(480)
+    scene.start(task).wait(PATIENCE)
 
 
 def _aged(scene: Scene) -> None:
@@ -175,7 +176,7 @@ def _submitted(scene: Scene) -> object:
     _aged(scene)
     submit, collect = (item for item in TASKS if item.name.startswith("batch"))
     for task in (submit, collect):
-        scene.start(task).wait(480)
+        scene.start(task).wait(PATIENCE)
     return _count(scene, "SELECT count(*) FROM judgments")
 
 
@@ -265,7 +266,7 @@ def starved(task: Task, folder: Path, sizes: Iterable[int]) -> Interrupted:
     def disturb(scene: Scene, seconds: float) -> bool:
         size = next(left)
         process = scene.start(task, most_bytes=size)
-        _, said = process.communicate(timeout=480)
+        _, said = process.communicate(timeout=PATIENCE)
         if process.returncode not in (3, *task.exits):
             scene.problems.append(f"{task.name} with files of {size} bytes: exit {process.returncode}: {said[-300:]}")
         if "Traceback" in said:
@@ -280,7 +281,7 @@ def _disturbed(task: Task, folder: Path, times: int, disturb: Callable[[Scene, f
         calm = scene_at(folder / "calm", server, task)
         started = time.monotonic()
         process = calm.start(task)
-        process.communicate(timeout=480)
+        process.communicate(timeout=PATIENCE)
         seconds = time.monotonic() - started
         expected = task.outcome(calm)
     with MessagesServer(latency=0.02) as server:
@@ -292,7 +293,7 @@ def _disturbed(task: Task, folder: Path, times: int, disturb: Callable[[Scene, f
         if task.name.startswith("batch"):
             _aged(scene)
         last = scene.start(task)
-        _, said = last.communicate(timeout=480)
+        _, said = last.communicate(timeout=PATIENCE)
         if last.returncode not in task.exits:
             scene.problems.append(f"{task.name} does not go on: exit {last.returncode}: {said[-300:]}")
         elif (found := task.outcome(scene)) != expected:

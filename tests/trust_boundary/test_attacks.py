@@ -45,6 +45,7 @@ from tests.reporting.sample import sample_report
 from tests.support.clock import LONG, take_deadlines_off
 from tests.support.judging import LINES, request, trajectory
 from tests.support.messages_server import MessagesServer, message, status, verdicts
+from tests.support.waiting import PATIENCE
 from tests.trust_boundary.interruptions import TASKS, Scene
 
 TOLD: dict[int, tuple[str, str, str]] = {}
@@ -302,7 +303,7 @@ def test_12_a_disk_that_is_full_while_recording(sample_root: Path, tmp_path: Pat
     with MessagesServer() as server:
         scene = Scene(sample_root, server)
         process = scene.start(next(task for task in TASKS if task.name == "record"), most_bytes=30_000)
-        _, said = process.communicate(timeout=480)
+        _, said = process.communicate(timeout=PATIENCE)
         scene.check("a full disk")
     assert process.returncode == 3
     assert "Traceback" not in said and "what stood there before is still there" in said

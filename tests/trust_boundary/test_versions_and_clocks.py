@@ -62,6 +62,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
 def slept(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Callable[[], float]:
     """Whoever waits for a lease waits no time of ours; returns how many seconds were slept."""
     total = 0.0
+    clock.stand_still()
 
     def sleep(seconds: float) -> None:
         nonlocal total

@@ -125,6 +125,7 @@ def test_a_baseline_whose_window_is_not_in_the_store_says_how_it_comes_there(wor
 def test_a_suites_tests_by_verdict_and_page_by_page(client: TestClient, world: World) -> None:
     (run,) = runs.suite_runs(world.store)
     assert f"/suite?run={run.id}&amp;verdict=failed" in client.get("/suites").text
+    assert "128 of 130 (95%–100%)" in client.get(f"/suites?suite={run.suite}").text
     names = re.compile(r"<bdi>(t\d+)</bdi>")
     failed = client.get(f"/suite?run={run.id}&verdict=failed").text
     assert names.findall(failed) == ["t128", "t129"]

@@ -118,6 +118,9 @@ _POSTGRES_CONNECTION = {
     "tcp_user_timeout": 30_000,
 }
 
+# A connection that was used so lately is there still.
+TRUSTED_SECONDS = 1.0
+
 # What SQLite says of a disk that is full or fails; no setting mends that.
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
 
@@ -267,7 +270,25 @@ def open_store(url: URL | str, *, migrate: bool = True) -> Store:
 def _postgres_engine(url: URL) -> Engine:
     # What the URL says about connections goes before ours.
     limits = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in url.query}
-    return sa.create_engine(url, pool_pre_ping=True, connect_args=limits)
+    return ask_when_idle(sa.create_engine(url, connect_args=limits))
+
+
+def ask_when_idle(engine: Engine) -> Engine:
+    """Have the pool ask the server before a connection is used again that lay idle, and connect anew where it is gone.
+
+    The pool's own ``pool_pre_ping`` asks each time, and to the server that is a transaction for every one of ours.
+    """
+
+    @event.listens_for(engine, "checkout")
+    def _look(connection: Any, record: Any, _proxy: Any) -> None:
+        before, record.info["used"] = record.info.get("used"), time.monotonic()
+        if before is not None and record.info["used"] - before > TRUSTED_SECONDS:
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise exc.InvalidatePoolError from error
+
+    return engine
 
 
 def _stored_json(text: str) -> Any:

@@ -240,7 +240,8 @@ class _Builder:
                 raise self.fail(event, "a key must be a single value, not a list or a mapping")
             if value == "<<" and getattr(event, "implicit", (False,))[0]:
                 raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
-            value = sys.intern(_key_text(value))
+            # As JSON spells it: ``1`` and ``true`` stay apart, and data round-trips through JSON.
+            value = sys.intern(value if isinstance(value, str) else json.dumps(value))
             self.twice = self.twice or value in top.value
             if self.places is not None:
                 self.note_key(value, event, top)
@@ -308,11 +309,6 @@ class _Open:
         else:
             self.value[self.key] = value
             self.key = _NO_KEY
-
-
-def _key_text(value: Any) -> str:
-    """A key as JSON spells it, so that ``1`` and ``true`` stay apart and data round-trips through JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _resolve(text: str, builder: _Builder, event: Any) -> Any:

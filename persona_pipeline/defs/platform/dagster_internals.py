@@ -1,6 +1,8 @@
 """Every name of Dagster that is no public one, each with why it is needed. A test fails by name when a release moves one."""
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,7 @@ RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 LAUNCHED_BY = GRPC_INFO_TAG
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
+CHECKED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
 
 
 def lineage_tags(
@@ -214,7 +217,14 @@ def sqlite_storage(
     """Return Dagster's own storage on SQLite, which is public in ``dagster.yaml`` only, with another event log in its folder."""
     from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 
+    file = folder / "history/runs" / f"{INDEX_SHARD_NAME}.db"
+    is_new = not file.exists()
     storage = DagsterSqliteStorage.from_local(str(folder), configured)
+    if is_new and file.exists():
+        with closing(sqlite3.connect(file)) as made:
+            # Of the usual pages of 4 KB one holds one event, and nearly half of it stays empty.
+            for step in ("PRAGMA journal_mode=DELETE", "PRAGMA page_size=16384", "VACUUM", "PRAGMA journal_mode=WAL"):
+                made.execute(step)
     index: Any = storage.event_log_storage
     storage._event_log_storage = event_log(str(Path(index.path_for_shard(INDEX_SHARD_NAME)).parent))
     return storage

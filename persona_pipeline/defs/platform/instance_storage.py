@@ -15,7 +15,9 @@ from filelock import FileLock
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
+from persona_pipeline.base.database.engine import ask_when_idle
 from persona_pipeline.defs.platform.dagster_internals import (
+    CHECKED,
     INDEX_SHARD_NAME,
     MATERIALIZED,
     OBSERVED,
@@ -53,11 +55,22 @@ class Batching:
 
     def store_event(self, event: dg.EventLogEntry) -> None:
         """Store an event, or hold it back."""
-        held = getattr(_holding, "events", None)
-        if held is not None and event.is_dagster_event and event.get_dagster_event().event_type in _BATCHED:
+        event, held = said_once(event), getattr(_holding, "events", None)
+        if held is not None and event.dagster_event_type in _BATCHED:
             held.append(event)
         else:
             super().store_event(event)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def said_once(event: dg.EventLogEntry) -> dg.EventLogEntry:
+    """Return what is said of an asset without what the event says a second time: its message, and its step, as four more objects.
+
+    They are half of it. Dagster reads neither: an event that no step yielded has none of them.
+    """
+    if event.dagster_event_type not in (*_BATCHED, CHECKED):
+        return event
+    told = event.get_dagster_event()._replace(logging_tags={}, step_handle=None, node_handle=None)
+    return event._replace(dagster_event=told, user_message="")
 
 
 class OneFileEventLog(SqliteEventLogStorage):
@@ -160,7 +173,7 @@ def kept_engine(url: str) -> Engine:
 @lru_cache
 def _engine_of(url: str, process: int) -> Engine:
     # However many instances a process opens, they share it; more connections than two are closed after use.
-    return sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_size=2, max_overflow=100, pool_pre_ping=True)
+    return ask_when_idle(sa.create_engine(url, isolation_level="AUTOCOMMIT", pool_size=2, max_overflow=100))
 
 
 @contextmanager

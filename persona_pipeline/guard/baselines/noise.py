@@ -320,17 +320,22 @@ def shared_weeks(drop: Numbers, agent_of: Indices, moved: Mapping[str, Sequence[
     """
     sizes = {f"row {agent}": np.abs(drop[(agent_of == agent) & np.isfinite(drop)]) for agent in np.unique(agent_of)}
     sizes |= {agent: np.abs(np.asarray(values, float)) for agent, values in moved.items()}
+    told = {key: (own, float(np.median(own)), own.max()) for key, own in sizes.items() if len(own)}
     variance, degrees = np.zeros(len(drop)), np.ones(len(drop))
+    found: dict[str, tuple[float, int]] = {}
     for agent in np.unique(agent_of):
-        others = [own for key, own in sizes.items() if len(own) and key != f"row {agent}"]
-        if len(others) < FEWEST_AGENTS - 1:
-            continue
-        usual = sorted(float(np.median(own)) for own in others)[(len(others) - 1) // 2]
-        farthest = max(FALLEN * BY_MEDIAN * usual, MOVES)
-        steady = [own for own in others if own.max() <= farthest]
-        kept = np.concatenate(steady if len(steady) >= FEWEST_AGENTS - 1 else others)
-        kept = kept[kept <= farthest]
-        variance[agent_of == agent], degrees[agent_of == agent] = np.mean(kept**2), len(kept)
+        # To all that tell nothing the same others do.
+        key = row if (row := f"row {agent}") in told else ""
+        others = [item for name, item in told.items() if name != key] if key not in found else []
+        if len(others) >= FEWEST_AGENTS - 1:
+            usual = sorted(median for _, median, _ in others)[(len(others) - 1) // 2]
+            farthest = max(FALLEN * BY_MEDIAN * usual, MOVES)
+            steady = [own for own, _, most in others if most <= farthest]
+            kept = np.concatenate(steady if len(steady) >= FEWEST_AGENTS - 1 else [own for own, *_ in others])
+            kept = kept[kept <= farthest]
+            found[key] = float(np.mean(kept**2)), len(kept)
+        if key in found:
+            variance[agent_of == agent], degrees[agent_of == agent] = found[key]
     return variance, degrees
 
 

@@ -41,7 +41,7 @@ class RecordedBackend:
     Attributes:
         recordings: the answers, by key.
         failures: what was asked for and not answered, by key.
-        claims: what was asked about claims.
+        claims: what was asked about claims, for who wants it; None: nobody does, and what was asked can go.
 
     Raises:
         ConfigError: a folder holds lines that are no recordings.
@@ -63,7 +63,7 @@ class RecordedBackend:
         for further in also:
             self.recordings = load_with_failures(further, secret, without)[0] | self.recordings
         self.failures = {key: item for key, item in self.failures.items() if key not in self.recordings}
-        self.claims: list[JudgeRequest] = []
+        self.claims: list[JudgeRequest] | None = None
         self.replayed: set[str] = set()
 
     async def ask(self, questions: Sequence[Question]) -> list[Answer]:
@@ -109,7 +109,8 @@ class RecordedBackend:
         return Answer(data, model=recording.model, prompt_version=recording.prompt_version, cached=True)
 
     def _on_claim(self, request: JudgeRequest) -> Answer:
-        self.claims.append(request)
+        if self.claims is not None:
+            self.claims.append(request)
         recording, failure = self.find(request.key)
         suspected = bool(suspicious_entries(request.trajectory))
         if failure:

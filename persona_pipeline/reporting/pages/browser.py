@@ -425,12 +425,14 @@ def _suites(report: RunReport) -> Section | None:
     suites = sections.suites(report)
     if not suites:
         return None
-    columns = [Column(title, number=title == "Score") for title in ("Suite", "Target", "Verdict", "Score", "Tests")]
+    titles = ("Suite", "Target", "Verdict", "Score", "Tests", "Passed in runs before")
+    columns = [Column(title, number=title == "Score") for title in titles]
     rows, folded = [], []
     for suite in suites:
         tests = ", ".join(f"{count} {verdict}" for verdict, count in sorted(suite.tests.items()) if count)
         verdict = Cell(suite.verdict, verdict_tone(suite.verdict))
-        rows.append(PageRow([suite.suite, suite.target or "–", verdict, format_share(suite.score), tests]))
+        earlier = ", ".join(map(format_share, suite.earlier)) or "–"
+        rows.append(PageRow([suite.suite, suite.target or "–", verdict, format_share(suite.score), tests, earlier]))
         failures = []
         for test in suite.failures:
             score = "" if test.score is None else f" {format_share(test.score)}"

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import present
 
 # What an answer is recorded with beside its messages, as the target said it.
 _TEXTS = ("file_changes", "start_time", "end_time")
-_NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost_usd")
 
 
 class OutputError(Exception):
@@ -46,6 +46,7 @@ class Output:
     came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
     ``truncated``: the target stopped at its limit of tokens, so the answer is not whole. ``turns``: of a conversation, the answer
     to each thing the user said; ``asked``: of such an answer, what that was. ``user_cost_usd``: what a simulated user took.
+    ``left_out``: figures it came with that cannot be, such as a negative duration.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -62,6 +63,7 @@ class Output:
     turns: "list[Output]" = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     user_cost_usd: float | None = None
+    left_out: list[str] = field(default_factory=list)
 
     @classmethod
     def of_turns(cls, turns: "list[Output]") -> Self:
@@ -102,6 +104,11 @@ class Output:
             for call in (message.get("tool_calls") or ())
             if isinstance(call, dict) and isinstance(call.get("tool"), str)
         ]
+
+    @property
+    def asked_by(self) -> list[tuple[str, str]]:
+        """Who said what this is the answer to."""
+        return [(str(said.get("name") or "User"), "\n".join(content_texts(said.get("content")))) for said in self.asked]
 
     @property
     def has_trace(self) -> bool:
@@ -179,6 +186,7 @@ class Output:
         return found
 
 
+_FIGURES = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost_usd")
 _MESSAGE_KEYS = ("output_messages", "output", "messages")
 
 
@@ -204,8 +212,9 @@ def parse_output(value: Any) -> Output:
                 f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
             )
         found = [{"role": "assistant", "content": text}]
-    known: dict[str, Any] = {name: _number(value.get(name)) for name in _NUMBERS}
+    known: dict[str, Any] = {name: _number(value.get(name)) for name in _FIGURES}
     known |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
+    known["left_out"] = [name for name in _FIGURES if value.get(name) is not None and _number(value[name]) is None]
     output = Output(found, _token_usage(value.get("token_usage")), truncated=value.get("truncated") is True, **known)
     turns: Any = value.get("turns")
     said = output.by_turn() if isinstance(turns, list) else []

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
@@ -34,7 +35,6 @@ from persona_pipeline.suites.grading.judge_questions import (
     fill_prompt,
     freeform_grade,
     freeform_problem,
-    object_schema,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
@@ -112,7 +112,7 @@ def _list(root: Path, place: Path) -> dict[str, Any]:
 
 def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
     try:
-        compiled = compile_pattern(pattern)
+        compiled = compile_pattern(pattern, units=False)
     except PatternError as error:
         return {"error": str(error)}
     matches: list[dict[str, Any]] = []

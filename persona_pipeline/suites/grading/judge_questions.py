@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.models import present
@@ -70,11 +71,6 @@ Which answer is better? The evidence has what was asked (question), what a good 
 to be good (reference_answer) where there are such, and the two answers (first, second)."""
 
 
-def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of an object that has all of these properties and no others."""
-    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
-
-
 PAIRWISE_SCHEMA = object_schema(
     {"reasoning": {"type": "string"}, "better": {"type": "string", "enum": ["first", "second", "tie"]}}
 )
@@ -83,7 +79,7 @@ FREEFORM_ASK = """\
 Grade the answer. The evidence has what was asked (question), what a good answer must achieve (criteria), an answer known to be good
 (reference_answer) where there is one, and the answer to grade (answer)."""
 
-_TEXTS = {"type": "array", "items": {"type": "string"}}
+_TEXTS = list_schema({"type": "string"})
 FREEFORM_SCHEMA = object_schema(
     {"reasoning": {"type": "string"}, "hits": _TEXTS, "misses": _TEXTS, "score": {"type": "number"}}
 )

@@ -436,6 +436,13 @@ class SuiteResult:
             data["half_lives"] = lasting
         if costs:
             data["cost_usd"] = math.fsum(costs)
+        took = [test.best.output.duration_ms for test in self.tests if test.best.output]
+        if times := sorted(time for time in took if time is not None):
+            # By nearest rank: a time that was measured.
+            data["duration_ms"] = {f"p{n}": times[math.ceil(n / 100 * len(times)) - 1] for n in (50, 95)}
+        rates = [(test.aggregation or {}).get("flake_rate") for test in self.tests]
+        if flakes := [rate["value"] for rate in rates if rate]:
+            data["flake_rate"] = statistics.fmean(flakes)
         reasons = Counter(test.error.reason for test in self.tests if test.error)
         return data | ({"error_reasons": dict(reasons)} if reasons else {})
 

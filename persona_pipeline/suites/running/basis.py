@@ -142,7 +142,7 @@ class Bases:
         elif target is not None:
             basis.parts[f"target {target}"] = self.of_answer(target)
             self._add_workspace(basis, test)
-            if test.user is not None:
+            if test.user is not None and not (self.targets and self.targets.is_recorded(target)):
                 basis.parts[f"target {test.user.target}"] = self.of_answer(test.user.target)
                 self._add_persona(basis, self.world, test.user.agent)
         for reference in file_parts(test):

@@ -222,6 +222,9 @@ class CellRunner:
                 notes.append(
                     f"attempt {number + 1}: the answer was cut off at the target's limit of tokens; raise max_tokens"
                 )
+            if output.left_out:
+                told = ", ".join(output.left_out)
+                notes.append(f"attempt {number + 1}: {told} of the answer cannot be and count as not reported")
             target = cell.target.name if cell.target else None
             context = Context(self.suite, cell.test, self.services, number, deadline, target)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
@@ -266,7 +269,7 @@ class CellRunner:
             root = self.options.world_root
             if user.agent is not None and root is None:
                 raise ConfigError("user.agent needs a world; set PERSONA_ROOT")
-            persona = load_persona(root(), user.agent) if user.agent and root else None
+            persona = load_persona(root(), user.agent, self.targets.grants.within) if user.agent and root else None
         except ConfigError as problem:
             raise TargetError("no_target", str(problem)) from problem
         messages = user_messages(user, persona, said)

@@ -180,7 +180,10 @@ def _storable(value: Any) -> Any:
 
 
 def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
-    """Return the summaries of the newest saved run of each suite and target, by name."""
+    """Return the summaries of the newest saved run of each suite and target, by name.
+
+    ``earlier``: the share of tests that passed in its last 5 runs before, the newest first.
+    """
     import sqlalchemy as sa
 
     from persona_pipeline.base.database import tables
@@ -191,12 +194,18 @@ def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:
     )
     ranked = sa.select(runs.c.suite, runs.c.target, runs.c.result, newest.label("place")).subquery()
     query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.suite, ranked.c.target)
+    passed = ranked.c.result["summary"]["pass_rate"].as_float()
+    before = sa.select(ranked.c.suite, ranked.c.target, passed).where(ranked.c.place.between(2, 6))
+    earlier: dict[Any, list[float]] = {}
     found = []
     with store.connect() as connection:
+        for suite, target, rate in connection.execute(before.order_by(ranked.c.place)).all():
+            if rate is not None:
+                earlier.setdefault((suite, target), []).append(rate)
         for row in connection.execute(query).all():
             tests = [TestResult.from_dict(item) for item in row.result["tests"]]
             part = SuiteResult(row.result["suite"], row.result["path"], tests, row.result["suite_hash"])
-            found.append(summary_of(row.target, part))
+            found.append(summary_of(row.target, part) | {"earlier": earlier.get((row.suite, row.target), [])})
     return found
 
 

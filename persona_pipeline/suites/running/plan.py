@@ -106,6 +106,10 @@ class Targets:
         model = self._model(name)
         return model is not None and model.asks_network and not self.grants.reaches
 
+    def is_recorded(self, name: str) -> bool:
+        """Return whether a target's answers were given before: whole conversations, whose user is not asked either."""
+        return getattr(self._model(name), "is_recorded", False)
+
     def reads(self, name: str) -> list[str]:
         """Return the environment variables that a target's entry names and may not read, without opening it."""
         entry = self.entries.get(name)
@@ -363,9 +367,9 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
     named = test.targets or suite.targets or ((suite.target,) if suite.target else (DEFAULT_TARGET,))
     if targets is not None:
         named = tuple(name for name in targets_of(suite, test, RunOptions(), targets, None) if name)
-    asserts = test.all_asserts or (default_assert(suite.evaluator),)
-    total = sum(item.weight for item in asserts)
-    asked = [*named, test.user.target] if test.user else named
+    asserts = _named(test) or [("", default_assert(suite.evaluator))]
+    total = sum(item.weight for _, item in asserts)
+    asked = [*named, test.user.target] if test.user and targets and not all(map(targets.is_recorded, named)) else named
     needs = [need for name in asked for need in _target_needs(name, targets)]
     if test.workspace is not None and test.workspace.hooks:
         needs.append("code (workspace hooks)")
@@ -376,8 +380,14 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
         trials.count if trials else 1,
         trials.label if trials else None,
         tuple(needs),
-        tuple(_assert(item, test, total, targets, fallback=not test.all_asserts) for item in asserts),
+        tuple(_assert(item, test, total, targets, turn) for turn, item in asserts),
     )
+
+
+def _named(test: Test) -> list[tuple[str, AssertFields]]:
+    """Return each assert behind what the name of its result begins with: the turn, if it is of one."""
+    own = ((f"turn {number}: ", item) for number, turn in enumerate(test.turns, start=1) for item in turn.asserts)
+    return [*(("", item) for item in test.asserts), *own, *(("each turn: ", item) for item in test.each_turn)]
 
 
 def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:
@@ -394,18 +404,16 @@ def _target_needs(name: str, targets: Targets | None) -> Iterator[str]:
         yield f"the environment variable {variable} (target {name}; --allow-env {variable})"
 
 
-def _assert(
-    item: AssertFields, test: Test, total: float, targets: Targets | None, *, fallback: bool
-) -> ExplainedAssert:
+def _assert(item: AssertFields, test: Test, total: float, targets: Targets | None, turn: str) -> ExplainedAssert:
     needs = [word for word, needed in (("judge", item.needs_judge), ("code", item.needs_code)) if needed]
     if item.asked is not None:
         needs += _target_needs(item.asked, targets)
     elif item.needs_workspace and test.workspace is None:
         needs.append("workspace (there is none)")
     return ExplainedAssert(
-        item.name,
+        f"{turn}{item.name}",
         item.type,
-        "fallback" if fallback else "test" if _within(item, test) else "suite",
+        "fallback" if not test.all_asserts else "test" if _within(item, test) else "suite",
         item.weight,
         item.weight / total if total else None,
         gate_of(item.required),

@@ -236,20 +236,28 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
         return [message_of(row) for row in connection.execute(query)]
 
 
+# The first fields of a message.
+_SAID = ("id", "agent_id", "text", "created_at", "channel_id")
+
+
 def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: int) -> list[Message]:
-    """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each."""
+    """Return, in whatever order, what each of some agents really said in a span of time, the newest so many of each.
+
+    Who said what, where and when, and nothing else: of a large world these are most of what one agent's evaluation reads.
+    """
     agents, own = tables.agents, _TABLE.alias("own")
     # Looked up agent by agent, so that what the others of a large world said between is not read.
     newest = sa.select(own).where(own.c.agent_id == agents.c.id, *_said_during(span, own)).limit(each)
     newest = newest.order_by(own.c.created_at.desc(), own.c.id.desc())
     if store.is_sqlite:
         ids = newest.with_only_columns(own.c.id).correlate(agents).scalar_subquery()
-        query = sa.select(_TABLE).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
+        query = sa.select(*(_TABLE.c[name] for name in _SAID)).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
     else:
-        query = sa.select(lateral := newest.lateral()).join_from(agents, lateral, sa.true())
+        lateral = newest.with_only_columns(*(own.c[name] for name in _SAID)).lateral()
+        query = sa.select(lateral).join_from(agents, lateral, sa.true())
     with store.connect() as connection:
         return [
-            message_of(row)
+            Message(*row)
             for some in chunks(sorted(agent_ids))
             for row in connection.execute(query.where(agents.c.id.in_(some)))
         ]

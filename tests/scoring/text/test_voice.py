@@ -8,6 +8,7 @@ import pytest
 
 from persona_pipeline.scoring.text.likeness import voice_convergence, voice_map, voice_similarity
 from persona_pipeline.scoring.text.voices import VOICE, GramKind, text_vectors
+from tests.support.waiting import PATIENCE
 
 WORDS = [
     "paper",
@@ -115,5 +116,5 @@ def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
         "voice_map(v), voice_similarity(v), voice_convergence(v, [v]); "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=480, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.strip() == "[]"

@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jsonschema
 import pytest
 import yaml
 
 from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.suites.importing.config import suite_schema
 from tests.conftest import PROJECT
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 CASES = json.loads((PROJECT / "tests/conformance/eval-suites.json").read_text(encoding="utf-8"))
 VALID = [
@@ -22,13 +25,16 @@ VALID = [
 
 
 @pytest.fixture(scope="module")
-def validator() -> jsonschema.Draft202012Validator:
+def validator() -> "Draft202012Validator":
+    # Its grammars take two seconds to load, in every worker that collects this file.
+    from jsonschema import Draft202012Validator
+
     schema = suite_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
 
 
-def test_what_loads_is_valid(validator: jsonschema.Draft202012Validator) -> None:
+def test_what_loads_is_valid(validator: "Draft202012Validator") -> None:
     for case in VALID:
         errors = list(validator.iter_errors(parse_document(case["input"]["yaml"].replace("{DIR}", "/dir")).data))
         assert not errors, (case["area"], case["case"], errors[0].message)
@@ -61,15 +67,15 @@ def test_what_loads_is_valid(validator: jsonschema.Draft202012Validator) -> None
         "workspace: {setup: {script: sh}}\ntests: []",
     ],
 )  # fmt: skip
-def test_mistakes_are_invalid(validator: jsonschema.Draft202012Validator, text: str) -> None:
+def test_mistakes_are_invalid(validator: "Draft202012Validator", text: str) -> None:
     assert not validator.is_valid(yaml.safe_load(text))
 
 
-def test_other_types_stay_open(validator: jsonschema.Draft202012Validator) -> None:
+def test_other_types_stay_open(validator: "Draft202012Validator") -> None:
     assert validator.is_valid(yaml.safe_load("tests: [{id: t, input: hi, assert: [{type: my_own, level: 3}]}]"))
 
 
-def test_the_example_suites_are_valid(validator: jsonschema.Draft202012Validator) -> None:
+def test_the_example_suites_are_valid(validator: "Draft202012Validator") -> None:
     paths: list[Path] = sorted((PROJECT / "suites").glob("*.eval.yaml"))
     assert paths
     for path in paths:

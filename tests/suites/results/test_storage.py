@@ -51,9 +51,16 @@ def test_a_report_gets_counts_and_reasons(tmp_path: Path) -> None:
 def test_the_newest_run_of_each_suite_and_target_is_read_back(tmp_path: Path, store: Store) -> None:
     suite = load(tmp_path, SUITE)
     newest = run(suite, {"t@a": "ok", "t@b": "ok", "u": "no"})
-    save_suite_result(store, run(suite, {"t@a": "no", "t@b": "no", "u": "no"}))
+    for _ in range(7):
+        save_suite_result(store, run(suite, {"t@a": "no", "t@b": "no", "u": "no"}))
+    found = latest_suite_summaries(store)
+    assert [item.pop("earlier") for item in found] == [[0.0] * 5, [0.0] * 5]
     save_suite_result(store, newest)
-    assert latest_suite_summaries(store) == summaries(newest)
+    save_suite_result(store, newest)
+    found = latest_suite_summaries(store)
+    passed = [part.summary["pass_rate"] for part in by_target(newest).values()]
+    assert [item.pop("earlier")[0] for item in found] == passed
+    assert found == summaries(newest)
 
 
 def test_a_target_that_was_not_run_again_keeps_its_last_run(tmp_path: Path, store: Store) -> None:

@@ -168,10 +168,12 @@ class TestSimulatedUser:
         assert len(seen) == 3
 
     def test_it_has_an_agents_persona(self, tmp_path: Path, sample_root: Path) -> None:
-        user, seen = self.visitor(END)
+        user, seen = self.visitor("b", END)
         suite = conversation(tmp_path, turns=["a"], user={**USER, "agent": "dwight"}, **{"assert": [OK]})
-        held(suite, target(echo), user, world_root=lambda: sample_root)
+        (test,) = held(suite, target(echo), user, world_root=lambda: sample_root).tests
         assert "Dwight" in seen[0].messages[0]["content"]
+        assert test.best.output is not None
+        assert [turn.asked[0].get("name") for turn in test.best.output.turns] == [None, "dwight"]
 
     @pytest.mark.parametrize(
         ("lines", "reason", "answered"),
@@ -228,6 +230,25 @@ class TestRecorded:
         suite = conversation(tmp_path, turns=["one", {"user": "two", "assert": [{"type": "equals", "value": "b"}]}])
         said = [{"role": "assistant", "content": text} for text in "ab"]
         assert run(suite, {"chat": {"output_messages": said}}).tests[0].score == 1.0
+
+    def test_who_would_play_the_user_is_nothing_that_a_recorded_conversation_rests_on(self, tmp_path: Path) -> None:
+        from persona_pipeline.suites.running.opening import load_targets
+
+        said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "ok"}]
+        (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "chat", "output_messages": said}), "utf-8")
+        suite = conversation(tmp_path, user=USER, **{"assert": [OK]})
+        digests = set()
+        for command in ("a", "b"):
+            (tmp_path / "targets.yaml").write_text(
+                "targets: [{name: default, provider: replay, path: rows.jsonl},"
+                f"{{name: visitor, provider: cli, command: {command}}}]",
+                encoding="utf-8",
+            )
+            options = RunOptions(keyed=True)
+            (test,) = run_suite(suite, targets=load_targets(tmp_path / "targets.yaml"), options=options).tests
+            assert test.score == 1.0
+            digests.add(test.digest)
+        assert len(digests) == 1
 
     @pytest.mark.parametrize(
         ("said", "reason"),

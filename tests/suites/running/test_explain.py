@@ -81,3 +81,34 @@ def test_an_agent_judge_that_asks_a_target_needs_that_target_alone(tmp_path: Pat
     suite = load(tmp_path, "execution: {target: said}\n" + ASKING + "tests: [{id: t, input: hi}]\n")
     (found,) = explain(suite, suite.tests, load_targets(tmp_path / "targets.yaml"))
     assert found.asserts[0].needs == ("code (target program)",)
+
+
+CONVERSATION = """
+tests:
+  - id: chat
+    turns: [{user: hi, assert: [{type: contains, value: a, name: says a}]}, bye]
+    user: {target: visitor, goal: g, turns: 3}
+    assert: [{type: contains, value: b, name: says b}]
+    each_turn: [{type: contains, value: c, name: says c}]
+"""
+
+
+def test_the_asserts_of_a_conversation_are_named_as_their_results_are(tmp_path: Path) -> None:
+    suite = load(tmp_path, CONVERSATION)
+    (found,) = explain(suite, suite.tests)
+    assert [item.name for item in found.asserts] == ["says b", "turn 1: says a", "each turn: says c"]
+
+
+@pytest.mark.parametrize(
+    ("answering", "needs"),
+    [("said", ("code (target visitor)",)), ("recorded", ())],
+    ids=["the user is asked", "the user's lines are recorded too"],
+)
+def test_who_plays_the_user_is_needed_where_a_conversation_is_held(
+    tmp_path: Path, answering: str, needs: tuple[str, ...]
+) -> None:
+    more = "  - {name: visitor, provider: cli, command: x}\n  - {name: recorded, provider: replay, path: x.jsonl}\n"
+    write(tmp_path, {"targets.yaml": TARGETS + more})
+    suite = load(tmp_path, f"execution: {{target: {answering}}}\n{CONVERSATION}")
+    (found,) = explain(suite, suite.tests, load_targets(tmp_path / "targets.yaml"))
+    assert found.needs == needs

@@ -9,11 +9,20 @@ import pytest
 import persona_pipeline as pp
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.reporting.pages.suites import half_life_lines
 from persona_pipeline.suites import SuiteResult, load_suite
 from persona_pipeline.suites.running.opening import suite_files
 from tests.conftest import PROJECT
 from tests.support.worlds import replace_in
 
+# From which of Pam's messages on she is out of character.
+LOST_FROM = {
+    "wedding-stationery": 13,
+    "lost-parcel": 15,
+    "bowling-flag": 12,
+    "jar-labels": 17,
+    "birthday-card": None,
+}
 SUITES = [file.within(PROJECT) for file in suite_files(PROJECT)]
 
 
@@ -33,6 +42,26 @@ def test_an_example_passes_from_its_recordings(root: Path, path: Path) -> None:
     result = run(root, path.name)
     assert result.exit_code == 0, [str(test.error) for test in result.tests]
     assert load_suite(path).warnings == ()
+
+
+def test_the_conversations_say_how_long_a_character_lasts(root: Path) -> None:
+    result = run(root, "conversations.eval.yaml")
+    assert {test.id: test.verdict for test in result.tests} == dict.fromkeys(LOST_FROM, "pass")
+    faded = {test.id: next(item for item in test.best.results if item.type == "fades") for test in result.tests}
+    assert {name: item.details and item.details["lost_from"] for name, item in faded.items()} == LOST_FROM
+    told = result.summary["half_lives"]["pam"]
+    assert [told[name] for name in ("conversations", "lost", "longest")] == [5, 4, 20]
+    # Half are lost after 15 turns; five conversations do not say how late that may be at most.
+    assert [told[name] for name in ("half_life", "half_life_low", "half_life_high")] == [15, 12, None]
+    assert half_life_lines(result) == [f"pam: {told['text']}"]
+
+
+def test_a_message_with_other_words_has_not_been_judged(root: Path) -> None:
+    replace_in(
+        root / "suites/answers/conversations.jsonl", "I know where things sulk, mostly.", "I know where things are."
+    )
+    errors = {test.id: test.error for test in run(root, "conversations.eval.yaml").tests if test.error}
+    assert {name: error.reason for name, error in errors.items()} == {"lost-parcel": "unrecorded"}
 
 
 def test_the_quick_assistant_needs_its_second_attempt(root: Path) -> None:

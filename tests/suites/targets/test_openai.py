@@ -10,6 +10,7 @@ from persona_pipeline.suites.answering.base import TargetFields
 from persona_pipeline.suites.targets import Request
 from tests.suites.targets.conftest import Agent
 from tests.suites.targets.test_providers import failure, request, target
+from tests.support.waiting import PATIENCE
 
 pytest.importorskip("openai")
 
@@ -45,7 +46,9 @@ def test_the_conversation_goes_out_and_the_answer_comes_back(tmp_path: Path, age
         {"role": "tool", "content": "result"},
         {"role": "user", "content": " "},
     ]
-    answer = ask(tmp_path, agent, system="Be brief.").respond(Request(request(tmp_path).test, messages, "", timeout=10))
+    answer = ask(tmp_path, agent, system="Be brief.").respond(
+        Request(request(tmp_path).test, messages, "", timeout=PATIENCE)
+    )
     method, path, headers, body = agent.got[0]
     assert (method, path, headers["authorization"]) == ("POST", "/v1/chat/completions", "Bearer test")
     sent = json.loads(body)

@@ -294,7 +294,7 @@ def _file_tests(
 
 def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[tuple[ConfigEntry, str]]:
     with reader.collecting():
-        document = _document(path, text)
+        document = read_document(path, text)
         if document.data is None:
             return
         if not isinstance(document.data, list):
@@ -305,7 +305,8 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
         yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)
 
 
-def _document(path: Path, text: str) -> Document:
+def read_document(path: Path, text: str) -> Document:
+    """Return what a YAML or JSON file holds, with the places of its own."""
     if path.suffix.lower() != ".json":
         return parse_document(text, str(path), limits=SUITE_LIMITS)
     return Document(str(path), json_file(text, str(path), unique_keys=True), text, SUITE_LIMITS)

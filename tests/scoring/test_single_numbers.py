@@ -1,0 +1,108 @@
+"""Numbers at their ends: a nine in hard mode, coverage of nothing, why nothing is scored, where a conversation breaks."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from persona_pipeline.scoring import fading
+from persona_pipeline.scoring.fading import HELD, MessageValue, kaplan_meier
+from persona_pipeline.scoring.plan import AgentCase, JudgedPropositions
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, final_score
+from persona_pipeline.world.models import Message, Window
+
+NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("raw", "inverted", "score"), [(9, False, 9.0), (0, True, 9.0), (8, False, 6.4), (1, True, 6.4), (0, False, 0.0)]
+)
+def test_hard_mode_spares_a_nine_alone(raw: float, inverted: bool, score: float) -> None:
+    assert final_score(raw, inverted=inverted, hard=True) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(("scored", "expected", "share"), [(0, 0, 1.0), (0, 4, 0.0), (1, 4, 0.25), (4, 4, 1.0)])
+def test_where_nothing_was_expected_all_is_covered(scored: int, expected: int, share: float) -> None:
+    item = DimensionEvaluation(
+        dimension="adherence", score=None, n_scored=scored, n_expected=expected, proposition_set_hash=""
+    )
+    assert item.coverage == share
+
+
+@pytest.mark.parametrize(
+    ("unscored", "reason"),
+    [
+        ((), "no_evidence"),
+        (("not_applicable", "timeout"), "timeout"),
+        (("not_applicable", "no_evidence"), "not_applicable"),
+        (("timeout", "not_applicable"), "timeout"),
+    ],
+)
+def test_why_nothing_is_scored_is_the_first_failure_else_the_first_answer(
+    unscored: tuple[str, ...], reason: str
+) -> None:
+    found = JudgedPropositions()
+    for number, why in enumerate(unscored):
+        found.results[str(number)] = PropositionResult(id=str(number), claim="c", raw=None, score=None, unscored=why)
+    assert found.reason() == reason
+
+
+def said(who: str, text: str, minute: int, **values: str) -> Message:
+    return Message(f"{who}{minute}", who, text, NINE + timedelta(minutes=minute), **values)
+
+
+def test_a_case_names_both_sides_and_takes_history_before_earlier_channels() -> None:
+    case = AgentCase(
+        "ann", "Ann", "Ann is dry.", Window(NINE, NINE + timedelta(days=1)), (),
+        earlier_channels={"b": (said("ann", "late", 5),), "a": (said("ann", "soon", 1), said("bob", "hi", 2))},
+        names={"ann": "Ann Lee", "bob": "Bob Ray"},
+    )  # fmt: skip
+    entry = case.entry(said("ann", "hi", 3, recipient="bob"))
+    assert (entry.speaker, entry.recipient) == ("Ann Lee", "Bob Ray")
+    assert case.entry(said("ann", "hi", 3, channel="a")).recipient is None
+    assert case.earlier_texts() == {"ann": ["soon", "late"], "bob": ["hi"]}
+    kept = AgentCase("ann", "Ann", "Ann is dry.", case.window, (), history={"ann": ("older",)})
+    assert kept.earlier_texts() == {"ann": ["older"]}
+
+
+def turns(*values: float) -> list[MessageValue]:
+    return [MessageValue(number, value) for number, value in enumerate(values, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "end"),
+    [
+        ((8.0, 8.0, 1.0, 1.0), (3, True)),
+        ((8.0, 3.0, 9.0, 1.0, 1.0), (4, True)),
+        ((8.0, 1.0, 8.0, 1.0, 1.0), (2, True)),
+        ((8.0, 8.0, 8.0, 4.0), (4, False)),
+        ((1.0, 1.0), (1, True)),
+        ((8.0, 8.0), (2, False)),
+    ],
+    ids=[
+        "the last two",
+        "a turn that makes up for the one before",
+        "one that does not",
+        "one bad turn is none",
+        "from the first",
+        "never",
+    ],
+)
+def test_a_character_is_lost_from_the_turn_on_from_which_most_lies_below(
+    values: tuple[float, ...], end: tuple[int, bool]
+) -> None:
+    assert fading.character_end(turns(*values)) == end
+
+
+@pytest.mark.parametrize(
+    ("broken", "leans"), [((0, 0, 0, 0, 1), True), ((1, 0, 0, 0, 0), False), ((0, 0, 0, 0, 0), False)]
+)
+def test_where_all_conversations_break_alike_their_side_decides(broken: tuple[int, ...], leans: bool) -> None:
+    one = [*map(bool, broken), *[False] * HELD]
+    assert fading._leans_to_the_end([one, one, one]) is leans
+
+
+def test_a_share_of_all_or_none_has_no_interval() -> None:
+    assert fading._log_log(1.0, 0.0) == (1.0, 1.0) and fading._log_log(0.0, 0.5) == (0.0, 0.0)
+    low, high = fading._log_log(0.5, 0.01)
+    assert 0.25 < low < 0.5 < high < 0.75
+    assert kaplan_meier([(3, False), (4, False)]) == ()
