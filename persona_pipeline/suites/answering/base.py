@@ -23,7 +23,7 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.javascript import json_file, json_rows, stringify
-from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
+from persona_pipeline.suites.format.loading.messages import find_file_part
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.world.personas import is_world
@@ -259,30 +259,25 @@ class PromptFiles:
         return self.files.read(self.find(reference, test))
 
     def messages(self, test: Test) -> list[dict[str, str]]:
-        """Return a test's messages with their content as text. Raises ``FileError`` when a file is gone."""
+        """Return a test's messages with their content as text. Raises ``FileError`` when a file is gone or cannot be read."""
         return [
-            {"role": message["role"], "content": message_text(message, test, self)} for message in test.input_messages
+            {"role": message["role"], "content": self._text(message.get("content"), test)}
+            for message in test.input_messages
         ]
 
-
-def message_text(message: dict[str, Any], test: Test, files: PromptFiles) -> str:
-    """Return a message's content as text; a file part is the file's text between marks.
-
-    Raises:
-        FileError: a file is gone or cannot be read.
-    """
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    if isinstance(content, dict):
-        return stringify(content, indent=2)
-    texts = []
-    for part in content if isinstance(content, list) else ():
-        if part.get("type") == "file" and isinstance(part.get("value"), str):
-            texts.append(f'<file path="{part["value"]}">\n{files.read(part["value"], test)}\n</file>')
-        elif isinstance(part.get("value", part.get("text")), str):
-            texts.append(part.get("value", part.get("text")))
-    return "\n".join(texts)
+    def _text(self, content: Any, test: Test) -> str:
+        """Return a message's content as text; a file part is the file's text between marks."""
+        if isinstance(content, str):
+            return content
+        if isinstance(content, dict):
+            return stringify(content, indent=2)
+        texts = []
+        for part in content if isinstance(content, list) else ():
+            if part.get("type") == "file" and isinstance(part.get("value"), str):
+                texts.append(f'<file path="{part["value"]}">\n{self.read(part["value"], test)}\n</file>')
+            elif isinstance(part.get("value", part.get("text")), str):
+                texts.append(part.get("value", part.get("text")))
+        return "\n".join(texts)
 
 
 def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
@@ -312,11 +307,6 @@ def persona_prompt(persona: "Persona") -> str:
     """Return the system prompt of a model that plays a persona."""
     # Plain replacement: nothing in a persona is a template.
     return _PERSONA.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
-
-
-def prompt_text(messages: Sequence[dict[str, Any]], test: Test, files: PromptFiles) -> str:
-    """Return all messages as one prompt: one alone is its text, several stand under their roles."""
-    return under_roles((message["role"], message_text(message, test, files)) for message in messages)
 
 
 def file_parts(test: Test) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.format.models import present
 from persona_pipeline.suites.grading.base import Context, shown_messages
 from persona_pipeline.suites.grading.results import Grade
 
@@ -108,20 +109,17 @@ def evidence(output: Output, context: Context, prompt: str | None = None) -> dic
     used = {OLDER.get(name, name) for name in _VARIABLE.findall(prompt or "")}
     # Of a conversation the request is all that was said, and the answer what the target said of it.
     said = [*test.input_messages, *output.messages] if output.turns else test.input_messages
-    fields: dict[str, Any] = {"question": shown_messages(said)}
-    if test.expected_outcome:
-        fields["criteria"] = test.expected_outcome
-    if test.reference_answer:
-        fields["reference_answer"] = test.reference_answer
-    if "input" in used:
-        fields["input"] = list(test.input_messages)
-    if "expected_output" in used and test.expected_messages:
-        fields["expected_output"] = list(test.expected_messages)
-    if "output" in used:
-        fields["output"] = output.messages
-    if output.file_changes:
-        fields["file_changes"] = output.file_changes
-    return fields | {"answer": output.text}
+    fields = {
+        "question": shown_messages(said),
+        "criteria": test.expected_outcome or None,
+        "reference_answer": test.reference_answer or None,
+        "input": list(test.input_messages) if "input" in used else None,
+        "expected_output": (list(test.expected_messages) or None) if "expected_output" in used else None,
+        "output": output.messages if "output" in used else None,
+        "file_changes": output.file_changes or None,
+        "answer": output.text,
+    }
+    return present(fields)
 
 
 def freeform_problem(data: Any) -> str | None:

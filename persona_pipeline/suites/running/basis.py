@@ -131,13 +131,11 @@ class Bases:
         return self._known[key]
 
     def _of(self, test: Test, target: str | None) -> Basis:
-        trials = self.suite.trials_of(test)
-        basis = Basis(
-            {"test": self._portable(test.model_dump()), "trials": trials and trials.model_dump(exclude_none=True)}
-        )
+        basis = Basis(self._portable(own_values(self.suite, test)))
         asserts: Sequence[AssertFields] = test.all_asserts or (default_assert(self.suite.evaluator),)
-        if not test.all_asserts:
-            basis.values["evaluator"] = self.suite.evaluator
+        if self.responses is not None or target is None:
+            # Nothing is run around recorded answers.
+            del basis.values["hooks"]
         if self.responses is not None:
             answers = self.responses.answers
             basis.values["answer"] = [target, answers.get(f"{test.id}@{target}", answers.get(test.id))]
@@ -217,12 +215,8 @@ class Bases:
         template = test.workspace.template if test.workspace else None
         if template:
             self._add_tree(basis, Path(template), template=True)
-        own = dict(test.workspace.hooks) if test.workspace else {}
-        framing = self.suite.framing
-        basis.values["hooks"] = self._portable(
-            {name: hook.model_dump(exclude_none=True) for name, hook in framing.items()}
-        )
-        for hook in {**own, **framing}.values():
+        own = test.workspace.hooks if test.workspace else {}
+        for hook in {**own, **self.suite.framing}.values():
             self._add_program(basis, hook.script, [Path(hook.cwd or beside), *([Path(template)] if template else [])])
 
     def _of_answer(self, name: str) -> Basis:
@@ -358,6 +352,17 @@ class Bases:
         if isinstance(value, list | tuple):
             return [self._portable(item) for item in value]
         return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def own_values(suite: Suite, test: Test) -> dict[str, Any]:
+    """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
+    trials = suite.trials_of(test)
+    values = {
+        "test": test.model_dump(),
+        "trials": trials and trials.model_dump(exclude_none=True),
+        "hooks": {name: hook.model_dump(exclude_none=True) for name, hook in suite.framing.items()},
+    }
+    return values if test.all_asserts else {**values, "evaluator": suite.evaluator}
 
 
 def _flat(item: AssertFields) -> Iterator[AssertFields]:

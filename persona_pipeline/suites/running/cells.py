@@ -21,7 +21,6 @@ from persona_pipeline.suites.answering.base import (
     ask,
     cache_key,
     file_parts,
-    prompt_text,
     request_key,
 )
 from persona_pipeline.suites.answering.conversation import (
@@ -33,6 +32,7 @@ from persona_pipeline.suites.answering.conversation import (
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, state_folder
+from persona_pipeline.suites.format.loading.messages import under_roles
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
 from persona_pipeline.suites.grading.results import (
@@ -323,10 +323,11 @@ class CellRunner:
         self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: Turn | None = None
     ) -> Request:
         asked = turn.test if turn else test
+        messages = self.files.messages(asked)
         return Request(
             test,
-            self.files.messages(asked),
-            prompt_text(asked.input_messages, asked, self.files),
+            messages,
+            under_roles((message["role"], message["content"]) for message in messages),
             [str(self.files.find(reference, asked)) for reference in file_parts(asked)],
             number,
             str(made.path) if made else None,

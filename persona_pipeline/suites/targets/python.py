@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
@@ -16,6 +15,7 @@ from persona_pipeline.base.calls import BackgroundLoop, positional_arguments
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
+from persona_pipeline.suites.format.programs import source_file
 
 _PARAMETERS = (
     "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
@@ -93,12 +93,8 @@ class PythonTarget(TargetFields):
         self._loop.close()
 
     def fingerprint(self) -> Mapping[str, Any]:
-        call = self._call or self._found()
-        try:
-            source = inspect.getsourcefile(inspect.unwrap(call))
-        except TypeError:
-            source = None
-        text = Path(source).read_bytes() if source and Path(source).is_file() else b""
+        source = source_file(self._call or self._found())
+        text = b"" if source is None else source.read_bytes()
         return self.model_dump(mode="json") | {"source": hashlib.sha256(text).hexdigest()}
 
 
