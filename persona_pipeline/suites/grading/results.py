@@ -13,7 +13,7 @@ from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EX
 from persona_pipeline.suites.answering.output import Output, parse_output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
 from persona_pipeline.suites.format.problems import ReasonedError
-from persona_pipeline.suites.grading.statistics import half_lives
+from persona_pipeline.suites.grading.statistics import half_lives, share_interval
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
 TOLERANCE = 1e-9
@@ -467,6 +467,11 @@ class SuiteResult:
         if self.judge:
             data["judge"] = {"name": self.judge, "usage": dict(self.usage)}
         return data | ({"warnings": list(self.warnings)} if self.warnings else {})
+
+
+def pass_interval(summary: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the exact 95 % interval of the share (0-1) of a run's tests that passed; None of a run without tests."""
+    return share_interval(summary["passed"], summary["total"])
 
 
 def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:
