@@ -308,15 +308,17 @@ class TestKilled:
         assert asked == [str(turn) for turn in (*range(1, 13), *range(12, 21))]
 
 
-# At its twelfth turn it says so and waits, the first time.
+# At its twelfth turn it says so and waits, the first time, until who asked it is gone.
 DYING_AGENT = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 kept = pathlib.Path("KEPT")
 with (kept / "asked").open("a") as file:
     file.write(sys.argv[1] + "\\n")
 if sys.argv[1] == "12" and not (kept / "thinking").exists():
+    asker = os.getppid()
     (kept / "thinking").touch()
-    time.sleep(600)
+    while os.getppid() == asker:
+        time.sleep(0.05)
 print("ok")
 """
 
