@@ -74,7 +74,7 @@ def make_suite(
     types: Any = SimpleNamespace(**vars(registry))
     types.find_type = lambda name: Function if name == "function" else registry.find_type(name)
     suite = build_suite(data, path, line, roots, types)
-    return replace(suite, content_hash=suite.content_hash or content_hash(suite.model_dump()))
+    return replace(suite, content_hash=content_hash([suite.content_hash, suite.model_dump()]))
 
 
 def _in_place(said: Mapping[str, Any]) -> dict[str, Any]:
