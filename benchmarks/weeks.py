@@ -92,7 +92,7 @@ from persona_pipeline.guard.baselines.falls import (
     tested,
     worth_asking,
 )
-from persona_pipeline.guard.baselines.sight import interval
+from persona_pipeline.guard.baselines.sight import detectable, interval
 from persona_pipeline.guard.baselines.statistics import LEVEL, MOST_TOGETHER
 from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
 
@@ -296,7 +296,8 @@ def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally
     elif scenario in (DOWN, FAR):
         after[rows] -= 2.0 if scenario == DOWN else 4.0
     elif scenario == PRINTED:
-        after[rows] -= decided(generator, made, made.truth).sees[rows][:, None]
+        steady = decided(generator, made, made.truth)
+        after[rows] -= detectable(steady.dimensions, steady.levels, steady.delta)[rows][:, None]
     found = decided(generator, made, after, 2 if scenario == PRINTED else 1)
     units, undecided = reported(found)
     _count(units, undecided, cell, scenario, tally)

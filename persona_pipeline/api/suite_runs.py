@@ -3,8 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -16,9 +15,8 @@ from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.results import SuiteResult, TestResult
 from persona_pipeline.suites.running import opening
-from persona_pipeline.suites.running.history import RowWriter, earlier_results
 from persona_pipeline.suites.running.plan import RunOptions, Targets
-from persona_pipeline.suites.running.suite_run import run_suite as _run_suite
+from persona_pipeline.suites.running.suite_run import run_suites
 from persona_pipeline.world.personas import is_world
 from persona_pipeline.world.world import World
 
@@ -199,35 +197,18 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
     responses = how.get("responses")
     if isinstance(responses, Path | str):
         responses = load_responses(responses)
-    with closing(shared), ExitStack() as opened:
-        options, tell = _options(how, settings), how.get("on_result")
-        if (rows := how.get("rows")) is not None:
-            options, tell = _kept(Path(rows), options, tell, opened)
-        result = _run_suite(
-            loaded,
-            targets=None if responses is not None else _targets(loaded, how, settings),
-            responses=responses,
-            judge=shared,
-            options=options,
-            on_result=tell,
-        )
+    rows = None if (rows := how.get("rows")) is None else Path(rows)
+    (result,) = run_suites(
+        [loaded],
+        _options(how, settings, rows),
+        targets=[None if responses is not None else _targets(loaded, how, settings)],
+        responses=responses,
+        judge=shared,
+        rows=rows,
+        resume=rows is not None,
+        on_result=how.get("on_result"),
+    )
     return SuiteRun(**{item.name: getattr(result, item.name) for item in fields(SuiteResult)})
-
-
-def _kept(
-    rows: Path, options: RunOptions, tell: Callable[[TestResult], None] | None, opened: ExitStack
-) -> tuple[RunOptions, Callable[[TestResult], None]]:
-    """Return the options of a run that goes on where these rows end, and what writes each new one."""
-    earlier = tuple(earlier_results(rows))
-    writer = opened.enter_context(closing(RowWriter(rows, append=True)))
-
-    def told(result: TestResult) -> None:
-        if not result.resumed:
-            writer.write(result)
-        if tell is not None:
-            tell(result)
-
-    return replace(options, earlier=earlier, resume=True, written=(rows,)), told
 
 
 async def run_suite_async(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
@@ -239,22 +220,15 @@ def _load(path: Path | str, settings: Settings, allow_path: Iterable[Path | str]
     return opening.load_suite(path, opening.suite_roots(Path(path), settings, allow_path))
 
 
-def _targets(suite: Suite, how: Running, settings: Settings) -> Any:
+def _targets(suite: Suite, how: Running, settings: Settings) -> Targets | None:
     given = how.get("targets")
     if given is not None and not isinstance(given, Path | str):
-        return given
-    path = None if given is None else Path(given)
-    return opening.open_targets(
-        suite.path,
-        path,
-        settings,
-        environment=how.get("allow_env"),
-        network=how.get("allow_targets", False),
-        folders=suite.roots or (),
-    )
+        return given if isinstance(given, Targets) else Targets.of(given)
+    path, network = None if given is None else Path(given), how.get("allow_targets", False)
+    return opening.open_targets(suite, path, settings, environment=how.get("allow_env"), network=network)
 
 
-def _options(how: Running, settings: Settings) -> RunOptions:
+def _options(how: Running, settings: Settings, rows: Path | None) -> RunOptions:
     kept = ("allow_code", "workers", "timeout", "max_retries", "cache")
     plain: Any = {name: value for name, value in how.items() if name in kept}
     return RunOptions(
@@ -264,6 +238,8 @@ def _options(how: Running, settings: Settings) -> RunOptions:
         targets=_several(how.get("target", ())),
         world_root=(lambda: settings.world_root) if is_world(settings.world_root) else None,
         settings=settings,
+        keyed=rows is not None or how.get("on_result") is not None,
+        written=() if rows is None else (rows,),
     )
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema
 from persona_pipeline.corrections.nudges import GateTexts, language_told
-from persona_pipeline.judging.claims import plain_json
+from persona_pipeline.judging.claims import SCORE_SCHEMA, TEXT_SCHEMA, plain_json
 from persona_pipeline.judging.verdict import SCALE, Question
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.world.models import Trajectory
@@ -15,28 +15,10 @@ from persona_pipeline.world.propositions.models import Proposition, PropositionS
 
 KIND = "gate"
 RULES = (Path(__file__).parent / "data" / "rules.txt").read_text(encoding="utf-8")
-# Short names and no more fields than needed: an agent waits for every token of the answer.
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["verdicts"],
-    "properties": {
-        "verdicts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                # The model writes the fields in this order: the reason stands before the score.
-                "required": ["id", "reason", "score"],
-                "properties": {
-                    "id": {"type": "string"},
-                    "reason": {"type": "string"},
-                    "score": {"anyOf": [{"type": "integer", "enum": list(SCALE)}, {"type": "null"}]},
-                },
-            },
-        }
-    },
-}
+# Short names and no more fields than needed, since an agent waits for every token of the answer; the model writes them in this
+# order: the reason stands before the score.
+_VERDICT = {"id": TEXT_SCHEMA, "reason": TEXT_SCHEMA, "score": SCORE_SCHEMA}
+SCHEMA = object_schema({"verdicts": list_schema(object_schema(_VERDICT))})
 PROMPT_VERSION = f"gate-2-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
 # Twice what a terse answer takes, so that a wordy one is not cut off.
 _TOKENS, _TOKENS_PER_CLAIM = 100, 80

@@ -239,7 +239,9 @@ def action_trajectory(
     last = connection.execute(newest).all()[::-1]
     speakers = {agent_id, *(row.agent_id for row in (*first, *last)), *(r for r in (recipient,) if r)}
     speakers |= {row.recipient_id for row in (*first, *last) if row.recipient_id}
-    names = _display_names(connection, speakers)
+    agents = tables.agents.c
+    called = sa.select(agents.id, agents.display_name).where(agents.id.in_(speakers))
+    names = {row.id: row.display_name for row in connection.execute(called)}
     items: list[Entry | Omission] = [_entry(row, names) for row in first]
     if total > len(first) + len(last):
         items.append(Omission(total - len(first) - len(last)))
@@ -277,12 +279,6 @@ def _conversation(agent_id: str, channel: str | None, recipient: str | None) -> 
         return _MESSAGES.c.channel_id == channel
     between = [(agent_id, recipient), (recipient, agent_id)]
     return sa.or_(*(sa.and_(_MESSAGES.c.agent_id == a, _MESSAGES.c.recipient_id == b) for a, b in between))
-
-
-def _display_names(connection: Connection, agent_ids: set[str]) -> dict[str, str]:
-    agents = tables.agents
-    rows = connection.execute(sa.select(agents.c.id, agents.c.display_name).where(agents.c.id.in_(agent_ids)))
-    return {row.id: row.display_name for row in rows}
 
 
 def _entry(row: sa.Row, names: dict[str, str]) -> Entry:

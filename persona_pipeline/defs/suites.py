@@ -95,8 +95,7 @@ def suite_outcome(run: "SuiteResult") -> AssetOutcome:
 
 def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     """Return score and counts to plot, the tests as a table (the worst first, at most 200), and what was spent."""
-    from persona_pipeline.suites.grading.results import WORST_FIRST
-    from persona_pipeline.suites.grading.statistics import share_interval
+    from persona_pipeline.suites.grading.results import WORST_FIRST, pass_interval
 
     counts = run.summary
     tests = sorted(run.tests, key=lambda test: WORST_FIRST.index(test.verdict))
@@ -111,7 +110,7 @@ def suite_metadata(run: "SuiteResult") -> metadata.Metadata:
     }
     if run.score is not None:
         found["score"] = round(run.score, 4)
-    if interval := share_interval(counts["passed"], counts["total"]):
+    if interval := pass_interval(counts):
         found["pass_rate"] = counts["passed"] / counts["total"]
         found |= {"pass_rate/low": interval[0], "pass_rate/high": interval[1]}
     if "flake_rate" in counts:

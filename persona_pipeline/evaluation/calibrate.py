@@ -41,9 +41,9 @@ from persona_pipeline.guard.calibration.reading import (
 )
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
 from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
-from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.scoring.results import UsageSummary, add_usage
 from persona_pipeline.world.messages.store import read_messages, speaker_counts
 from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, Window, grouped
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, own_claims
@@ -236,8 +236,7 @@ def run_canary(canary: Canary, judge: Judge) -> CanaryResult:
         if item.judge is not None and verdict.score is not None
     ]
     change = judge_change(canary.before, _name(answered), anchors, ran_at=moment)
-    paid = UsageSummary(**vars(sum((verdict.usage for verdict in verdicts), Usage())))
-    return CanaryResult(change, len(verdicts) - len(answered), paid)
+    return CanaryResult(change, len(verdicts) - len(answered), add_usage(verdict.usage for verdict in verdicts))
 
 
 def _canary(judge: JudgeName, rated: Sequence[Rated], population: Sequence[Judgment], anchors: int) -> Canary:

@@ -14,7 +14,7 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, uuid_from
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers, summarise_usage
+from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
@@ -244,7 +244,7 @@ def judge_plans(plans: Sequence[AgentPlan], judge: Judge, before: Sequence[Judge
     for plan, requests, have in zip(plans, asked, known, strict=True):
         answers = [(request, next(new)) for request in requests]
         every = {**have, **{request.key: verdict for request, verdict in answers}}
-        costs = {name: summarise_usage([v for r, v in answers if r.dimension == name]) for name in plan.plans}
+        costs = {name: add_usage(v.usage for r, v in answers if r.dimension == name) for name in plan.plans}
         found.append(Judged(plan, [every[request.key] for request in plan.requests], costs))
     return found
 

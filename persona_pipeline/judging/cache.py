@@ -75,8 +75,6 @@ class JudgmentCache:
 
         ``batched_as`` is the question's own key, where a message batch brought the answer: whoever uses it first is charged for it.
         """
-        if answer.data is None:
-            raise ValueError("only valid answers are cached")
         self._write([_judgment(key, question, answer, batched_as)])
 
     async def keep(self, key: str, question: Question, answer: Answer) -> None:
@@ -84,8 +82,6 @@ class JudgmentCache:
 
         Who stops waiting does not stop the writing; ``flush`` waits for it.
         """
-        if answer.data is None:
-            raise ValueError("only valid answers are cached")
         self._unwritten.append(_judgment(key, question, answer))
         await asyncio.shield(asyncio.wrap_future(self.writer.submit(self._write_all)))
 
@@ -140,7 +136,9 @@ class JudgmentCache:
 def _judgment(
     key: str, question: Question, answer: Answer, batched_as: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return what to say where the row of an answer cannot be written, and the row."""
+    """Return what to say where the row of an answer cannot be written, and the row; ``ValueError``: the answer is none."""
+    if answer.data is None:
+        raise ValueError("only valid answers are cached")
     tokens = {name: count for name, count in asdict(answer.usage).items() if name != "usd"}
     return f"judgment of {question.label} was not cached", {
         "key": key,

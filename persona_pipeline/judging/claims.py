@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.documents.json import content_hash, encodable
+from persona_pipeline.base.documents.json import content_hash, encodable, list_schema, object_schema
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.world.models import Trajectory, seed_from
@@ -54,39 +54,19 @@ each.
 """
 
 # One schema for every proposition: another schema would lose the cached prefix and be compiled anew.
-EVIDENCE_SCHEMA: dict[str, Any] = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["message", "quote"],
-        "properties": {"message": {"type": "string"}, "quote": {"type": "string"}},
-    },
+TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
+SCORE_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "integer", "enum": list(SCALE)}, {"type": "null"}]}
+EVIDENCE_SCHEMA = list_schema(object_schema({"message": TEXT_SCHEMA, "quote": TEXT_SCHEMA}))
+# The model writes the fields in this order: evidence and reasons stand before the score.
+_VERDICT = {
+    "proposition_id": TEXT_SCHEMA,
+    "evidence": EVIDENCE_SCHEMA,
+    "reasoning": TEXT_SCHEMA,
+    "ideas": list_schema(TEXT_SCHEMA),
+    "verdict": {**TEXT_SCHEMA, "enum": ["scored", "not_applicable", "no_evidence"]},
+    "score": SCORE_SCHEMA,
 }
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["verdicts"],
-    "properties": {
-        "verdicts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                # The model writes the fields in this order: evidence and reasons stand before the score.
-                "required": ["proposition_id", "evidence", "reasoning", "ideas", "verdict", "score"],
-                "properties": {
-                    "proposition_id": {"type": "string"},
-                    "evidence": EVIDENCE_SCHEMA,
-                    "reasoning": {"type": "string"},
-                    "ideas": {"type": "array", "items": {"type": "string"}},
-                    "verdict": {"type": "string", "enum": ["scored", "not_applicable", "no_evidence"]},
-                    "score": {"anyOf": [{"type": "integer", "enum": list(range(10))}, {"type": "null"}]},
-                },
-            },
-        }
-    },
-}
+SCHEMA = object_schema({"verdicts": list_schema(object_schema(_VERDICT))})
 
 PROMPT_VERSION = f"1-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
 _TOKENS_PER_FURTHER_CLAIM = 600
@@ -268,12 +248,8 @@ def _item_problem(item: Any) -> str | None:
 
 def is_quote(value: Any) -> bool:
     """Whether it is an object of a message's id and a quote from it."""
-    return (
-        isinstance(value, dict)
-        and set(value) == {"message", "quote"}
-        and isinstance(value["message"], str)
-        and isinstance(value["quote"], str)
-    )
+    is_pair = isinstance(value, dict) and set(value) == {"message", "quote"}
+    return is_pair and all(isinstance(text, str) for text in value.values())
 
 
 def _listed(ids: set[str]) -> str:

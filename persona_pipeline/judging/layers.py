@@ -55,6 +55,7 @@ _WORDINGS = (
 )
 # The middle of the scale: an honest judge is far from it, on its side.
 _HALF = 4.5
+_OBEYS = "the judge got a claim with a known answer wrong: it obeys what it reads, or cannot judge this transcript"
 
 LayerT = TypeVar("LayerT")
 
@@ -234,7 +235,9 @@ def without_compromised(
     """Return the verdicts, those ``unscored(compromised)`` whose transcript's canaries the judge got wrong."""
     wrong = {_about(canary.request) for canary, verdict in canaries.items() if canary.is_wrong(verdict)}
     return [
-        _compromised(verdict) if _about(request) in wrong and not verdict.has_failed else verdict
+        replace(verdict, score=None, unscored=Unscored.COMPROMISED, ideas=(), detail=_OBEYS)
+        if _about(request) in wrong and not verdict.has_failed
+        else verdict
         for request, verdict in zip(requests, verdicts, strict=True)
     ]
 
@@ -266,8 +269,3 @@ def _words(trajectory: Trajectory) -> list[str]:
 
 def _about(request: JudgeRequest) -> tuple[object, ...]:
     return request.agent_id, request.dimension, request.persona, request.trajectory
-
-
-def _compromised(verdict: Verdict) -> Verdict:
-    detail = "the judge got a claim with a known answer wrong: it obeys what it reads, or cannot judge this transcript"
-    return replace(verdict, score=None, unscored=Unscored.COMPROMISED, ideas=(), detail=detail)

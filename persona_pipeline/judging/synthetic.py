@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.json import content_hash, object_schema
 from persona_pipeline.judging.claims import plain_json
 from persona_pipeline.judging.verdict import Backend, Question, Usage
 from persona_pipeline.world.models import Message, Persona
@@ -45,12 +45,7 @@ four sentences.
 
 Answer with one JSON object and nothing else: {"message": "..."}
 """
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["message"],
-    "properties": {"message": {"type": "string"}},
-}
+SCHEMA = object_schema({"message": {"type": "string"}})
 PROMPT_VERSION = f"synthetic-1-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
 
 

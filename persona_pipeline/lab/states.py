@@ -127,13 +127,13 @@ def _opened(stack: ExitStack, root: Path, name: str) -> Side:
         return Side(name, folder.resolve())
     if folder.is_dir():
         raise ConfigError(Problem("is no world: it has no personas folder; name a world's folder or a commit", name))
-    revision = find_revision(root, _parting(root, *name.split("...", 1)) if "..." in name else name)
-    return Side(name.partition("...")[0], stack.enter_context(revision_folder(root, revision)), revision)
-
-
-def _parting(root: Path, one: str, other: str) -> str:
-    first, second = find_revision(root, one), find_revision(root, other)
-    return ask_git(root, "merge-base", first.id, second.id).decode("ascii").strip()
+    label, *parted = name.split("...", 1)
+    revision = find_revision(root, label)
+    if parted:
+        # Where the two parted.
+        base = ask_git(root, "merge-base", revision.id, find_revision(root, parted[0]).id)
+        revision = find_revision(root, base.decode("ascii").strip())
+    return Side(label, stack.enter_context(revision_folder(root, revision)), revision)
 
 
 @dataclass(frozen=True)

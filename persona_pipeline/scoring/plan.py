@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,
     QuotedEvidence,
     UsageSummary,
+    add_usage,
     final_score,
     spread,
     weighted_mean,
@@ -176,7 +177,7 @@ class JudgingPlan:
             n_scored=sum(verdict.score is not None for verdict in verdicts),
             n_expected=len(expected),
             ideas=ideas,
-            usage=summarise_usage(verdicts),
+            usage=add_usage(verdict.usage for verdict in verdicts),
         )
 
     def _result(self, proposition: Proposition, pairs: Sequence[tuple[JudgeRequest, Verdict]]) -> PropositionResult:
@@ -289,12 +290,6 @@ def recorded_coverage(verdicts: Iterable[Verdict]) -> float | None:
     return max((least for least in asked if least is not None), default=None) if None not in asked else None
 
 
-def summarise_usage(verdicts: Sequence[Verdict]) -> UsageSummary:
-    """Return the tokens and price of verdicts, summed."""
-    total = sum((verdict.usage for verdict in verdicts), Usage())
-    return UsageSummary(**vars(total))
-
-
 @dataclass(frozen=True)
 class DimensionPlan:
     """``requests`` for the judge, and ``finish``, which takes their verdicts in order and returns the evaluation."""
@@ -303,10 +298,8 @@ class DimensionPlan:
     finish: Callable[[Sequence[Verdict]], DimensionEvaluation]
 
 
-class Scorer(Protocol):
-    """Plans one dimension for one agent."""
-
-    def __call__(self, case: AgentCase, propositions: PropositionSet) -> DimensionPlan: ...
+# Plans one dimension for one agent.
+Scorer = Callable[[AgentCase, PropositionSet], DimensionPlan]
 
 
 @cache

@@ -121,7 +121,7 @@ class UsageSummary(BaseModel, extra="forbid"):
     usd: float | None = 0.0
 
 
-def add_usage(parts: Iterable[UsageSummary]) -> UsageSummary:
+def add_usage(parts: Iterable[UsageSummary | Usage]) -> UsageSummary:
     """Return the sum of several usages; one unknown price makes the whole price unknown."""
     return UsageSummary(**vars(sum((Usage(**vars(part)) for part in parts), Usage())))
 

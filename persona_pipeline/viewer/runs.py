@@ -22,8 +22,7 @@ from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
 from persona_pipeline.reporting.statistics import HistoryPoint, trends, trends_now
 from persona_pipeline.reporting.view import ReportView
-from persona_pipeline.suites.grading.results import TestResult
-from persona_pipeline.suites.grading.statistics import share_interval
+from persona_pipeline.suites.grading.results import TestResult, pass_interval
 from persona_pipeline.viewer.messages import messages_by_id
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.runs import counting_rows, find_run, overall_rows, summary_rows
@@ -151,7 +150,7 @@ def suite_runs(store: Store, suite: str = "") -> Sequence[sa.Row]:
 
 def passed_text(summary: Mapping[str, Any]) -> str:
     """Return how many tests of a run passed, with the exact 95 % interval of their share."""
-    interval = share_interval(summary["passed"], summary["total"])
+    interval = pass_interval(summary)
     return f"{summary['passed']} of {summary['total']}" + (
         f" ({interval[0]:.0%}–{interval[1]:.0%})" if interval else ""
     )

@@ -225,3 +225,12 @@ def test_each_test_is_one_of_pytest(test_id: str) -> None:
     run = pp.run_suite(SUITE, targets=answer, test_ids=glob.escape(test_id))
     assert [test.id for test in run.tests] == [test_id]
     assert run.result == "held"
+
+
+def test_suites_in_python_are_told_apart_by_what_they_ask() -> None:
+    def made(*asked: str) -> str:
+        tests = [pp.Test(input=text, asserts=[{"type": "contains", "value": "ok"}]) for text in asked]
+        return pp.make_suite("apart", tests).content_hash
+
+    assert made("a") == made("a")
+    assert len({made("a"), made("b"), made("a", "b")}) == 3

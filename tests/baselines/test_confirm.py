@@ -15,7 +15,6 @@ from persona_pipeline.guard.baselines.falls import (
     to_confirm,
 )
 from persona_pipeline.guard.baselines.models import Baseline, ClaimTest, DimensionComparison, PropositionDrop
-from persona_pipeline.guard.baselines.sight import detectable
 from persona_pipeline.guard.baselines.statistics import LEVEL, Corrected
 from tests.baselines.test_detectable import drops
 from tests.baselines.worlds import LEVELS, NAMES, NOW, Office, beside, dimension
@@ -292,4 +291,3 @@ def test_beyond_a_delta_is_beyond_rounding(fallen: float, beyond: bool) -> None:
     p_values = Corrected(levels, levels, levels)
     found = falls.TestedDrops(row, row, p_values, levels, levels, 1.0, 1.0)
     assert (found.beyond_dimensions.tolist(), found.beyond_claims.tolist()) == ([beyond], [beyond])
-    assert found.sees == pytest.approx(detectable(row, levels, 1.0))

@@ -56,5 +56,6 @@ def test_scores_far_apart_and_answers_of_another_sort_disagree(tmp_path: Path) -
 
 def test_a_replay_can_be_overheard_and_is_a_replay(tmp_path: Path) -> None:
     recorded = RecordedBackend(tmp_path)
+    recorded.claims = []
     asyncio.run(OpenedJudge(recorded).judge(requests(3)))
     assert recorded.claims == list(requests(3))

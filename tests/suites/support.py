@@ -172,7 +172,7 @@ class Given(Targets):
 
     @classmethod
     def of(cls, *targets: Answering) -> "Given":
-        return cls(_given={target.name: target for target in targets})
+        return cls(_opened={target.name: target for target in targets})
 
 
 def target(answer: Callable[[Request], Any] = lambda request: "ok", **fields: Any) -> Answering:

@@ -135,6 +135,7 @@ _ASSERTS: dict[str, dict[str, Any]] = {
     "token_usage": {"max_total": 9},
     "propositions": {"agent": "ann", "dimension": "adherence"},
     "persona_drift": {"agent": "ann"},
+    "fades": {"agent": "ann", "half_life_at_least": 1},
     "voice": {"agent": "ann"},
 }
 _TARGETS: dict[str, dict[str, Any]] = {
@@ -259,11 +260,16 @@ _PATHS: list[tuple[Any, ...]] = [
     ("workspace", "setup", "cwd"),
     *(
         ("tests", 0, name)
-        for name in ("input", "expected_output", "criteria", "assert", "workspace", "conversation_id", "rubrics")
+        for name in (
+            *("input", "expected_output", "criteria", "assert", "workspace", "conversation_id", "rubrics"),
+            *("turns", "user", "each_turn"),
+        )
     ),
     ("tests", 0, "workspace", "template"),
     ("tests", 0, "metadata", "file"),
     ("tests", 0, "input", 0, "content", 0, "value"),
+    ("tests", 0, "turns", 0, "user"),
+    *(("tests", 0, "user", name) for name in ("target", "agent", "goal")),
     ("tests", 1),
 ]
 
@@ -278,6 +284,11 @@ def test_no_field_of_a_suite_reaches_beyond_the_repository(repository: Path, key
             suite = copy.deepcopy(_SUITE)
             if keys[:2] == ("tests", 0) and keys[2:4] == ("input", 0):
                 suite["tests"][0]["input"] = [{"role": "user", "content": [{"type": "file", "value": place}]}]
+            elif keys[2:4] == ("turns", 0):
+                said = [{"role": "user", "content": [{"type": "file", "value": place}]}]
+                suite["tests"][0]["turns"] = [{"user": said}]
+            elif keys[2:3] == ("user",) and len(keys) == 4:
+                suite["tests"][0]["user"] = {"target": "x", "goal": "g", "turns": 1, keys[3]: shape}
             elif keys == ("tests", 1):
                 suite["tests"].append(shape)
             else:

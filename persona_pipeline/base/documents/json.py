@@ -182,6 +182,16 @@ def content_hash(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
 
 
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object that has all of these properties and no others."""
+    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
+
+
+def list_schema(items: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a list."""
+    return {"type": "array", "items": items}
+
+
 def rfc3339(moment: datetime, *, exact: bool = False) -> str:
     """Return a time in UTC, such as ``2026-06-01T09:30:00Z``: to the second, or ``exact``, with what parts of a second it has."""
     return moment.astimezone(UTC).isoformat(timespec="auto" if exact else "seconds").replace("+00:00", "Z")

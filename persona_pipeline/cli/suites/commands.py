@@ -97,9 +97,7 @@ def explain(
 
     suite = load(file, allow_path)
     tests = select_tests(suite, RunOptions(test_ids=tuple(test_id or ()), tags=tuple(tag or ())))
-    found = open_targets(
-        file, targets, get_settings(), environment=allow_env, network=allow_targets, folders=suite.roots or ()
-    )
+    found = open_targets(suite, targets, get_settings(), environment=allow_env, network=allow_targets)
     explained = explain_suite(suite, tests, found)
     if as_json:
         print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
@@ -189,7 +187,8 @@ def compare(
 def import_(
     file: Annotated[Path, typer.Argument(help="The eval file: .yaml, .yml or .json.", show_default=False)],
     origin: Annotated[
-        str | None, typer.Option("--from", help="promptfoo or agentv; by default told by the file.", show_default=False)
+        str | None,
+        typer.Option("--from", help="promptfoo, agentv, pydantic-evals; else the file tells.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder to write to; by default the file's own.", show_default=False)
@@ -197,7 +196,7 @@ def import_(
     force: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a suite of an eval file of promptfoo or AgentV.
+    """Make a suite of an eval file of promptfoo, AgentV or pydantic-evals.
 
     What has no counterpart is named, with file and line.
 

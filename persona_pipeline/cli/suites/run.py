@@ -1,5 +1,6 @@
 """``persona-pipeline suite run``: results as they come, one summary and one exit code; with --watch after each change."""
 
+import gc
 import shlex
 import sys
 from collections.abc import Sequence
@@ -148,13 +149,11 @@ def run(
     if recorded is not None and len(suites) > 1:
         raise ConfigError("--responses are the answers to one suite; name one")
     answering = [
-        None
-        if recorded
-        else open_targets(
-            suite.path, targets, settings, environment=allow_env, network=allow_targets, folders=suite.roots or ()
-        )
+        None if recorded else open_targets(suite, targets, settings, environment=allow_env, network=allow_targets)
         for suite in suites
     ]
+    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
+    gc.freeze()
     results = run_suites(
         suites,
         options,

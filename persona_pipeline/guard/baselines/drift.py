@@ -113,7 +113,7 @@ def _table(series: Series) -> Numbers:
     return scores
 
 
-def cusum(scores: Numbers, *, allowance: float = ALLOWANCE) -> tuple[Numbers, np.ndarray]:
+def cusum(scores: Numbers) -> tuple[Numbers, np.ndarray]:
     """Return the sum after each window and the index of its last zero, both series x windows.
 
     A one-sided CUSUM (Page, 1954) over an agent's windows: how far each fell below the level so far, in standard deviations that
@@ -135,7 +135,7 @@ def cusum(scores: Numbers, *, allowance: float = ALLOWANCE) -> tuple[Numbers, np
         level = total / np.maximum(level_count, 1)
         error = np.sqrt(variance * (1 + 1 / np.maximum(level_count, 1)))
         fall = _normal((level - np.where(known, now, level)) / error, degrees)
-        value = np.where(known, np.clip(value + fall - allowance, 0.0, MOST_SUM), value)
+        value = np.where(known, np.clip(value + fall - ALLOWANCE, 0.0, MOST_SUM), value)
         pending += np.where(known, now, 0.0)
         back: Mask = known & (value <= 0)
         total = np.where(back, total + pending, total)

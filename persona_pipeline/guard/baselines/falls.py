@@ -227,11 +227,6 @@ class TestedDrops:
     def beyond_claims(self) -> Mask:
         return self.claims.fallen > self.proposition_delta + TOLERANCE
 
-    @property
-    def sees(self) -> Numbers:
-        """The smallest fall of each dimension that is told in four of five runs, in points."""
-        return detectable(self.dimensions, self.levels, self.delta)
-
 
 def tested(
     fleet: Fleet,

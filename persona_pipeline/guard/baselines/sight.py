@@ -15,19 +15,19 @@ NEAR = 0.5
 MOST_JUDGMENTS, MOST_WINDOWS = 15, 26
 
 
-def interval(drops: Drops, confidence: float = CONFIDENCE) -> tuple[Numbers, Numbers]:
-    """Return the two-sided confidence interval of each drop (NaN: not tested)."""
-    reach = special().stdtrit(drops.degrees, (1 + confidence) / 2) * np.sqrt(drops.variance)
+def interval(drops: Drops) -> tuple[Numbers, Numbers]:
+    """Return the two-sided 95 % interval of each drop (NaN: not tested)."""
+    reach = special().stdtrit(drops.degrees, (1 + CONFIDENCE) / 2) * np.sqrt(drops.variance)
     return drops.drop - reach, drops.drop + reach
 
 
-def detectable(drops: Drops, levels: Numbers, delta: float, power: float = POWER) -> Numbers:
-    """Return the fall of each row that is reported with this power, in points; NaN where nothing is tested.
+def detectable(drops: Drops, levels: Numbers, delta: float) -> Numbers:
+    """Return the fall of each row that is reported in four of five runs, in points; NaN where nothing is tested.
 
     It must pass its test, and be seen beyond ``delta``. ``levels``: of the one-sided test of each row, corrections included.
     """
     error = np.sqrt(drops.variance)
-    test, more = _quantiles(drops, levels, power)
+    test, more = _quantiles(drops, levels)
     return np.where(np.isfinite(drops.drop), np.maximum((test + more) * error, delta + more * error), np.nan)
 
 
@@ -37,7 +37,7 @@ def sight_of(drops: Drops, levels: Numbers, row: int, delta: float) -> Sight:
     Nothing is needed where it does already; None: no amount does, within reason. What weeks do is no error of sampling, as far as
     is known: neither judgments nor messages take it away.
     """
-    test, more = (float(part[row]) for part in _quantiles(drops, levels, POWER))
+    test, more = (float(part[row]) for part in _quantiles(drops, levels))
 
     def seen(variance: float) -> float:
         return max((test + more) * variance**0.5, delta + more * variance**0.5)
@@ -85,8 +85,8 @@ def sees(sight: Sight) -> str:
     return f"{text} (judgments alone: not below {sight.limit:.1f})"
 
 
-def _quantiles(drops: Drops, levels: Numbers, power: float) -> tuple[Numbers, Numbers]:
-    return -special().stdtrit(drops.degrees, levels), special().stdtrit(drops.degrees, power)
+def _quantiles(drops: Drops, levels: Numbers) -> tuple[Numbers, Numbers]:
+    return -special().stdtrit(drops.degrees, levels), special().stdtrit(drops.degrees, POWER)
 
 
 def _whole(part: float, room: float, most: int) -> int | None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -105,19 +106,18 @@ def _learnt(rated: Sequence[Rated]) -> _Learnt:
     both = [(item, item.judge, item.peoples) for item in rated]
     scored = [(item, judge, people) for item, judge, people in both if judge is not None and people is not None]
     rank = agreement((item.judge, item.peoples) for item in rated if item.people).rank
-    count, low, high = len(scored), rank.low, rank.high
-    enough = count >= FEWEST_LABELS
+    number, low, high = len(scored), rank.low, rank.high
     judged = [item.oriented(judge) for item, judge, _ in scored]
     peoples = [item.oriented(people) for item, _, people in scored]
     error = PersonsError.learnt([item.scores for item in rated])
     scores = None
-    if enough:
+    if number >= FEWEST_LABELS:
         agents, raters = [item.agent_id for item, *_ in scored], [len(item.scores) for item, *_ in scored]
         scores = PeoplesScores.learnt(judged, peoples, agents, raters, error)
     told = People(
-        belief=belief_of(count, rank, within_claims(rated)),
-        labels=count,
-        missing=max(0, FEWEST_LABELS - count),
+        belief=belief_of(number, rank, within_claims(rated)),
+        labels=number,
+        missing=max(0, FEWEST_LABELS - number),
         rank=rank.value,
         rank_interval=(low, high) if low is not None and high is not None else None,
         bias=bias(judged, peoples),
@@ -224,7 +224,8 @@ class KnownVerdicts:
         return self.kept.keys(PROPOSITION) if self.kept else {}
 
     def _said(self, subjects: Sequence[Mapping[str, Any]]) -> list[list[Answer]]:
-        keys = [list(self._keys_of(subject)) for subject in subjects]
+        # A judgment that was repeated has a key for each time.
+        keys = [list(takewhile(self.knows, (recording_key(subject, n) for n in count()))) for subject in subjects]
         rows = self._rows(row for own in keys for key in own for row in self._keys.get(key, ()))
         found = []
         for own in keys:
@@ -238,12 +239,6 @@ class KnownVerdicts:
                 said += [item for item in stored if recording is None or item != said[-1]]
             found.append(said)
         return found
-
-    def _keys_of(self, subject: Mapping[str, Any]) -> Iterable[str]:
-        sample = 0
-        while self.knows(key := recording_key(subject, sample)):
-            yield key
-            sample += 1
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, Answer]:
         rows = self.kept.answers(list(wanted)) if self.kept else ()

@@ -4,8 +4,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.importing.base import TEXTS
@@ -19,10 +21,12 @@ _FILES = ("image", "image_url", "input_image", "document", "file", "input_audio"
 _BLOCKS = frozenset((*TEXTS, *_TOOLS, *_FILES, "thinking", "redacted_thinking", "reasoning"))
 _ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "chatbot": ASSISTANT}
 _INDEXED = re.compile(
-    r"(gen_ai\.prompt|gen_ai\.completion|llm\.prompts|llm\.completions)\.(\d{1,6})\.(role|content|user|name)"
+    r"(?:gen_ai\.prompt|llm\.prompts|(?P<output>gen_ai\.completion|llm\.completions))\.(?P<number>\d{1,6})"
+    r"\.(?P<field>role|content|user|name)"
 )
 _OPENINFERENCE = re.compile(
-    r"llm\.(input|output)_messages\.(\d{1,6})\.message\.(role|name|content|contents\.(\d{1,6})\.message_content\.(type|text))"
+    r"llm\.(?:input|(?P<output>output))_messages\.(?P<number>\d{1,6})\.message"
+    r"\.(?:(?P<field>role|name|content)|contents\.(?P<block>\d{1,6})\.message_content\.(?P<of_block>type|text))"
 )
 
 Event = tuple[str, Mapping[str, Any]]
@@ -46,8 +50,8 @@ def contents(found: Mapping[str, Any], events: Iterable[Event]) -> Heard:
     Args:
         found: the span's attributes; ``events``: the names and attributes of its events.
     """
-    listed = list(events)
-    for read in (_current, _openinference, lambda given: _from_events(given, listed), _numbered):
+    reads = (_current, _openinference, lambda _: _from_events(events), lambda given: _numbered(given, _INDEXED))
+    for read in reads:
         inputs, outputs = read(found)
         if inputs or outputs:
             return inputs, outputs
@@ -117,27 +121,21 @@ def _messages(listed: Any, role: str) -> list[SaidMessage]:
 def _openinference(found: Mapping[str, Any]) -> Heard:
     if found.get("openinference.span.kind") != "LLM":
         return (), ()
-    sides: dict[str, dict[int, dict[str, Any]]] = {"input": {}, "output": {}}
+    return _numbered(found, _OPENINFERENCE)
+
+
+def _numbered(found: Mapping[str, Any], pattern: re.Pattern[str]) -> Heard:
+    """Return messages whose fields, or those of their content's blocks, are attributes of their own."""
+    sides: dict[str, dict[int, dict[str, Any]]] = {USER: {}, ASSISTANT: {}}
     for key, value in found.items():
-        match = _OPENINFERENCE.fullmatch(key)
-        if match is None:
+        if (match := pattern.fullmatch(key)) is None:
             continue
-        message = sides[match[1]].setdefault(int(match[2]), {})
-        if match[4] is None:
-            message[match[3]] = value
+        message = sides[ASSISTANT if match["output"] else USER].setdefault(int(match["number"]), {})
+        if match["field"]:
+            message[match["field"]] = value
         else:
-            message.setdefault("blocks", {}).setdefault(int(match[4]), {})[match[5]] = value
-    return _ordered(sides["input"], USER), _ordered(sides["output"], ASSISTANT)
-
-
-def _numbered(found: Mapping[str, Any]) -> Heard:
-    sides: dict[str, dict[int, dict[str, Any]]] = {"prompt": {}, "completion": {}}
-    for key, value in found.items():
-        match = _INDEXED.fullmatch(key)
-        if match is not None:
-            side = "prompt" if "prompt" in match[1] else "completion"
-            sides[side].setdefault(int(match[2]), {})[match[3]] = value
-    return _ordered(sides["prompt"], USER), _ordered(sides["completion"], ASSISTANT)
+            message.setdefault("blocks", {}).setdefault(int(match["block"]), {})[match["of_block"]] = value
+    return _ordered(sides[USER], USER), _ordered(sides[ASSISTANT], ASSISTANT)
 
 
 def _ordered(messages: Mapping[int, dict[str, Any]], role: str) -> list[SaidMessage]:
@@ -150,7 +148,7 @@ def _ordered(messages: Mapping[int, dict[str, Any]], role: str) -> list[SaidMess
     return found
 
 
-def _from_events(found: Mapping[str, Any], events: Sequence[Event]) -> Heard:
+def _from_events(events: Iterable[Event]) -> Heard:
     inputs: list[SaidMessage] = []
     outputs: list[SaidMessage] = []
     for name, given in events:
@@ -216,21 +214,15 @@ class Piece:
 
     def to_json(self) -> dict[str, Any]:
         """Return what differs from the defaults, as JSON."""
-        values = {
-            item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default
-        }
-        for name in ("inputs", "outputs"):
-            if name in values:
-                values[name] = [list(said) for said in values[name]]
-        return values
+        return _PIECE.dump_python(self, mode="json", exclude_defaults=True)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Piece":
         """Return the piece that ``to_json`` was called on."""
-        said = {
-            name: tuple(SaidMessage(*item) for item in values[name]) for name in ("inputs", "outputs") if name in values
-        }
-        return cls(**{**values, "agents": tuple(values.get("agents", ())), **said})
+        return _PIECE.validate_python(values)
+
+
+_PIECE = TypeAdapter(Piece)
 
 
 def piece_of(item: OtlpRecord) -> Piece | None:

@@ -13,7 +13,7 @@ from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, 
 from persona_pipeline.world.messages.files import Row
 from persona_pipeline.world.names import Aliases
 
-_KEYS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
+_SPANS, _LOGS = ("resourceSpans", "resource_spans"), ("resourceLogs", "resource_logs")
 _BINARY = (".pb", ".binpb", ".otlp")
 Part = tuple[int, list[OtlpRecord] | ValueError]
 
@@ -29,7 +29,7 @@ class OTLPFile(Importer):
             return False
         start = source.beginning.lstrip()[:200]
         return source.path.suffix.lower() in _BINARY or (
-            start.startswith("{") and any(f'"{key}"' in start for key in _KEYS)
+            start.startswith("{") and any(f'"{key}"' in start for key in (*_SPANS, *_LOGS))
         )
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
@@ -74,19 +74,13 @@ def _parts(file: Source) -> Iterator[Part]:
 
 
 def _items(record: Mapping[str, Any]) -> list[OtlpRecord]:
-    if not any(key in record for key in _KEYS):
-        raise UnreadableError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
-    return [item for data in _data(record) for item in items(parsed_json(record, data))]
-
-
-def _data(value: Mapping[str, Any]) -> Iterator[Any]:
     from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-    if any(key in value for key in _KEYS[:2]):
-        yield TracesData()
-    if any(key in value for key in _KEYS[2:]):
-        yield LogsData()
+    kinds = [kind for kind, keys in ((TracesData, _SPANS), (LogsData, _LOGS)) if any(key in record for key in keys)]
+    if not kinds:
+        raise UnreadableError("holds neither resourceSpans nor resourceLogs; it is no line of an OTLP file")
+    return [item for kind in kinds for item in items(parsed_json(record, kind()))]
 
 
 def _binary(file: Source) -> Iterator[Part]:

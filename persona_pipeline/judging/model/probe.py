@@ -183,19 +183,11 @@ async def _model(options: ModelOptions) -> ProbeFinding:
             found = await client.models.retrieve(name)
     except sdk.APIConnectionError as error:
         cause = type(error.__cause__ or error).__name__
-        return ProbeFinding(
-            "endpoint",
-            ProbeLevel.ERROR,
-            f"{options.endpoint} cannot be reached ({cause})",
-            f"check the network and {provider.url_variable}, and that the server runs",
-        )
+        remedy = f"check the network and {provider.url_variable}, and that the server runs"
+        return _error("endpoint", f"{options.endpoint} cannot be reached ({cause})", remedy)
     except (sdk.AuthenticationError, sdk.PermissionDeniedError) as error:
-        return ProbeFinding(
-            "key",
-            ProbeLevel.ERROR,
-            f"{options.endpoint} refuses the key (HTTP {error.status_code})",
-            f"{provider.key_help}: one that is valid and may use the API",
-        )
+        said = f"{options.endpoint} refuses the key (HTTP {error.status_code})"
+        return _error("key", said, f"{provider.key_help}: one that is valid and may use the API")
     except sdk.NotFoundError:
         if options.is_anthropic:
             remedy = "set PERSONA_JUDGE_MODEL to a model that exists, such as claude-haiku-5-5"
@@ -215,8 +207,7 @@ def _lifecycle(found: Any, name: str) -> ProbeFinding:
         return _error("model", f"{name} is retired", remedy)
     if isinstance(retires, datetime):
         said = f"{name} retires on {retires.date().isoformat()}"
-        soon = retires - datetime.now(UTC) < _RETIRES_SOON
-        return ProbeFinding("model", ProbeLevel.NOTE if soon else ProbeLevel.OK, said, remedy if soon else "")
+        return _note("model", said, remedy) if retires - datetime.now(UTC) < _RETIRES_SOON else _ok("model", said)
     if stage == "deprecated":
         return _note("model", f"{name} is deprecated", remedy)
     return _ok("model", f"{name} is there")

@@ -52,10 +52,15 @@ class _OverAnthropicSdk(Provider):
             raise cut_stream()
         return message.to_json(warnings=False).encode()
 
-    def require_own_key(self, options: ModelOptions) -> None:
-        """``ConfigError``: whoever names the server gives no key, and none of the environment may go there."""
+    def own_key(self, options: ModelOptions) -> str | None:
+        """Return the key that was given; None: the SDK finds one in the environment.
+
+        ``ConfigError``: it cannot be used, or whoever names the server gives no key, and none of the environment may go there.
+        """
+        self.require_usable(options)
         if not options.ambient_key and options.api_key is None:
             raise ConfigError(f"{self.name} asks a server named by base_url; give its api_key beside that")
+        return options.key
 
 
 class AnthropicProvider(_OverAnthropicSdk):
@@ -81,9 +86,9 @@ class AnthropicProvider(_OverAnthropicSdk):
         return bool(options.api_key) or not options.is_anthropic or any(map(os.environ.get, CREDENTIALS))
 
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
-        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+        from anthropic import AsyncAnthropic
 
-        client = AsyncAnthropic(**self.arguments(options), http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)))
+        client = AsyncAnthropic(**self.arguments(options), **_how_to_call(options, hooks))
         if not options.ambient_key:
             # What ANTHROPIC_CUSTOM_HEADERS holds may be a key too.
             client._custom_headers = {}
@@ -92,18 +97,16 @@ class AnthropicProvider(_OverAnthropicSdk):
     def connect_sync(self, options: ModelOptions) -> "Anthropic":
         from anthropic import Anthropic
 
-        return Anthropic(**self.arguments(options))
+        return Anthropic(**self.arguments(options), **_how_to_call(options))
 
     def arguments(self, options: ModelOptions) -> dict[str, Any]:
         """Return what a client is made with; ``ConfigError``: there is no key."""
         if options.ambient_key:
             options.require_usable()
-        key = options.api_key.get_secret_value() if options.api_key else None
-        if key is None and not options.ambient_key:
+        key, has_ambient = options.key, options.is_anthropic or any(map(os.environ.get, CREDENTIALS))
+        if key is None and not (options.ambient_key and has_ambient):
             key = "none"
-        if key is None and not options.is_anthropic and not any(map(os.environ.get, CREDENTIALS)):
-            key = "none"
-        return {"api_key": key, "base_url": options.base_url, **_how_to_call(options)}
+        return {"api_key": key, "base_url": options.base_url}
 
 
 class BedrockProvider(_OverAnthropicSdk):
@@ -124,19 +127,13 @@ class BedrockProvider(_OverAnthropicSdk):
         self._region()
 
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
-        from anthropic import DefaultAsyncHttpxClient
         from anthropic.lib.bedrock import AsyncAnthropicBedrock
 
-        self.require_usable(options)
-        self.require_own_key(options)
+        key = self.own_key(options)
         # At DEBUG it writes down the session's token.
         logging.getLogger("botocore.auth").setLevel(logging.INFO)
         return AsyncAnthropicBedrock(
-            api_key=options.api_key.get_secret_value() if options.api_key else None,
-            aws_region=self._region(),
-            base_url=options.endpoint,
-            http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
-            **_how_to_call(options),
+            api_key=key, aws_region=self._region(), base_url=options.endpoint, **_how_to_call(options, hooks)
         )
 
     def _region(self) -> str:
@@ -172,18 +169,14 @@ class VertexProvider(_OverAnthropicSdk):
         self._setting("ANTHROPIC_VERTEX_PROJECT_ID", "project")
 
     def connect(self, options: ModelOptions, hooks: Hooks) -> Any:
-        from anthropic import DefaultAsyncHttpxClient
         from anthropic.lib.vertex import AsyncAnthropicVertex
 
-        self.require_usable(options)
-        self.require_own_key(options)
         return AsyncAnthropicVertex(
-            access_token=options.api_key.get_secret_value() if options.api_key else None,
+            access_token=self.own_key(options),
             region=self._setting("CLOUD_ML_REGION", "region"),
             project_id=self._setting("ANTHROPIC_VERTEX_PROJECT_ID", "project"),
             base_url=options.endpoint,
-            http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),
-            **_how_to_call(options),
+            **_how_to_call(options, hooks),
         )
 
     def _setting(self, variable: str, what: str) -> str:
@@ -200,10 +193,12 @@ def _region_of_profile(profile: str | None) -> str | None:
     return boto3.Session(profile_name=profile).region_name
 
 
-def _how_to_call(options: ModelOptions) -> dict[str, Any]:
-    from anthropic import Timeout
+def _how_to_call(options: ModelOptions, hooks: Hooks | None = None) -> dict[str, Any]:
+    """Return how a client of the SDK calls; ``hooks``: of a client for code that need not wait."""
+    from anthropic import DefaultAsyncHttpxClient, Timeout
 
     return {
+        **({} if hooks is None else {"http_client": DefaultAsyncHttpxClient(event_hooks=dict(hooks))}),
         # Beyond the deadline, which every call has of its own: an answer that is waited for is not asked for again.
         "timeout": Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
         "max_retries": options.max_retries,

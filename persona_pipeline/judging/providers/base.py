@@ -255,6 +255,11 @@ class ModelOptions:
         """Whether the server is Anthropic's own."""
         return self.provider.is_anthropic(self.endpoint)
 
+    @property
+    def key(self) -> str | None:
+        """The key that was given; None: none was."""
+        return self.api_key.get_secret_value() if self.api_key else None
+
     def has_credentials(self) -> bool:
         """Whether a key was given or is set in the environment; servers of one's own need none."""
         return self.provider.has_credentials(self)

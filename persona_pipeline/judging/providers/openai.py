@@ -191,7 +191,7 @@ class OpenAIProvider(Provider):
         key = os.environ.get(self.key_variable) if options.ambient_key else None
         client = self.client(
             options.endpoint,
-            api_key=(options.api_key.get_secret_value() if options.api_key else key) or "none",
+            api_key=options.key or key or "none",
             timeout=Timeout(2 * options.deadline, connect=min(5.0, options.deadline)),
             max_retries=options.max_retries,
             http_client=DefaultAsyncHttpxClient(event_hooks=dict(hooks)),

@@ -15,12 +15,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from persona_pipeline.base.calls import run_async
-from persona_pipeline.base.documents.json import content_hash, visible
+from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema, visible
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.judging.claims import (
     EVIDENCE_SCHEMA,
+    TEXT_SCHEMA,
     checked_quote,
     plain_json,
     reads_as_injection,
@@ -44,24 +45,16 @@ _FIRST_N, _LAST_N = 40, 160
 # A shorter quote stands in nearly any message.
 _FEWEST_WORDS = 3
 
-_TEXT: dict[str, Any] = {"type": "string"}
-
-
-def _list_of(name: str, **fields: Any) -> dict[str, Any]:
-    """Return the schema of an answer that is one list; its items have these fields, and quotes before them."""
-    kind = {"type": "object", "additionalProperties": False}
-    item = {**kind, "required": ["evidence", *fields], "properties": {"evidence": EVIDENCE_SCHEMA, **fields}}
-    return {**kind, "required": [name], "properties": {name: {"type": "array", "items": item}}}
-
-
 _DATA = Path(__file__).parent / "data"
 _RULES = tomllib.loads((_DATA / "drafts.toml").read_text(encoding="utf-8"))
 CLAIM_RULES, PERSONA_RULES = _RULES["both"] + _RULES["claims"], _RULES["both"] + _RULES["persona"]
-CLAIM_SCHEMA = _list_of("claims", id=_TEXT, claim=_TEXT, inverted={"type": "boolean"}, if_low=_TEXT)
+_CLAIM = {"id": TEXT_SCHEMA, "claim": TEXT_SCHEMA, "inverted": {"type": "boolean"}, "if_low": TEXT_SCHEMA}
+CLAIM_SCHEMA = object_schema({"claims": list_schema(object_schema({"evidence": EVIDENCE_SCHEMA, **_CLAIM}))})
 
 # The parts of a persona, in their order, and how each begins.
 PARTS = {"who": "", "writes": "How it writes: ", "brings": "What it brings: ", "never": "What it never does: "}
-PERSONA_SCHEMA = _list_of("sentences", part={"type": "string", "enum": list(PARTS)}, sentence=_TEXT)
+_SENTENCE = {"part": {**TEXT_SCHEMA, "enum": list(PARTS)}, "sentence": TEXT_SCHEMA}
+PERSONA_SCHEMA = object_schema({"sentences": list_schema(object_schema({"evidence": EVIDENCE_SCHEMA, **_SENTENCE}))})
 
 
 @dataclass(frozen=True)

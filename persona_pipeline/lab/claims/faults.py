@@ -1,12 +1,11 @@
 """Faults that break a character on purpose: functions of an agent's messages, the same for the same seed, and cases with them."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import regex
 from pydantic import BaseModel, Field
@@ -233,14 +232,9 @@ def _other_number(digits: str, generator: random.Random) -> str:
     return "".join(chr(zero + int(digit)) for digit in str(other))
 
 
-class Operator(Protocol):
-    """Breaks an agent's messages, oldest first, and returns as many; the first line of its docstring says what it stands for.
-
-    Raises ``NotApplicableError`` where the fault cannot be planted.
-    """
-
-    def __call__(self, texts: Sequence[str], material: Material, generator: random.Random) -> list[str]: ...
-
+# Breaks an agent's messages, oldest first, and returns as many; the first line of its docstring says what it stands for. Raises
+# ``NotApplicableError`` where the fault cannot be planted.
+Operator = Callable[[Sequence[str], Material, random.Random], list[str]]
 
 FAULTS: Mapping[str, Operator] = {
     "boilerplate": boilerplate,

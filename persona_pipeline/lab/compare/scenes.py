@@ -322,7 +322,7 @@ class Answering:
             request_key=request_key(item.messages, {}),
         )
         try:
-            return ask(item.target, request, most_retries=RETRIES)[0]
+            return ask(item.target, request, most_retries=RETRIES)
         except TargetError as error:
             self.failures[error.reason] += 1
             return None

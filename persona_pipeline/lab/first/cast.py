@@ -182,7 +182,7 @@ def _persona(cast: Cast, agent_id: str, name: str) -> str:
     )
 
 
-def typical_lines(texts: Sequence[str], number: int = _TYPICAL) -> list[str]:
+def typical_lines(texts: Sequence[str]) -> list[str]:
     """Return the lines that are most like all the others: of the newest hundred, those of 20 to 200 characters where there are."""
     newest = [text for text in dict.fromkeys(texts) if text.strip()][-_LOOKED_AT:]
     fitting = [text for text in newest if _LEAST_LENGTH <= len(text) <= _MOST_LENGTH] or newest
@@ -190,7 +190,7 @@ def typical_lines(texts: Sequence[str], number: int = _TYPICAL) -> list[str]:
         return []
     rows = text_vectors([text[:_MOST_LENGTH] for text in fitting], VOICE)
     order = (-(rows @ rows.mean(axis=0))).argsort(kind="stable")
-    return [fitting[place][:_MOST_LENGTH] for place in order[:number]]
+    return [fitting[place][:_MOST_LENGTH] for place in order[:_TYPICAL]]
 
 
 def _line(message: Message) -> dict[str, object]:

@@ -4,7 +4,6 @@ It is asked again where a failure can pass. A suite from a stranger names neithe
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -17,14 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from persona_pipeline.base.documents.json import write_atomically
+from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular, read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, default_roots
-from persona_pipeline.suites.format.javascript import json_rows, parse_json, stringify
-from persona_pipeline.suites.format.loading.messages import find_file_part, under_roles
+from persona_pipeline.suites.format.javascript import json_file, json_rows, stringify
+from persona_pipeline.suites.format.loading.messages import find_file_part
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.world.personas import is_world
@@ -106,8 +105,21 @@ def grants_for(
 MAX_BYTES = 512_000_000
 
 
-class ResponseError(ReasonedError):
-    """There is no recorded answer to give; ``reason`` is a word for machines."""
+class TargetError(ReasonedError):
+    """The target did not answer.
+
+    Attributes:
+        reason: a word for machines, such as ``timeout``.
+        transient: the same request might succeed later; only then is it tried again.
+    """
+
+    def __init__(self, reason: str, message: str, *, transient: bool = False) -> None:
+        super().__init__(reason, message)
+        self.transient = transient
+
+
+class ResponseError(TargetError):
+    """There is no recorded answer to give."""
 
 
 @dataclass(frozen=True)
@@ -226,11 +238,7 @@ def load_responses(path: Path | str, roots: Sequence[Path] | None = None) -> Res
     if path.suffix.lower() == ".jsonl":
         data = [row for _, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
     else:
-        try:
-            data = parse_json(text)
-        except ValueError as error:
-            place = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (1, 1)
-            raise ConfigError(Problem(f"is not JSON: {getattr(error, 'msg', error)}", str(path), *place)) from error
+        data = json_file(text, str(path))
     return replace(read_responses(data, str(path)), content_hash=hashlib.sha256(raw).hexdigest())
 
 
@@ -251,30 +259,25 @@ class PromptFiles:
         return self.files.read(self.find(reference, test))
 
     def messages(self, test: Test) -> list[dict[str, str]]:
-        """Return a test's messages with their content as text. Raises ``FileError`` when a file is gone."""
+        """Return a test's messages with their content as text. Raises ``FileError`` when a file is gone or cannot be read."""
         return [
-            {"role": message["role"], "content": message_text(message, test, self)} for message in test.input_messages
+            {"role": message["role"], "content": self._text(message.get("content"), test)}
+            for message in test.input_messages
         ]
 
-
-def message_text(message: dict[str, Any], test: Test, files: PromptFiles) -> str:
-    """Return a message's content as text; a file part is the file's text between marks.
-
-    Raises:
-        FileError: a file is gone or cannot be read.
-    """
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    if isinstance(content, dict):
-        return stringify(content, indent=2)
-    texts = []
-    for part in content if isinstance(content, list) else ():
-        if part.get("type") == "file" and isinstance(part.get("value"), str):
-            texts.append(f'<file path="{part["value"]}">\n{files.read(part["value"], test)}\n</file>')
-        elif isinstance(part.get("value", part.get("text")), str):
-            texts.append(part.get("value", part.get("text")))
-    return "\n".join(texts)
+    def _text(self, content: Any, test: Test) -> str:
+        """Return a message's content as text; a file part is the file's text between marks."""
+        if isinstance(content, str):
+            return content
+        if isinstance(content, dict):
+            return stringify(content, indent=2)
+        texts = []
+        for part in content if isinstance(content, list) else ():
+            if part.get("type") == "file" and isinstance(part.get("value"), str):
+                texts.append(f'<file path="{part["value"]}">\n{self.read(part["value"], test)}\n</file>')
+            elif isinstance(part.get("value", part.get("text")), str):
+                texts.append(part.get("value", part.get("text")))
+        return "\n".join(texts)
 
 
 def inputs(suite: Suite) -> Iterator[tuple[str, list[dict[str, str]]]]:
@@ -306,11 +309,6 @@ def persona_prompt(persona: "Persona") -> str:
     return _PERSONA.replace("{name}", persona.display_name).replace("{persona}", persona.persona)
 
 
-def prompt_text(messages: Sequence[dict[str, Any]], test: Test, files: PromptFiles) -> str:
-    """Return all messages as one prompt: one alone is its text, several stand under their roles."""
-    return under_roles((message["role"], message_text(message, test, files)) for message in messages)
-
-
 def file_parts(test: Test) -> list[str]:
     """Return the paths of the input's file parts, as they are written."""
     return [
@@ -324,7 +322,7 @@ def file_parts(test: Test) -> list[str]:
 
 def request_key(messages: Any, files: Mapping[str, str]) -> str:
     """Return a SHA-256 of what a target is asked: the messages, and the text of the files they name."""
-    return _hash({"messages": messages, "files": dict(files)})
+    return content_hash({"messages": messages, "files": dict(files)})
 
 
 def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt: int) -> str:
@@ -335,12 +333,9 @@ def cache_key(target: Mapping[str, Any], request: str, *, test_id: str, attempt:
         request: the request key.
         attempt: repeated attempts are different answers.
     """
-    return _hash({"version": VERSION, "target": target, "request": request, "test_id": test_id, "attempt": attempt})
-
-
-def _hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return content_hash(
+        {"version": VERSION, "target": target, "request": request, "test_id": test_id, "attempt": attempt}
+    )
 
 
 @dataclass(frozen=True)
@@ -367,19 +362,6 @@ class OutputCache:
             if not self.path(key).resolve().is_relative_to(self.folder.resolve()):
                 return
             write_atomically(self.path(key), json.dumps(output.to_dict(), ensure_ascii=True))
-
-
-class TargetError(ReasonedError):
-    """The target did not answer.
-
-    Attributes:
-        reason: a word for machines, such as ``timeout``.
-        transient: the same request might succeed later; only then is it tried again.
-    """
-
-    def __init__(self, reason: str, message: str, *, transient: bool = False) -> None:
-        super().__init__(reason, message)
-        self.transient = transient
 
 
 @dataclass(frozen=True)
@@ -412,6 +394,24 @@ class Request:
     def last_message(self) -> str:
         """What was said last."""
         return str(self.messages[-1]["content"]) if self.messages else ""
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What targets are told of it, by the names that they may use."""
+        return {
+            "prompt": self.prompt,
+            "messages": list(self.messages),
+            "request": self,
+            "test": self.test,
+            "test_id": self.test.id,
+            "metadata": dict(self.test.metadata or {}),
+            "attempt": self.attempt,
+            "workspace": self.workspace,
+            "files": list(self.files),
+            "last_message": self.last_message,
+            "turn": self.turn + 1,
+            "conversation": self.conversation,
+        }
 
 
 class TargetFields(StrictFields):
@@ -482,17 +482,15 @@ class TargetFields(StrictFields):
         """Let go of connections; one that answers again connects again."""
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it."""
-        raise NotImplementedError
+        """Return all that can change its answers, as JSON without secrets: the cache's key is made of it. By default its entry."""
+        return self.model_dump(mode="json")
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 
 
-def ask(
-    target: TargetFields, request: Request, *, most_retries: int, deadline: float | None = None
-) -> tuple[Output, int]:
-    """Return a target's answer and how many tries failed before it.
+def ask(target: TargetFields, request: Request, *, most_retries: int, deadline: float | None = None) -> Output:
+    """Return a target's answer, asked for again where a failure can pass.
 
     Args:
         request: its timeout is that of each try.
@@ -505,7 +503,7 @@ def ask(
         # A retry has the whole time again: what can pass is a timeout, and it would have none left.
         left = request.timeout if deadline is None or retry else deadline - time.monotonic()
         try:
-            return target.respond(dataclasses.replace(request, timeout=max(0.001, left))), retry
+            return target.respond(replace(request, timeout=max(0.001, left)))
         except TargetError as problem:
             if not problem.transient or retry == most_retries:
                 raise

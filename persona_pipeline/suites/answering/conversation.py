@@ -61,7 +61,8 @@ def hold_conversation(
             line, ends = _without_end(reply.text)
             if not line:
                 return
-            asked, user_cost = [{"role": "user", "content": line}], reply.cost_usd
+            speaker = {"name": test.user.agent} if test.user and test.user.agent else {}
+            asked, user_cost = [{"role": "user", "content": line, **speaker}], reply.cost_usd
         output = replace(answer(turn_of(test, number, [*said, *asked]), number), asked=asked, user_cost_usd=user_cost)
         yield output
         said += [*asked, {"role": "assistant", "content": output.text}]

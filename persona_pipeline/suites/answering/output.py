@@ -10,6 +10,11 @@ from typing import Any, Self
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import content_texts
+from persona_pipeline.suites.format.models import present
+
+# What an answer is recorded with beside its messages, as the target said it.
+_TEXTS = ("file_changes", "start_time", "end_time")
+_NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost_usd")
 
 
 class OutputError(Exception):
@@ -29,7 +34,7 @@ class TokenUsage:
         return self.input + self.output + (self.cached or 0)
 
     def to_dict(self) -> dict[str, float]:
-        return {key: value for key, value in vars(self).items() if value is not None}
+        return present(vars(self))
 
 
 @dataclass
@@ -42,6 +47,7 @@ class Output:
     came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
     ``truncated``: the target stopped at its limit of tokens, so the answer is not whole. ``turns``: of a conversation, the answer
     to each thing the user said; ``asked``: of such an answer, what that was. ``user_cost_usd``: what a simulated user took.
+    ``left_out``: figures it came with that cannot be, such as a negative duration.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -58,6 +64,7 @@ class Output:
     turns: "list[Output]" = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     user_cost_usd: float | None = None
+    left_out: list[str] = field(default_factory=list)
 
     @classmethod
     def of_turns(cls, turns: "list[Output]") -> Self:
@@ -137,7 +144,7 @@ class Output:
             "start_time": self.start_time,
             "end_time": self.end_time,
         }
-        return trace | {key: value for key, value in optional.items() if value is not None}
+        return trace | present(optional)
 
     def timed(self, timing: Timing) -> Self:
         """Take the times of a call, that of the answer where it does not say how long it took itself."""
@@ -153,22 +160,19 @@ class Output:
         """Return how long it took and whether it was cut off, as far as that is known."""
         known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms", "first_token_ms")}
         known["truncated"] = self.truncated or None
-        return {name: value for name, value in known.items() if value is not None}
+        return present(known)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as it can be recorded and read again with ``parse_output``."""
         data: dict[str, Any] = {"output_messages": self.messages}
-        for name in ("file_changes", "start_time", "end_time"):
-            if getattr(self, name) is not None:
-                data[name] = getattr(self, name)
-        return data | self.measured()
+        return data | present({name: getattr(self, name) for name in _TEXTS}) | self.measured()
 
     def measured(self) -> dict[str, Any]:
         """Return what the answer took, and of a conversation what each of its answers took."""
         usage = self.token_usage and self.token_usage.to_dict()
         data = {"token_usage": usage, "cost_usd": self.cost_usd, "user_cost_usd": self.user_cost_usd, **self.timing()}
         data["turns"] = [turn.measured() for turn in self.turns] or None
-        return {name: value for name, value in data.items() if value is not None}
+        return present(data)
 
     def by_turn(self) -> "list[Output]":
         """Return the answers of a recorded conversation: what follows each thing that a user said."""
@@ -208,19 +212,11 @@ def parse_output(value: Any) -> Output:
                 f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
             )
         found = [{"role": "assistant", "content": text}]
-    output = Output(
-        found,
-        _token_usage(value.get("token_usage")),
-        _number(value.get("cost_usd")),
-        _number(value.get("duration_ms")),
-        file_changes=_text(value.get("file_changes")),
-        start_time=_text(value.get("start_time")),
-        end_time=_text(value.get("end_time")),
-        waited_ms=_number(value.get("waited_ms")),
-        first_token_ms=_number(value.get("first_token_ms")),
-        truncated=value.get("truncated") is True,
-        user_cost_usd=_number(value.get("user_cost_usd")),
-    )
+    known: dict[str, Any] = {name: _number(value.get(name)) for name in _NUMBERS}
+    left_out = [name for name, number in known.items() if number is None and value.get(name) is not None]
+    known |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
+    usage, truncated = _token_usage(value.get("token_usage")), value.get("truncated") is True
+    output = Output(found, usage, truncated=truncated, left_out=left_out, **known)
     turns: Any = value.get("turns")
     said = output.by_turn() if isinstance(turns, list) else []
     if said and len(said) == len(turns):
@@ -269,7 +265,3 @@ def _total(values: Iterable[float | None]) -> float | None:
     """Return the sum of what is known, None where nothing is."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -4,12 +4,14 @@ The judge looks into the workspace step by step, then decides. Each step is one 
 paid for like any other judgment. The tools only read.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
@@ -33,7 +35,6 @@ from persona_pipeline.suites.grading.judge_questions import (
     fill_prompt,
     freeform_grade,
     freeform_problem,
-    object_schema,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
@@ -111,11 +112,11 @@ def _list(root: Path, place: Path) -> dict[str, Any]:
 
 def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
     try:
-        compiled = compile_pattern(pattern)
+        compiled = compile_pattern(pattern, units=False)
     except PatternError as error:
         return {"error": str(error)}
     matches: list[dict[str, Any]] = []
-    for item in _files(root, place):
+    for item in _files(place):
         with open_regular(item, [root]) as stream:
             raw = stream.read(MOST_BYTES)
         if b"\0" in raw:
@@ -128,17 +129,14 @@ def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
     return {"matches": matches, "cut": False}
 
 
-def _files(root: Path, place: Path) -> list[Path]:
+def _files(place: Path) -> list[Path]:
     found: list[Path] = []
-    waiting = [place]
-    while waiting and len(found) < _MOST_FILES:
-        for item in sorted(waiting.pop().iterdir()):
-            if item.name in _SKIPPED or item.is_symlink():
-                continue
-            if item.is_dir():
-                waiting.append(item)
-            elif item.is_file():
-                found.append(item)
+    for folder, folders, names in os.walk(place):
+        folders[:] = [name for name in folders if name not in _SKIPPED]
+        paths = [Path(folder, name) for name in names if name not in _SKIPPED]
+        found += [path for path in paths if path.is_file() and not path.is_symlink()]
+        if len(found) >= _MOST_FILES:
+            break
     return sorted(found)
 
 
@@ -150,6 +148,7 @@ class AgentJudge(Assert):
     """
 
     judged = True
+    needs_workspace = True
 
     prompt: str | None = Field(None, description="What to look for: text or a file.")
     max_steps: int = Field(10, ge=1, le=50, description="Most looks into the workspace.")
@@ -164,10 +163,6 @@ class AgentJudge(Assert):
 
     @property
     def needs_judge(self) -> bool:
-        return self.target is None
-
-    @property
-    def needs_workspace(self) -> bool:
         return self.target is None
 
     @property

@@ -19,7 +19,7 @@ from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.format.programs import SHELL
+from persona_pipeline.suites.format.programs import SHELL, source_file
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import TOLERANCE, Grade, SuiteVerdict, UngradedError
 from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
@@ -48,7 +48,7 @@ class Function(Assert):
 
     @property
     def program(self) -> tuple[Sequence[str], str | None] | None:
-        source = _source_file(self.call)
+        source = source_file(self.call)
         return None if source is None else (["python", source.name], str(source.parent))
 
     @property
@@ -93,14 +93,6 @@ class Function(Assert):
         if isinstance(given, Grade):
             return given
         return grade_of(given if isinstance(given, Mapping) else {"score": given}, f"function {self.name}")
-
-
-def _source_file(call: Callable[..., Any]) -> Path | None:
-    try:
-        found = inspect.getsourcefile(inspect.unwrap(call))
-    except TypeError:
-        return None
-    return Path(found).resolve() if found and Path(found).is_file() else None
 
 
 class CodeJudge(Assert):

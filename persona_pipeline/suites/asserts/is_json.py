@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.javascript import is_json, parse_json, reject
+from persona_pipeline.suites.format.javascript import is_json, reject
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
@@ -16,20 +16,34 @@ from persona_pipeline.suites.grading.results import Grade, UngradedError
 # What other spellings of the type say beside it.
 SPELLINGS: dict[str, dict[str, Any]] = {"contains_json": {"anywhere": True}}
 _MOST_PLACES = 1000
+_DECODER = json.JSONDecoder(parse_constant=reject)
+
+
+# Dots between atoms, and a domain of two labels or more: jsonschema itself asks for an @ alone.
+_ATOM, _LABEL = r"[\w!#$%&'*+/=?^`{|}~-]+", r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EMAIL = rf"^{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}\.)+{_LABEL}$"
+
+
+def _language(schema: dict[str, Any]) -> Any:
+    """Return the validator of the version a schema names with ``$schema``: 2020-12 where it names none."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    return validator_for(schema, default=Draft202012Validator)
 
 
 def _usable(schema: dict[str, Any]) -> dict[str, Any]:
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 
+    language = _language(schema)
     try:
-        Draft202012Validator.check_schema(schema)
+        language.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"is no JSON schema: {error.message}") from None
-    for key, value in _keywords(schema):
+    for key, value in keywords(schema):
         if key in ("$ref", "$dynamicRef") and isinstance(value, str) and not value.startswith("#"):
             raise ValueError(f"{key} {value!r} leads out of the schema; write it here")
-        if key == "format" and isinstance(value, str) and value not in Draft202012Validator.FORMAT_CHECKER.checkers:
+        if key == "format" and isinstance(value, str) and value not in language.FORMAT_CHECKER.checkers:
             raise ValueError(f"format {value!r} is none that can be checked; describe it with a pattern")
         if key == "patternProperties":
             raise ValueError("patternProperties is not supported; name the properties")
@@ -41,7 +55,7 @@ def _usable(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _keywords(schema: Any) -> Iterator[tuple[str, Any]]:
+def keywords(schema: Any) -> Iterator[tuple[str, Any]]:
     """Yield the keywords of a schema and those in it; names of properties are none."""
     waiting = [schema]
     while waiting:
@@ -66,7 +80,7 @@ class IsJson(Assert):
     schema_: Annotated[dict[str, Any], AfterValidator(_usable)] | None = Field(
         None,
         alias="schema",
-        description="JSON schema (2020-12) of it; patterns as in regex, no references to elsewhere.",
+        description="JSON schema of it, 2020-12 unless its $schema says another; patterns as in regex, no references to elsewhere.",
     )
     anywhere: bool = Field(False, description="Whether an object or a list within the answer is enough.")
 
@@ -94,30 +108,34 @@ class IsJson(Assert):
 
     @cached_property
     def _validator(self) -> Any:
-        from jsonschema import Draft202012Validator, ValidationError
+        from jsonschema import FormatChecker, ValidationError
         from jsonschema.validators import extend
         from referencing import Registry
 
         def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
-            if isinstance(value, str) and not search(pattern, value):
+            if isinstance(value, str) and not search(pattern, value, units=False):
                 yield ValidationError(f"{value!r} does not match {pattern!r}")
 
-        return extend(Draft202012Validator, {"pattern": matches})(
-            self.schema_ or {}, registry=Registry(), format_checker=Draft202012Validator.FORMAT_CHECKER
-        )
+        language = _language(self.schema_ or {})
+        formats = FormatChecker(())
+        formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": (_is_email, ())}
+        return extend(language, {"pattern": matches})(self.schema_ or {}, registry=Registry(), format_checker=formats)
+
+
+def _is_email(value: Any) -> bool:
+    return not isinstance(value, str) or search(_EMAIL, value)
 
 
 def _whole(text: str) -> list[Any]:
-    """Return the value that a text is, if it is one whose numbers can be told."""
+    """Return the value that a text is, if it is one; a number too large is infinite, as it is in JavaScript."""
     try:
-        return [parse_json(text)] if is_json(text) else []
+        return [_DECODER.decode(text)]
     except ValueError:
         return []
 
 
 def _values(text: str) -> Iterator[Any]:
     """Yield the JSON objects and lists that stand in a text, the outermost of each."""
-    decoder = json.JSONDecoder(parse_constant=reject)
     position, tried = 0, 0
     while position < len(text) and tried < _MOST_PLACES:
         if text[position] not in "{[":
@@ -125,7 +143,7 @@ def _values(text: str) -> Iterator[Any]:
             continue
         tried += 1
         try:
-            value, position = decoder.raw_decode(text, position)
+            value, position = _DECODER.raw_decode(text, position)
         except ValueError:
             position += 1
         else:

@@ -1,5 +1,6 @@
 """Limits on what an answer took: ``latency``, ``cost``, ``token_usage``, and ``execution_metrics`` for how much the agent did."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field, model_validator
@@ -51,6 +52,18 @@ class SeveralLimits(Assert):
             raise ValueError(f"needs at least one of {', '.join(self.limits)}")
         return self
 
+    def held(self, measured: Mapping[str, tuple[str, float | None]]) -> tuple[list[str], list[str]]:
+        """Return which of the given limits are kept, and which are not. ``measured``: by limit in which words, and how much."""
+        hits: list[str] = []
+        misses: list[str] = []
+        for name, (words, value) in measured.items():
+            limit = getattr(self, name)
+            if limit is not None and value is None:
+                misses.append(f"The target did not report its {words}.")
+            elif limit is not None and value is not None:
+                (hits if value <= limit else misses).append(f"{value:g} {words}, limit {limit:g}.")
+        return hits, misses
+
 
 class TokenUsageLimit(SeveralLimits):
     """1 if no limit is exceeded; 0 if one is, or the target reported no tokens. The total counts cached input too."""
@@ -65,11 +78,12 @@ class TokenUsageLimit(SeveralLimits):
         usage = output.token_usage
         if usage is None:
             return Grade(0.0, misses=("The target did not report its tokens.",))
-        checks = (("total", usage.total, self.max_total), ("input", usage.input, self.max_input))
-        hits, misses = [], []
-        for word, count, limit in (*checks, ("output", usage.output, self.max_output)):
-            if limit is not None:
-                (hits if count <= limit else misses).append(f"{count:g} {word} tokens, limit {limit:g}.")
+        measured = {
+            "max_total": ("total tokens", usage.total),
+            "max_input": ("input tokens", usage.input),
+            "max_output": ("output tokens", usage.output),
+        }
+        hits, misses = self.held(measured)
         return Grade(0.0 if misses else 1.0, hits, misses)
 
 
@@ -104,16 +118,7 @@ class ExecutionMetrics(SeveralLimits):
             "max_duration_ms": ("milliseconds", output.duration_ms),
             "max_first_token_ms": ("milliseconds to the first token", output.first_token_ms),
         }
-        hits: list[str] = []
-        misses: list[str] = []
-        for name, (words, value) in measured.items():
-            limit = getattr(self, name)
-            if limit is None:
-                continue
-            if value is None:
-                misses.append(f"The target did not report its {words}.")
-            else:
-                (hits if value <= limit else misses).append(f"{value:g} {words}, limit {limit:g}.")
+        hits, misses = self.held(measured)
         calls, target = output.tool_calls, self.target_exploration_ratio
         if target is not None and not calls:
             misses.append("There are no tool calls to take an exploration ratio of.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.suites.answering.base import ResponseError, Responses, load_responses
+from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.files import FileError
@@ -117,10 +117,7 @@ class Pairwise(Assert):
 
     def _other(self, context: Context) -> str:
         if self._recorded is not None:
-            try:
-                return self._recorded.output(context.test.id, self.target, context.attempt).text
-            except ResponseError as problem:
-                raise UngradedError(problem.reason, problem.message) from problem
+            return self._recorded.output(context.test.id, self.target, context.attempt).text
         if self.target is not None:
             if context.services.answer is None:
                 raise UngradedError("no_target", f"this run has no targets to ask for {self.target!r}")

@@ -69,6 +69,4 @@ def default_assert(kind: str) -> Assert:
     """Return the assert of a test that has none: a built-in type without fields of its own."""
     model = find_type(kind)
     assert model is not None
-    item = model.model_validate({"type": kind})
-    object.__setattr__(item, "name", kind)
-    return item
+    return model.model_validate({"type": kind, "name": kind})

@@ -50,23 +50,24 @@ Texts = Annotated[
 class Contains(Assert):
     """1 if the answer contains ``value``, letter for letter, or of a list all or any; else 0.
 
-    White space around the answer does not count at its start and end. Case is ignored as Unicode folds it.
+    White space at the ends of answer and text does not count where it must stand at an end. Case is ignored letter by letter, as
+    JavaScript's ``toLowerCase`` does: ß is not ss.
     """
 
     spellings = SPELLINGS
-    unsaid: ClassVar = {"ignore_case": False, "of": "all", "at": "anywhere"}
+    unsaid: ClassVar = {"ignore_case": False, "of": "all", "at": "anywhere", "trim": True}
 
     value: Texts = Field(description="The text to find, or a list of texts.")
     ignore_case: bool = Field(False, description="Whether capital letters are the same as small ones.")
     of: Literal["all", "any"] = Field("all", description="Whether of a list all must be there, or one.")
     at: Literal["anywhere", "start", "end"] = Field("anywhere", description="Where it must stand.")
+    trim: bool = Field(True, description="Whether white space at the ends is left aside, at the start or end.")
 
     def default_name(self, spelled: str) -> str:
         return f"{spelled}-{', '.join(self._texts)}"
 
     def grade(self, output: Output, context: Context) -> Grade:
-        answer = output.text if self.at == "anywhere" else trim(output.text)
-        missing = [text for text in self._texts if not self._stands(text, answer)]
+        missing = [text for text in self._texts if not self._stands(text, output.text)]
         met = not missing if self.of == "all" else len(missing) < len(self._texts)
         does, not_done = _SAID[self.at]
         what = repr(self._texts[0]) if len(self._texts) == 1 else f"{self.of} of {_listed(self._texts)}"
@@ -81,8 +82,10 @@ class Contains(Assert):
         return [self.value] if isinstance(self.value, str) else self.value
 
     def _stands(self, text: str, answer: str) -> bool:
+        if self.trim and self.at != "anywhere":
+            text, answer = trim(text), trim(answer)
         if self.ignore_case:
-            text, answer = text.casefold(), answer.casefold()
+            text, answer = text.lower(), answer.lower()
         if self.at == "start":
             return answer.startswith(text)
         return answer.endswith(text) if self.at == "end" else text in answer
@@ -93,16 +96,19 @@ def _listed(texts: list[str]) -> str:
 
 
 class Equals(Assert):
-    """1 if answer and ``value`` are the same text once white space at their ends is gone; else 0."""
+    """1 if answer and ``value`` are the same text, white space at their ends left aside unless ``trim`` is false; else 0."""
+
+    unsaid: ClassVar = {"trim": True}
 
     value: Text = Field(description="The text the answer must be.")
+    trim: bool = Field(True, description="Whether white space at the ends is left aside.")
 
     def default_name(self, spelled: str) -> str:
         return f"equals-{self.value}"
 
     def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
-            trim(output.text) == trim(self.value),
+            trim(output.text) == trim(self.value) if self.trim else output.text == self.value,
             f"The answer is {self.value!r}.",
             f"The answer is not {self.value!r}.",
         )

@@ -104,6 +104,15 @@ def parse_json(text: str, *, unique_keys: bool = False) -> Any:
         raise ValueError("nests too deep") from error
 
 
+def json_file(text: str, source: str, *, unique_keys: bool = False) -> Any:
+    """Return the value of a file of JSON; ``ConfigError``: it is none. ``source``: the file, for that."""
+    try:
+        return parse_json(text, unique_keys=unique_keys)
+    except ValueError as error:
+        place = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (1, 1)
+        raise ConfigError(Problem(f"is not JSON: {getattr(error, 'msg', error)}", source, *place)) from error
+
+
 def parse_object(text: str) -> dict[str, Any] | None:
     """Return the JSON object inside an answer: code fences dropped, first ``{`` to last ``}``; None when there is none."""
     start, end = text.find("{"), text.rfind("}")

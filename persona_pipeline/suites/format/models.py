@@ -43,9 +43,11 @@ Gate = Annotated[
 class AssertFields(StrictFields):
     """One assert item. Types whose spelling differs from their fields override ``prepare``."""
 
-    # Whether grading asks the judge, and whether it runs code of the suite.
+    # Whether grading asks the judge, whether it runs code of the suite, and whether it looks into the test's workspace, itself or a
+    # target that it asks.
     judged: ClassVar[bool] = False
     runs_code: ClassVar[bool] = False
+    needs_workspace: ClassVar[bool] = False
     # Older spellings that are read too, by the field they stand for.
     older_names: ClassVar[dict[str, str]] = {}
     # What other spellings of the type say beside it.
@@ -92,11 +94,6 @@ class AssertFields(StrictFields):
     def has_gate(self) -> bool:
         """Whether this one, or a part of it, is a gate."""
         return self.required is not False or any(part.has_gate for part in self.parts)
-
-    @property
-    def needs_workspace(self) -> bool:
-        """Whether this one looks into the test's workspace."""
-        return False
 
     @property
     def asked(self) -> str | None:

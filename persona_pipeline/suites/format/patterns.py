@@ -2,7 +2,9 @@
 
 JavaScript and RE2 read some things differently; ``translate`` rewrites them: ``\\s`` is Unicode, ``.`` stops at all four
 line terminators, ``[^]`` and ``[]`` are classes, a ``[`` in a class is literal, ``(?<name>...)`` names a group. ``$`` without
-flags is the very end in both. Look-around and back-references do not exist in RE2 and are refused.
+flags is the very end in both. Without its flag u JavaScript counts a character beyond U+FFFF as two: each half becomes a
+character of its own in pattern and text, unless the pattern says ``\\p{...}`` or ``\\u{...}``, which only the flag u has.
+Look-around and back-references do not exist in RE2 and are refused.
 """
 
 import re
@@ -16,6 +18,12 @@ _NOT_SPACE = (
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{fefe}\\x{ff00}-\\x{10ffff}"
 )
+# Halves of surrogate pairs stand in the last plane, where no text has characters of its own; those it has are two halves too.
+# With them ſ and the sign of kelvin, which RE2 takes for s and k where case does not count, and JavaScript does not.
+_HALVES = 0x100000 - 0xD800
+_BEYOND = re.compile("[\u017f\u212a\ud800-\udfff\U00010000-\U0010ffff]")
+_CODES = re.compile(r"\\x\{(\w+)\}(?:-\\x\{(\w+)\})?")
+_WHOLE_CHARACTERS = re.compile(r"\\(?:[pP]|u)\{")
 _DOT = "[^\\n\\r\\x{2028}\\x{2029}]"
 _SAME_IN_BOTH = frozenset("dDwWbBtnvfr")
 # JavaScript takes these for the letter itself, other languages for something else: a pattern that has one is a mistake.
@@ -33,8 +41,8 @@ class PatternError(ValueError):
 
 
 @lru_cache(maxsize=4096)
-def compile_pattern(pattern: str) -> Any:
-    """Return a compiled pattern with ``search(text)``."""
+def compile_pattern(pattern: str, *, units: bool = True) -> Any:
+    """Return a compiled pattern with ``search(text)``. ``units``: characters count as in JavaScript without the flag u."""
     import re2
 
     if len(pattern) > MAX_PATTERN:
@@ -42,6 +50,8 @@ def compile_pattern(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     try:
+        if units and in_halves(pattern):
+            return re2.compile(_CODES.sub(_with_halves, translate(_halved(pattern))), options)
         return re2.compile(translate(pattern), options)
     except re2.error as error:
         reason = error.args[0].decode("utf-8", "replace") if error.args and isinstance(error.args[0], bytes) else error
@@ -50,12 +60,36 @@ def compile_pattern(pattern: str) -> Any:
         raise PatternError("holds half of a surrogate pair; write the whole character") from error
 
 
-def search(pattern: str, text: str) -> bool:
-    try:
-        return compile_pattern(pattern).search(text) is not None
-    except UnicodeEncodeError:
-        # Half a surrogate pair cannot be encoded; no pattern can name one either.
-        return compile_pattern(pattern).search(encodable(text)) is not None
+def search(pattern: str, text: str, *, units: bool = True) -> bool:
+    # Half a surrogate pair cannot be encoded; where characters are whole no pattern can name one either.
+    text = _halved(text) if units and in_halves(pattern) else encodable(text)
+    return compile_pattern(pattern, units=units).search(text) is not None
+
+
+def in_halves(pattern: str) -> bool:
+    """Return whether a character beyond U+FFFF counts as two in a pattern."""
+    return _WHOLE_CHARACTERS.search(pattern) is None
+
+
+def _halved(text: str) -> str:
+    """Return a text with each half of a surrogate pair, alone or not, as a character that RE2 takes."""
+
+    def halves(match: re.Match[str]) -> str:
+        found = memoryview(match[0].encode("utf-16-le", "surrogatepass")).cast("H")
+        return "".join(chr(unit + _HALVES) for unit in found)
+
+    return _BEYOND.sub(halves, text)
+
+
+def _with_halves(code: re.Match[str]) -> str:
+    """Return a translated escape, or a range of two, with what stands for the halves in it."""
+    low, high = int(code[1], 16), int(code[2] or code[1], 16)
+    first, last = max(low, 0xD800), min(high, 0xDFFF)
+    found = "".join(chr(unit + _HALVES) for unit in (0x17F, 0x212A) if low <= unit <= high)
+    if first <= last:
+        found += chr(first + _HALVES) + (f"-{chr(last + _HALVES)}" if code[2] else "")
+    alone = found and (code[2] is None or (low, high) == (first, last))
+    return found if alone else code[0] + found
 
 
 def _advice(pattern: str) -> str:

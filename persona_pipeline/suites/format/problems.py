@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -45,6 +45,9 @@ class RowSource:
         return Problem(message, self.path, self.line, column or 1)
 
 
+Fields = TypeVar("Fields", bound=BaseModel)
+
+
 class ReasonedError(Exception):
     """Something did not come about; ``reason`` is a word for machines, ``message`` one for people."""
 
@@ -71,6 +74,11 @@ class ConfigEntry:
         for key in keys:
             data = data[key]
         return ConfigEntry(data, self.source, (*self.location, *keys))
+
+    @property
+    def place(self) -> str:
+        """Its file and line."""
+        return f"{self.source.path}:{self.problem('').line}"
 
     def problem(self, message: str, *keys: str | int, key: bool = False) -> Problem:
         """Return a problem placed at this value, or at a key path inside it."""
@@ -119,6 +127,14 @@ class Reader:
             yield
         except ConfigError as error:
             self.problems += error.problems
+
+    def validated(self, model: type[Fields], data: Any, entry: ConfigEntry, label: str) -> Fields | None:
+        """Return data of an entry as a model, None where it is not valid; what is wrong is added."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            add_model_problems(self, entry, error, label, model)
+            return None
 
     @property
     def types(self) -> AssertTypes:

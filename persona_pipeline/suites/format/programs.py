@@ -1,14 +1,16 @@
 """Programs a suite names: which of their files are not there, and what they are made of as far as the repository shows it."""
 
 import importlib.util
+import inspect
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # The platform's shell, for a program that is written as one line of text (spec/3).
 SHELL = ("cmd.exe", "/c") if os.name == "nt" else ("sh", "-lc")
@@ -82,6 +84,15 @@ def program_sources(script: Sequence[str], folders: Sequence[Path]) -> Iterator[
                 yield ProgramSource(unseen=f"what {name} runs (out of sight)")
         elif not _is_systems(name) and re.fullmatch(r"[\w.-]+", name):
             yield from _installed(name)
+
+
+def source_file(call: Callable[..., Any]) -> Path | None:
+    """Return the file that a function stands in, None where there is none to be seen."""
+    try:
+        found = inspect.getsourcefile(inspect.unwrap(call))
+    except TypeError:
+        return None
+    return Path(found).resolve() if found and Path(found).is_file() else None
 
 
 def module_sources(name: str, folders: Sequence[Path]) -> Iterator[ProgramSource]:

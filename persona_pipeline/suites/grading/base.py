@@ -13,6 +13,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts, under_roles
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
+from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.grading.results import (
     TOLERANCE,
     AssertResult,
@@ -122,8 +123,8 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
             raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")
         if grade.details:
             json.dumps(grade.details, allow_nan=False)
-    except UngradedError as problem:
-        return replace(result, error=problem.failure)
+    except ReasonedError as problem:
+        return replace(result, error=Failure(problem.reason, problem.message))
     except ConfigError:
         # The judge cannot be opened: that is no matter of one assert.
         raise

@@ -5,9 +5,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.format.models import StrictFields, Text, Weight
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.grading.judge_questions import ANALYTIC_RULES, CHECKLIST_RULES, object_schema
+from persona_pipeline.suites.grading.judge_questions import ANALYTIC_RULES, CHECKLIST_RULES
 from persona_pipeline.suites.grading.results import Grade, SuiteVerdict
 from persona_pipeline.suites.grading.statistics import weighted_mean
 
@@ -137,7 +138,7 @@ def rules_and_schema(criteria: Sequence[Criterion]) -> tuple[str, dict[str, Any]
         rules, check["score"] = ANALYTIC_RULES, {"type": "integer", "enum": list(range(TOP + 1))}
     else:
         rules, check["satisfied"] = CHECKLIST_RULES, {"type": "boolean"}
-    checks = {"type": "array", "items": object_schema(check)}
+    checks = list_schema(object_schema(check))
     return rules, object_schema({"checks": checks, "overall_reasoning": {"type": "string"}})
 
 

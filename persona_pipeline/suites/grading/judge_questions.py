@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.format.models import present
 from persona_pipeline.suites.grading.base import Context, shown_messages
 from persona_pipeline.suites.grading.results import Grade
 
@@ -69,11 +71,6 @@ Which answer is better? The evidence has what was asked (question), what a good 
 to be good (reference_answer) where there are such, and the two answers (first, second)."""
 
 
-def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of an object that has all of these properties and no others."""
-    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
-
-
 PAIRWISE_SCHEMA = object_schema(
     {"reasoning": {"type": "string"}, "better": {"type": "string", "enum": ["first", "second", "tie"]}}
 )
@@ -82,7 +79,7 @@ FREEFORM_ASK = """\
 Grade the answer. The evidence has what was asked (question), what a good answer must achieve (criteria), an answer known to be good
 (reference_answer) where there is one, and the answer to grade (answer)."""
 
-_TEXTS = {"type": "array", "items": {"type": "string"}}
+_TEXTS = list_schema({"type": "string"})
 FREEFORM_SCHEMA = object_schema(
     {"reasoning": {"type": "string"}, "hits": _TEXTS, "misses": _TEXTS, "score": {"type": "number"}}
 )
@@ -112,20 +109,17 @@ def evidence(output: Output, context: Context, prompt: str | None = None) -> dic
     used = {OLDER.get(name, name) for name in _VARIABLE.findall(prompt or "")}
     # Of a conversation the request is all that was said, and the answer what the target said of it.
     said = [*test.input_messages, *output.messages] if output.turns else test.input_messages
-    fields: dict[str, Any] = {"question": shown_messages(said)}
-    if test.expected_outcome:
-        fields["criteria"] = test.expected_outcome
-    if test.reference_answer:
-        fields["reference_answer"] = test.reference_answer
-    if "input" in used:
-        fields["input"] = list(test.input_messages)
-    if "expected_output" in used and test.expected_messages:
-        fields["expected_output"] = list(test.expected_messages)
-    if "output" in used:
-        fields["output"] = output.messages
-    if output.file_changes:
-        fields["file_changes"] = output.file_changes
-    return fields | {"answer": output.text}
+    fields = {
+        "question": shown_messages(said),
+        "criteria": test.expected_outcome or None,
+        "reference_answer": test.reference_answer or None,
+        "input": list(test.input_messages) if "input" in used else None,
+        "expected_output": (list(test.expected_messages) or None) if "expected_output" in used else None,
+        "output": output.messages if "output" in used else None,
+        "file_changes": output.file_changes or None,
+        "answer": output.text,
+    }
+    return present(fields)
 
 
 def freeform_problem(data: Any) -> str | None:

@@ -11,8 +11,9 @@ from typing import Any
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result
 from persona_pipeline.suites.answering.output import Output, parse_output
-from persona_pipeline.suites.format.models import BORDERLINE, PASS
-from persona_pipeline.suites.grading.statistics import half_lives
+from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
+from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.grading.statistics import half_lives, share_interval
 
 # Scores are sums of binary fractions: 1, 0.8 and 0.6 average to 0.7999999999999999, which is 0.8.
 TOLERANCE = 1e-9
@@ -65,12 +66,15 @@ class Failure:
         return {"reason": self.reason, "message": self.message}
 
 
-class UngradedError(Exception):
+class UngradedError(ReasonedError):
     """An assert cannot give a score. It becomes an ``error`` in the results, never a number."""
 
-    def __init__(self, reason: str, message: str = "") -> None:
-        super().__init__(f"{reason}: {message}")
-        self.failure = Failure(reason, message)
+    @property
+    def failure(self) -> Failure:
+        return Failure(self.reason, self.message)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,13 @@ class Grade:
         opposite = {SuiteVerdict.PASS: SuiteVerdict.FAIL, SuiteVerdict.FAIL: SuiteVerdict.PASS}
         turned = replace(self, score=1.0 - self.score, hits=self.misses, misses=self.hits, failed_gates=())
         return replace(turned, verdict=opposite.get(verdict, verdict))
+
+
+# What rows hold as it is, of an assert and of a test.
+_OF_AN_ASSERT = ("name", "type", "score", "weight", "required", "reasoning", "details")
+_OF_A_TEST = (
+    "id", "score", "target", "dataset", "conversation_id", "metadata", "aggregation", "request_key", "digest", "timestamp",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,35 +162,26 @@ class AssertResult:
             "misses": list(self.misses),
             "reasoning": self.reasoning,
         }
-        if self.required is not False:
-            data["required"] = self.required
-        if self.details:
-            data["details"] = dict(self.details)
-        if self.failed_gates:
-            data["failed_gates"] = list(self.failed_gates)
-        if self.children:
-            data["scores"] = [child.to_dict() for child in self.children]
-        if self.error:
-            data["error"] = self.error.to_dict()
-        return data
+        optional = {
+            "required": self.required or None,
+            "details": dict(self.details or {}) or None,
+            "failed_gates": list(self.failed_gates) or None,
+            "scores": [child.to_dict() for child in self.children] or None,
+            "error": self.error and self.error.to_dict(),
+        }
+        return data | present(optional)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "AssertResult":
         """Return the result that ``to_dict`` wrote."""
         return cls(
-            data["name"],
-            data["type"],
-            data["score"],
-            data["weight"],
-            SuiteVerdict(data["verdict"]),
-            data.get("required", False),
-            tuple(data.get("hits", ())),
-            tuple(data.get("misses", ())),
-            data.get("reasoning"),
-            data.get("details"),
-            tuple(cls.from_dict(child) for child in data.get("scores", ())),
-            _failure(data.get("error")),
-            tuple(data.get("failed_gates", ())),
+            **{name: data[name] for name in _OF_AN_ASSERT if name in data},
+            verdict=SuiteVerdict(data["verdict"]),
+            hits=tuple(data.get("hits", ())),
+            misses=tuple(data.get("misses", ())),
+            children=tuple(cls.from_dict(child) for child in data.get("scores", ())),
+            error=_failure(data.get("error")),
+            failed_gates=tuple(data.get("failed_gates", ())),
         )
 
 
@@ -195,7 +197,6 @@ class Attempt:
     failed_gates: Sequence[str] = ()
     error: Failure | None = None
     cached: bool = False
-    retries: int = 0
     workspace_kept: str | None = None
 
     @property
@@ -216,6 +217,21 @@ class Attempt:
         # All attempts together say how long a character lasts.
         lasting = [item.to_dict() for item in self.results if item.type == FADES]
         return data | ({"results": lasting} if lasting else {})
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> "Attempt":
+        """Return the attempt of a trial's line, or of a test's row; ``results``: of its asserts."""
+        return cls(
+            row.get("attempt", 0),
+            row["score"],
+            SuiteVerdict(row["verdict"]),
+            tuple(AssertResult.from_dict(item) for item in results),
+            parse_output(row) if row.get("output") is not None else None,
+            tuple(row.get("failed_gates", ())),
+            _failure(row.get("error")),
+            bool(row.get("cached")),
+            row.get("workspace_path"),
+        )
 
 
 def _answered(output: Output | None) -> dict[str, Any]:
@@ -294,9 +310,8 @@ class TestResult:
             "results": [item.to_dict() for item in best.results],
             "coverage": {"n_scored": scored, "n_expected": expected},
         }
-        error = self.error
         optional = {
-            "error": error.to_dict() if error else None,
+            "error": self.error and self.error.to_dict(),
             "failed_gates": list(best.failed_gates) or None,
             **_answered(output),
             "file_changes": output.file_changes if output else None,
@@ -312,50 +327,19 @@ class TestResult:
             "digest": self.digest,
             "timestamp": self.timestamp,
         }
-        return data | {key: value for key, value in optional.items() if value is not None}
+        return data | present(optional)
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> "TestResult":
         """Return the result a row holds, well enough to report it again."""
-        output = parse_output(row) if row.get("output") is not None else None
-        best = Attempt(
-            0,
-            row["score"],
-            SuiteVerdict(row["verdict"]),
-            tuple(AssertResult.from_dict(item) for item in row["results"]),
-            output,
-            tuple(row.get("failed_gates", ())),
-            _failure(row.get("error")),
-            bool(row.get("cached")),
-            workspace_kept=row.get("workspace_path"),
-        )
-        attempts = [
-            Attempt(
-                item["attempt"],
-                item["score"],
-                SuiteVerdict(item["verdict"]),
-                tuple(AssertResult.from_dict(result) for result in item.get("results", ())),
-                output=parse_output(item) if "output" in item else None,
-                error=_failure(item.get("error")),
-            )
-            for item in row.get("trials", ())
-        ]
+        best = Attempt.from_dict(row, row["results"])
         return cls(
-            row["id"],
-            row.get("test_id", row["id"]),
-            row["score"],
-            best.verdict,
-            best,
-            row.get("target"),
-            row.get("dataset", ""),
-            row.get("conversation_id"),
-            row.get("metadata"),
-            attempts,
-            row.get("aggregation"),
-            bool(row.get("cost_limited")),
-            row.get("request_key"),
-            row.get("digest"),
-            row.get("timestamp"),
+            **{name: row[name] for name in _OF_A_TEST if name in row},
+            test_id=row.get("test_id", row["id"]),
+            verdict=best.verdict,
+            best=best,
+            attempts=[Attempt.from_dict(item, item.get("results", ())) for item in row.get("trials", ())],
+            cost_limited=bool(row.get("cost_limited")),
             resumed=True,
             notes=tuple(row.get("notes", ())),
         )
@@ -483,6 +467,11 @@ class SuiteResult:
         if self.judge:
             data["judge"] = {"name": self.judge, "usage": dict(self.usage)}
         return data | ({"warnings": list(self.warnings)} if self.warnings else {})
+
+
+def pass_interval(summary: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the exact 95 % interval of the share (0-1) of a run's tests that passed; None of a run without tests."""
+    return share_interval(summary["passed"], summary["total"])
 
 
 def by_target(result: SuiteResult) -> dict[str | None, SuiteResult]:

@@ -1,110 +1,44 @@
-"""Asserts of promptfoo and AgentV as asserts of ours; one that has no counterpart is named and left out."""
+"""Asserts of promptfoo and AgentV, and evaluators of pydantic-evals, as ours; what has no counterpart is named and left out."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.asserts.texts import SPELLINGS
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.findings import Findings, listed
-from persona_pipeline.suites.importing.prompts import filled
+from persona_pipeline.suites.importing.computed import COMMON, CONVERTERS, ConvertedAssert, plain
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings
+from persona_pipeline.suites.importing.prompts import alone_in, filled
 
-_AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
-_SAME_TEXT = ("equals", "contains", *SPELLINGS)
-COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
 REMEDIES = {
     **dict.fromkeys(("ruby", "webhook"), "write a code_judge"),
+    "HasMatchingSpan": "check tool calls with tool_trajectory",
     **dict.fromkeys(("select_best", "max_score"), "compare runs with pairwise or suite compare --pairwise"),
     **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
 }
 # Types whose threshold alone decides: 0 lets everything pass.
 _PASS_FROM_THRESHOLD = ("assert_set", "g_eval")
+_GROUPS = ("assert", "assertions", "evaluators")
+# Of a composite's members, with what stands for nothing said.
+_LEFT_ASIDE = {"negate": False, "weight": 1, "required": False}
+# From here on a mean score is no failure, and from there on a pass.
+NO_FAILURE, PASSES = 0.6, 0.8
 _FACTS = "Agrees with these facts and contradicts none of them: "
-# One text of several in a line: quoted, with commas and doubled quotes in it, or plain.
-_MEMBER = re.compile(r'\s*(")((?:[^"]|"")*)"\s*(?:,|\Z)|([^,]+)(?:,|\Z)')
 _PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
-
-
-@dataclass
-class ConvertedAssert:
-    """One assert being converted: what it says, filled in, and what of it nobody has read yet."""
-
-    findings: Findings
-    entry: ConfigEntry
-    kind: str
-    data: dict[str, Any]
-    variables: Mapping[str, Any]
-    threshold: float | None = None
-    gates: bool = False
-
-    def take(self, *names: str) -> Any:
-        """Return the first of these keys that is there, and mark it as read."""
-        name = next((name for name in names if self.data.get(name) is not None), None)
-        return None if name is None else self.data.pop(name)
-
-    def value(self) -> Any:
-        """Return ``value``; of a file its text."""
-        given = self.take("value")
-        if isinstance(given, str) and given.startswith("file://"):
-            if re.search(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$", given):
-                return None
-            return self.findings.text(self.entry, given, "value")
-        return given
-
-    def none(self, what: str = "", remedy: str = "") -> None:
-        self.findings.none(self.entry, f"assert {what or self.data['type']}", remedy=remedy)
-
-
-def _text(item: ConvertedAssert) -> dict[str, Any] | None:
-    value = item.value()
-    if isinstance(value, dict) or value is None:
-        return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
-    if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
-        value = [
-            quoted.replace('""', '"') if quote else plain.strip() for quote, quoted, plain in _MEMBER.findall(value)
-        ]
-        value = [text for text in value if text]
-    texts = [_plain(part) for part in listed(value)]
-    return {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
-    pattern, flags = _plain(item.value() or ""), item.take("flags") or ""
-    if set(flags) - set("imgu"):
-        return item.none(f"regex with flags {flags}")
-    kept = "".join(flag for flag in "im" if flag in flags)
-    return {"type": "regex", "value": f"(?{kept}:{pattern})" if kept else pattern}
-
-
-def _json(item: ConvertedAssert) -> dict[str, Any] | None:
-    schema = item.value()
-    if isinstance(schema, str):
-        try:
-            schema = json.loads(schema)
-        except ValueError:
-            return item.none(f"{item.data['type']} with a schema that is no JSON")
-    return {"type": item.kind} | ({} if schema is None else {"schema": schema})
-
-
-def _limit(key: str, kind: str) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
-    def convert(item: ConvertedAssert) -> dict[str, Any] | None:
-        limit = item.take(key, "threshold", "budget", "value")
-        item.threshold = None
-        return item.none(f"{kind} without a threshold") if limit is None else {"type": kind, key: limit}
-
-    return convert
+# What a type of Python's is in JSON.
+_TYPES = {"dict": "object", "list": "array", "int": "integer", "float": "number", "bool": "boolean", "NoneType": "null"}
+# The arguments of each; the first may stand alone (``Contains: text``). Judges here see question and expected output always.
+_ARGUMENTS = {
+    "Equals": ("value",),
+    "EqualsExpected": ("value",),
+    "Contains": ("value", "case_sensitive", "as_strings"),
+    "IsInstance": ("type_name",),
+    "MaxDuration": ("seconds",),
+    "LLMJudge": ("rubric", "include_input", "include_expected_output", "assertion"),
+}
 
 
 def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
@@ -138,7 +72,7 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
 def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
     """A criterion of AgentV: met or not, it is required unless it says no; a minimum is a share, an operator turns the question."""
     if not isinstance(value, dict):
-        return {"outcome": _plain(value)} if scored else _plain(value)
+        return {"outcome": plain(value)} if scored else plain(value)
     made = {key: part for key, part in value.items() if key not in ("operator", "min_score", "description")}
     if "description" in value:
         made.setdefault("outcome", value["description"])
@@ -153,101 +87,6 @@ def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
     return made
 
 
-def _as_it_is(item: ConvertedAssert) -> dict[str, Any]:
-    item.threshold = None
-    return {"type": item.kind} | {key: item.take(key) for key in list(item.data) if key not in COMMON}
-
-
-def _program(item: ConvertedAssert) -> dict[str, Any] | None:
-    script, cwd = item.take("command", "script"), item.take("cwd")
-    if script is None:
-        return item.none(f"{item.data['type']} without a command")
-    made: dict[str, Any] = {"type": "code_judge", "script": script}
-    made["cwd"] = item.findings.relocated(item.entry, cwd if isinstance(cwd, str) else ".")
-    config, target = item.take("config"), item.take("target")
-    if isinstance(target, bool | dict):
-        made["target"] = target
-    return made | (config if isinstance(config, dict) else {})
-
-
-# Programs around an assert's own code. They print its score; where each assert must pass, whether it does.
-_PYTHON = """\
-import json, sys, textwrap
-given = json.load(sys.stdin)
-config = given["config"]
-code, least = config["code"].strip(), config["threshold"]
-body = code if "\\n" in code or code.startswith("return ") else "return " + code
-scope = {"json": json}
-exec("def check(output, context):\\n" + textwrap.indent(body, "    "), scope)
-found = scope["check"](given["answer"], {"vars": config["vars"], "config": config["config"], "prompt": given["question"]})
-said = found if isinstance(found, dict) else {"score": found}
-passed = said.get("pass", said.get("pass_")) if said is found else True
-score = said.get("score", passed)
-if not isinstance(score, (bool, int, float)) or not isinstance(passed, bool):
-    sys.exit(f"the code gives {found!r}, which is no score and no verdict")
-passed = passed and (bool(score) if isinstance(found, bool) else score > 0 if least is None else score >= least)
-print(json.dumps({"score": float(passed if config["gate"] else score), "reasoning": str(said.get("reason", ""))}))
-"""
-_JAVASCRIPT = """\
-const given = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const { code, threshold, vars, config, gate } = given.config;
-const body = code.includes("\\n") || code.startsWith("return ") ? code : "return " + code;
-const check = new (async () => {}).constructor("output", "context", body);
-check(given.answer, { vars, config, prompt: given.question }).then((found) => {
-  const said = found !== null && typeof found === "object" ? found : { score: found };
-  let passed = said === found ? said.pass : true;
-  const score = said.score ?? passed;
-  if (!["boolean", "number"].includes(typeof score) || typeof passed !== "boolean" || said.score === null)
-    throw new Error(`the code gives ${JSON.stringify(found)}, which is no score and no verdict`);
-  passed = passed && (typeof found === "boolean" ? found : threshold === null ? score > 0 : score >= threshold);
-  console.log(JSON.stringify({ score: Number(gate ? passed : score), reasoning: String(said.reason ?? "") }));
-});
-"""
-_INTERPRETERS = {"python": ["python3", "-c", _PYTHON], "javascript": ["node", "-e", _JAVASCRIPT]}
-
-
-def _code(item: ConvertedAssert) -> dict[str, Any] | None:
-    """An assert that is code becomes a program of the suite's: it runs where code is allowed."""
-    code = item.value()
-    if not isinstance(code, str) or not code.strip():
-        return item.none(remedy="write a code_judge")
-    least, item.threshold = item.threshold, None
-    variables = dict(item.variables) if "vars" in code else {}
-    config = {
-        "code": code.strip(),
-        "threshold": least,
-        "gate": item.gates,
-        "vars": variables,
-        "config": item.take("config"),
-    }
-    return {"type": "code_judge", "script": _INTERPRETERS[item.kind], "config": config}
-
-
-def _used(item: ConvertedAssert) -> dict[str, Any] | None:
-    tools = listed(item.value())
-    minimums = {}
-    for tool in tools:
-        name, least = (tool.get("name"), tool.get("min", 1)) if isinstance(tool, dict) else (tool, 1)
-        if not isinstance(name, str) or (isinstance(tool, dict) and set(tool) - {"name", "min"}):
-            return item.none(f"{item.data['type']} with patterns or maxima")
-        minimums[name] = least
-    return {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums} if minimums else item.none()
-
-
-def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
-    value = item.value()
-    given = value if isinstance(value, dict) else {"steps": value}
-    steps, mode = given.get("steps"), given.get("mode", "in_order")
-    named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
-    if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
-        return item.none(f"{item.data['type']} with patterns")
-    return {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
-
-
-# From here on a mean score is no failure, and from there on a pass.
-NO_FAILURE, PASSES = 0.6, 0.8
-
-
 def read_asserts(
     findings: Findings, entries: Sequence[ConfigEntry], variables: Mapping[str, Any], *, gates: bool
 ) -> list[dict[str, Any]]:
@@ -257,6 +96,8 @@ def read_asserts(
     threshold is given.
     """
     found: list[dict[str, Any]] = []
+    if findings.origin == PYDANTIC_EVALS:
+        entries = [made for entry in entries if (made := _of_evaluator(findings, entry, variables)) is not None]
     criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
     texts = [text for entry in criteria if (text := filled(findings, entry, entry.data, variables)) is not None]
     if texts:
@@ -278,6 +119,39 @@ def read_asserts(
         if made.get("name"):
             made["name"] = apart(made["name"], taken)
     return found
+
+
+def _of_evaluator(findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any]) -> ConfigEntry | None:
+    """Return the assert that an evaluator is, at its place; None, and a finding, where there is none."""
+    data: dict[str, Any] = entry.data if isinstance(entry.data, dict) else {str(entry.data): {}}
+    name, given = next(iter(data.items()), ("", {}))
+    if name not in _ARGUMENTS:
+        return findings.none(entry, f"evaluator {name}", remedy=REMEDIES.get(name, "write an assert type"))
+    first, *more = _ARGUMENTS[name]
+    arguments = given if isinstance(given, dict) else {first: given}
+    place = ConfigEntry(arguments, entry.source, (*entry.location, name))
+    findings.leftovers(place, (first, *more, "evaluation_name"), f"evaluator {name}: ")
+    value = variables.get("expected_output") if name == "EqualsExpected" else arguments.get(first)
+    if value is None:
+        # Without an expected output there is nothing to equal, there as here.
+        return None if name == "EqualsExpected" else findings.none(entry, f"evaluator {name} without its {first}")
+    made: dict[str, Any] | None = None
+    if name.startswith("Equals"):
+        same = {"type": "is_json", "value": {"const": value}}
+        made = {"type": "equals", "value": value} if isinstance(value, str) else same
+    elif name == "MaxDuration":
+        made = {"type": "latency", "threshold": value * 1000}
+    elif name == "LLMJudge":
+        made = {"type": "llm-rubric", "value": value}
+    elif name == "Contains" and (isinstance(value, str) or arguments.get("as_strings") is True):
+        made = {"type": "icontains" if arguments.get("case_sensitive") is False else "contains", "value": str(value)}
+    elif name == "IsInstance" and value in _TYPES:
+        made = {"type": "is_json", "value": {"type": _TYPES[value]}}
+    if made is None:
+        return findings.none(
+            entry, f"evaluator {name} of {value}", remedy="answers are text; compare fields with field_accuracy"
+        )
+    return ConfigEntry(made | {"name": arguments.get("evaluation_name")}, entry.source, entry.location)
 
 
 def _referenced(findings: Findings, entry: ConfigEntry) -> ConfigEntry:
@@ -305,10 +179,15 @@ def _converted(
     if convert is None:
         findings.none(entry, f"assert {spelled}", "type", remedy=REMEDIES.get(kind, ""))
         return None
-    inner = {key: value for key, value in entry.data.items() if key in ("assert", "assertions", "evaluators")}
+    # Templates in data are promptfoo's text.
+    value = entry.data.get("value")
+    kept = (*_GROUPS, "value") if findings.promptfoo and isinstance(value, dict) else _GROUPS
+    inner = {key: value for key, value in entry.data.items() if key in kept}
     data = filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
     if data is None:
         return None
+    if findings.promptfoo and any(isinstance(variables.get(name), dict | list) for name in alone_in(value)):
+        findings.differs(entry, "data in an assert's template is [object Object] there; here it is JSON", "value")
     item = ConvertedAssert(findings, entry, kind, {**data, **inner}, variables, gates=gates)
     limit = data.get("threshold", data.get("min_score"))
     item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
@@ -360,13 +239,19 @@ def _checked(findings: Findings, entry: ConfigEntry, made: dict[str, Any]) -> di
 
 
 def _group(item: ConvertedAssert) -> dict[str, Any] | None:
-    key = next((name for name in ("assert", "assertions", "evaluators") if name in item.data), "assert")
+    key = next((name for name in _GROUPS if name in item.data), "assert")
     members = item.take(key)
     aggregator = item.take("aggregator")
     if not isinstance(members, list):
         return item.none(f"{item.data['type']} without asserts")
     strict = item.gates and item.threshold is None
     entries = [item.entry.child(key, index) for index in range(len(members))]
+    for place in (entry for entry in entries if isinstance(entry.data, dict)):
+        if item.findings.promptfoo and place.data.get("type") == "assert-set":
+            item.findings.differs(place, "an assert-set in an assert-set is an error there; here it counts")
+        for key, usual in _LEFT_ASIDE.items() if item.kind == "composite" and not item.findings.promptfoo else ():
+            if place.data.get(key, usual) != usual:
+                item.findings.differs(place, f"{key} of a composite's member counts here; AgentV leaves it aside", key)
     found = read_asserts(item.findings, entries, item.variables, gates=strict)
     if not found:
         return item.none(f"{item.data['type']} of which nothing is left")
@@ -387,22 +272,12 @@ def over_threshold(
     return [group | {"required": min(1.0, threshold)}]
 
 
-_CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
-    **dict.fromkeys(_SAME_TEXT, _text),
-    "regex": _regex,
-    "is_json": _json,
-    "contains_json": _json,
-    "latency": _limit("max_ms", "latency"),
-    "cost": _limit("max_usd", "cost"),
+_CONVERTERS = {
+    **CONVERTERS,
     **dict.fromkeys(("llm_rubric", "model_graded_closedqa", "rubrics", "rubric"), _criteria()),
     **dict.fromkeys(("llm_grader", "llm_judge"), _criteria()),
     **dict.fromkeys(("factuality", "model_graded_factuality"), _criteria(_FACTS)),
     "g_eval": _criteria(limit=0.7),
-    **dict.fromkeys(("script", "script_grader", "code_grader", "code_judge", "code"), _program),
-    **dict.fromkeys(_INTERPRETERS, _code),
-    **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
-    "trajectory:tool_used": _used,
-    "trajectory:tool_sequence": _sequence,
     **dict.fromkeys(("assert_set", "composite"), _group),
 }
 # Types another tool has, whether they have a counterpart or not: what a table's cell may begin with.

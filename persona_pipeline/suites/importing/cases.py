@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
+from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import KNOWN, over_threshold, read_asserts
-from persona_pipeline.suites.importing.environment import read_execution, read_workspace
-from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings, children, first_of, items, listed
 from persona_pipeline.suites.importing.prompts import (
     Prompt,
     TemplateError,
@@ -22,7 +22,7 @@ from persona_pipeline.suites.importing.prompts import (
     messages,
     named,
 )
-from persona_pipeline.suites.importing.providers import ConvertedProvider, chosen
+from persona_pipeline.suites.importing.providers import ConvertedProvider, chosen, read_execution, read_workspace
 
 _EXPECTED = re.compile(r"__expected\d*")
 _METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
@@ -146,11 +146,13 @@ def scenarios(findings: Findings, entry: ConfigEntry) -> Iterator[tuple[ConfigEn
 
 _OPTIONS = ("prefix", "suffix", "disableVarExpansion")
 _TEST = (
-    "id", "description", "criteria", "expected_outcome", "vars", "assert", "assertions", "rubrics", "threshold", "metadata",
-    "options", "provider", "providers", "prompts", "input", "input_messages", "input_files", "expected_output",
+    "id", "description", "criteria", "expected_outcome", "vars", "assert", "assertions", "evaluators", "rubrics", "threshold",
+    "metadata", "options", "provider", "providers", "prompts", "input", "input_messages", "input_files", "expected_output",
     "expected_messages", "conversation_id", "skip_defaults", "execution", "workspace",
+    "name", "inputs", "governance", "turns", "mode",
 )  # fmt: skip
-_SHARED = ("assert", "assertions", "input", "input_files")
+_ASSERTS = ("assert", "assertions", "evaluators")
+_SHARED = (*_ASSERTS, "input", "input_files")
 
 
 @dataclass
@@ -186,16 +188,13 @@ def read_tests(
     kept = {key: entry.data[key] for key in _SHARED if key in entry.data}
     above = [ConfigEntry(kept, entry.source, entry.location)] if kept else []
     shared = [*([default] if default else []), *above]
-    key = first_of(entry.data, "tests", "eval_cases") or "tests"
+    key = first_of(entry.data, "tests", "eval_cases", "cases") or "tests"
     rows = [(row, [row, *shared]) for row in read_rows(findings, entry, key)]
+    for place in children(entry, "imports"):
+        findings.leftovers(place, ("tests",), "imports.")
+        rows += [(row, [row, *shared]) for row in read_rows(findings, place)]
     rows += [(test, [test, config, *shared]) for config, test in scenarios(findings, entry)]
     for number, (row, layers) in enumerate(rows, start=1):
-        if row.data.get("turns") is not None:
-            # What stands beside the turns would be another test without them.
-            findings.none(
-                row, "a conversation (turns)", "turns", remedy="the test is left out; ask each turn in a test"
-            )
-            continue
         for layer in layers[: len(layers) - len(above)]:
             findings.leftovers(layer, _TEST, "test key ")
         yield from _test(findings, ConvertedTest(row, layers, number), prompts, providers)
@@ -223,6 +222,8 @@ def _test(
     asked_of = chosen(providers, test.get("provider", "providers"))
     around = (str(options.get("prefix") or ""), str(options.get("suffix") or ""))
     rows = list(_expanded(findings, test, options))
+    if findings.origin == PYDANTIC_EVALS:
+        rows = [{"expected_output": test.entry.data.get("expected_output")}]
     for place, variables in enumerate(rows, start=1):
         made = _shared(findings, test, variables)
         if made is None:
@@ -240,7 +241,8 @@ def _test(
             own: dict[str, Any] = {}
             if len(answering) < len(providers) and restricted:
                 own = {"execution": {**made.get("execution", {}), "targets": restricted}}
-            yield {"id": identity, "input": single, **{k: v for k, v in made.items() if k != "id"}, **own}
+            question = {} if single == [] else {"input": single}
+            yield {"id": identity, **question, **{k: v for k, v in made.items() if k != "id"}, **own}
 
 
 def _slug(text: str) -> str:
@@ -279,7 +281,7 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
     """Return what all prompts of a test have in common; None where nothing would be checked."""
     entry, data = test.entry, test.entry.data
     described = data.get("description")
-    identity = data.get("id")
+    identity = data.get(first_of(data, "id", *(["name"] if findings.origin == PYDANTIC_EVALS else [])))
     made: dict[str, Any] = {"id": str(identity or _slug(str(described or "")) or f"test-{test.number}")}
     criteria = first_of(data, "criteria", "expected_outcome")
     if criteria:
@@ -289,12 +291,12 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
     if answer is not None:
         answer = filled(findings, entry, answer, variables, expected or "vars")
         made["expected_output"] = _answer(findings, entry, answer)
-    strict = findings.promptfoo and test.get("threshold") is None
+    strict = findings.strict and test.get("threshold") is None
     skipped = any(
         isinstance(part, dict) and part.get("skip_defaults") is True for part in (data, data.get("execution"))
     )
     layers = test.layers[:1] if skipped else test.layers
-    entries = [item for layer in layers for key in ("assert", "assertions") for item in children(layer, key)]
+    entries = [item for layer in layers for key in _ASSERTS for item in children(layer, key)]
     asserts = read_asserts(findings, entries, variables, gates=strict)
     if children(entry, "rubrics"):
         made_up = ConfigEntry({"type": "rubrics", "value": data["rubrics"]}, entry.source, entry.location)
@@ -304,18 +306,41 @@ def _shared(findings: Findings, test: ConvertedTest, variables: Mapping[str, Any
         asserts = over_threshold(findings, entry, asserts, float(limit))
     elif limit is not None:
         findings.none(entry, "threshold of a test", "threshold", remedy="mark asserts as required")
-    if not asserts and not made.get("criteria") and not made.get("expected_output"):
+    if data.get("turns") is not None:
+        made["turns"] = turns(findings, entry, variables)
+    checked = (
+        made.get("criteria") or made.get("expected_output") or any("assert" in turn for turn in made.get("turns", ()))
+    )
+    if not asserts and not checked:
         what = f"a test with nothing to check ({made['id']})"
         return findings.none(entry, what, remedy="give it an assert or criteria")
     if asserts:
         made["assert"] = asserts
     metadata = test.merged("metadata") | ({"description": described} if described and described != identity else {})
+    if data.get("governance") is not None:
+        metadata["governance"] = data["governance"]
     if metadata:
         made["metadata"] = metadata
     if data.get("conversation_id") is not None:
         made["conversation_id"] = str(data["conversation_id"])
     execution, workspace = read_execution(findings, entry, None), read_workspace(findings, entry)
     return made | ({"execution": execution} if execution else {}) | ({"workspace": workspace} if workspace else {})
+
+
+def turns(findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the turns of AgentV's conversation as a suite has them: what the user says, and what is asked of the answer."""
+    found = []
+    for place in children(entry, "turns"):
+        findings.leftovers(place, ("input", "expected_output", "assert", "assertions"), "turn key ")
+        made: dict[str, Any] = {"user": _own_input(findings, place, "input", variables)}
+        asserts = [item for key in ("assert", "assertions") for item in children(place, key)]
+        if asserts := read_asserts(findings, asserts, variables, gates=False):
+            made["assert"] = asserts
+        if place.data.get("expected_output") is not None:
+            answer = filled(findings, place, place.data["expected_output"], variables, "expected_output")
+            made["expected_output"] = _answer(findings, place, answer)
+        found.append(made)
+    return found
 
 
 def _answer(findings: Findings, entry: ConfigEntry, value: Any) -> Any:
@@ -328,7 +353,9 @@ def _with_input(
     findings: Findings, test: ConvertedTest, prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str]
 ) -> Any:
     """Return a test's input: its own of AgentV after that of its suite, else the prompt filled; None where there is none."""
-    key = first_of(test.entry.data, "input_messages", "input")
+    key = first_of(test.entry.data, "input_messages", "input", "inputs")
+    if key is None and test.entry.data.get("turns") is not None:
+        return []
     if findings.promptfoo or key is None:
         try:
             return asked(findings, prompt, variables, around)
@@ -350,10 +377,12 @@ def _as_messages(value: Any) -> list[Any]:
 def _own_input(findings: Findings, entry: ConfigEntry, key: str, variables: Mapping[str, Any]) -> Any:
     value = filled(findings, entry, entry.data[key], variables, key)
     files = [name for name in listed(entry.data.get("input_files")) if isinstance(name, str)]
-    if isinstance(value, list):
+    if isinstance(value, list) and key != "inputs":
         value = messages(findings, entry, value)
+    elif value is not None and not isinstance(value, str):
+        value = stringify(value)
     if not files:
-        return value if isinstance(value, str | list) or value is None else str(value)
+        return value
     parts: list[dict[str, Any]] = [{"type": "file", "value": findings.relocated(entry, name)} for name in files]
     if isinstance(value, str):
         return [{"role": "user", "content": [*parts, {"type": "text", "value": value}]}]

@@ -27,20 +27,30 @@ from persona_pipeline.suites.format.models import (
 )
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.cases import read_tests
-from persona_pipeline.suites.importing.environment import read_execution, read_workspace
-from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, first_of, listed, whole
+from persona_pipeline.suites.importing.findings import (
+    AGENTV,
+    PROMPTFOO,
+    PYDANTIC_EVALS,
+    Findings,
+    first_of,
+    listed,
+    whole,
+)
 from persona_pipeline.suites.importing.prompts import read_prompts
-from persona_pipeline.suites.importing.providers import read_providers
+from persona_pipeline.suites.importing.providers import read_execution, read_providers, read_workspace
 
-ORIGINS = (PROMPTFOO, AGENTV)
+ORIGINS = (PROMPTFOO, AGENTV, PYDANTIC_EVALS)
 _PROVIDERS = ("providers", "targets", "target")
 _TOP = (
     "$schema", "name", "description", "version", "author", "license", "tags", "requires", "prompts", *_PROVIDERS, "tests",
     "eval_cases", "scenarios", "defaultTest", "default_test", "assert", "assertions", "assertionTemplates",
-    "evaluateOptions", "evaluate_options", "input", "input_files", "execution", "workspace",
+    "evaluateOptions", "evaluate_options", "input", "input_files", "execution", "workspace", "imports",
+    "governance", "cases", "evaluators",
 )  # fmt: skip
 _KEPT = ("version", "author", "license", "requires")
-_AGENTV_KEYS = ("default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files")
+_AGENTV_KEYS = (
+    "default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files", "imports", "governance",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
     """
     path = path.resolve()
     if origin is not None and origin not in ORIGINS:
-        raise ConfigError(f"--from {origin!r} is unknown; use {' or '.join(ORIGINS)}")
+        raise ConfigError(f"--from {origin!r} is unknown; use {', '.join(ORIGINS)}")
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         said = "is no eval file that can be read: its name must end in .yaml, .yml or .json"
         raise ConfigError(Problem(said, str(path)))
@@ -86,6 +96,8 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
 def _origin(data: Mapping[str, Any], path: Path) -> str:
     if path.name.startswith("promptfoo") or "defaultTest" in data or "evaluateOptions" in data:
         return PROMPTFOO
+    if "cases" in data and "tests" not in data:
+        return PYDANTIC_EVALS
     tests = [test for test in listed(data.get("tests")) if isinstance(test, dict)]
     if any(key in data for key in _AGENTV_KEYS) or any("id" in test for test in tests):
         return AGENTV
@@ -102,6 +114,9 @@ def _imported(findings: Findings, entry: ConfigEntry) -> ImportedSuite:
     if isinstance(data.get("name"), str) and isinstance(data.get("description"), str):
         suite["name"] = re.sub(r"[^a-z0-9-]+", "-", data["name"].lower()).strip("-")[:64]
     suite |= {name: data[name] for name in ("description", *_KEPT) if data.get(name) is not None}
+    if data.get("governance") is not None:
+        # Nothing here reads it; it stays with the suite.
+        suite["x-governance"] = data["governance"]
     tags = data.get("tags")
     if isinstance(tags, dict):
         suite["tags"] = [f"{name}:{value}" for name, value in tags.items()]

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.files import FileError, is_pattern
-from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers
+from persona_pipeline.suites.format.loading.external_tests import check_numbers, read_document
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
-PROMPTFOO, AGENTV = "promptfoo", "agentv"
+PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
 
 
 @dataclass
@@ -30,6 +29,11 @@ class Findings:
     def promptfoo(self) -> bool:
         return self.origin == PROMPTFOO
 
+    @property
+    def strict(self) -> bool:
+        """Whether every assert must pass for its test to pass."""
+        return self.origin != AGENTV
+
     def none(self, entry: ConfigEntry, what: str, *keys: str | int, remedy: str = "") -> None:
         """Name something that has no counterpart."""
         self.reader.warn(entry, f"{what} has no counterpart{'; ' + remedy if remedy else ''}", *keys, key=True)
@@ -44,41 +48,32 @@ class Findings:
             if key not in known and value is not None:
                 self.none(entry, f"{what}{key}", key)
 
-    def path(self, entry: ConfigEntry, reference: str, *keys: str | int) -> Path | None:
-        """Return the file a reference names; where there is none, that is a finding."""
-        try:
-            return self.reader.files.find(reference, self.reader.folders(entry))
-        except FileError as problem:
-            self.reader.warn(entry, str(problem), *keys)
-            return None
-
     def paths(self, entry: ConfigEntry, reference: str) -> list[Path]:
         """Return the files that a reference or a pattern names; what cannot be used is a finding."""
-        if not is_pattern(reference):
-            path = self.path(entry, reference)
-            return [] if path is None else [path]
+        files, folders = self.reader.files, self.reader.folders(entry)
         try:
-            return self.reader.files.glob(reference, self.reader.folders(entry))
+            return files.glob(reference, folders) if is_pattern(reference) else [files.find(reference, folders)]
         except FileError as problem:
             self.reader.warn(entry, str(problem))
             return []
 
     def text(self, entry: ConfigEntry, reference: str, *keys: str | int) -> str | None:
         """Return the text of a file; where there is none, that is a finding."""
-        path = self.path(entry, reference, *keys)
+        read = self._read(entry, reference, *keys)
+        return None if read is None else read[1]
+
+    def _read(self, entry: ConfigEntry, reference: str, *keys: str | int) -> tuple[Path, str] | None:
         try:
-            return None if path is None else self.reader.files.read(path)
+            path = self.reader.files.find(reference, self.reader.folders(entry))
+            return path, self.reader.files.read(path)
         except FileError as problem:
-            self.reader.warn(entry, str(problem), *keys)
-            return None
+            return self.reader.warn(entry, str(problem), *keys)
 
     def document(self, entry: ConfigEntry, reference: str, *keys: str | int) -> ConfigEntry | None:
         """Return what a YAML or JSON file holds, with the places of its own; where there is none, that is a finding."""
-        path, text = self.path(entry, reference, *keys), self.text(entry, reference, *keys)
-        if path is None or text is None:
-            return None
         try:
-            return whole(text, path)
+            read = self._read(entry, reference, *keys)
+            return None if read is None else whole(read[1], read[0])
         except ConfigError as error:
             self.reader.warnings += error.problems
             return None
@@ -90,7 +85,7 @@ class Findings:
 
 
 def whole(text: str, path: Path) -> ConfigEntry:
-    document = parse_document(text, str(path), limits=SUITE_LIMITS)
+    document = read_document(path, text)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)
 

@@ -8,11 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.models import over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.importing.findings import Findings, children, first_of, listed
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings, children, first_of, listed, whole
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
 MOST_CHARACTERS = 1_000_000
@@ -37,20 +38,29 @@ def _environment() -> Any:
                 raise SecurityError(f"{operator} is for numbers")
             return super().call_binop(context, operator, left, right)
 
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            # A key comes before a method, and lengths are properties.
+            if isinstance(obj, str | list) and attribute == "length":
+                return len(obj)
+            return super().getitem(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
+
     made = Environment(undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True)
     made.filters["dump"] = lambda value: json.dumps(value, ensure_ascii=False)
     return made
 
 
 def _shown(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else stringify(value) if isinstance(value, dict | list) else value
+    return "" if value is None else stringify(value) if isinstance(value, dict | list | float | bool) else value
 
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
     """Return a value with every template in it filled; one that is a variable and nothing else becomes the thing itself."""
     return over_texts(value, lambda text: _fill(text, variables))
+
+
+def alone_in(value: Any) -> list[str]:
+    """Return the variables that stand alone in the templates of a text or of several."""
+    return [name for text in listed(value) if isinstance(text, str) for name in _WHOLE.findall(text)]
 
 
 def _fill(template: str, variables: Mapping[str, Any]) -> Any:
@@ -71,9 +81,9 @@ def _fill(template: str, variables: Mapping[str, Any]) -> Any:
 
 
 def filled(findings: Findings, entry: ConfigEntry, value: Any, variables: Mapping[str, Any], *keys: str) -> Any:
-    """Return a value with its templates filled; None, and a finding, where one cannot be."""
+    """Return a value with its templates filled; None, and a finding, where one cannot be. pydantic-evals has none."""
     try:
-        return fill(value, variables)
+        return value if findings.origin == PYDANTIC_EVALS else fill(value, variables)
     except TemplateError as problem:
         findings.none(entry, f"the template ({problem})", *keys)
         return None
@@ -153,9 +163,15 @@ def _of_text(findings: Findings, entry: ConfigEntry, text: str, names: tuple[str
             continue
         names_here = names or (path.stem,)
         if path.suffix in _DATA:
-            read = findings.document(entry, str(path))
-            if read is not None:
-                yield Prompt(_chat(read.data) if isinstance(read.data, str) else read.data, entry, (*names_here, text))
+            # A template need not be data before it is filled.
+            template = "{%" in content or "{{" in content
+            try:
+                data = whole(content, path).data
+            except ConfigError as error:
+                findings.reader.warnings += [] if template else error.problems
+                data = content if template else None
+            if data is not None:
+                yield Prompt(_chat(data) if isinstance(data, str) else data, entry, (*names_here, text))
             continue
         parts = [part.strip("\n") for part in _BETWEEN.split(content) if part.strip()]
         for number, part in enumerate(parts, start=1):

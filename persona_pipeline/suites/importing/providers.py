@@ -1,4 +1,4 @@
-"""Providers as targets: models, programs, functions and servers that have a counterpart."""
+"""How an eval file is run: providers as targets, repetitions and caching, workspaces and their hooks."""
 
 import json
 import re
@@ -11,22 +11,32 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from persona_pipeline.suites.format.models import apart, over_texts
+from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, apart, over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
 from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
 from persona_pipeline.suites.targets.registry import find_provider
 
-# Servers that speak chat completions: where, and whose key they take. Ollama takes any.
+# Servers that speak chat completions: where, and whose key they take.
 _COMPATIBLE = {
-    "ollama": ("http://localhost:11434/v1", None),
-    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
 }
+# Providers of models by their names there.
+_SAME = ("openai", "anthropic", "azure", "gemini", "ollama", "openrouter", "vllm", "bedrock", "vertex")
+_MODELS = dict(zip(_SAME, _SAME, strict=True)) | {"azureopenai": "azure", "google": "gemini"}
+_MODELS |= dict.fromkeys(_COMPATIBLE, "openai")
+_API = ("chat", "messages", "responses")
+# Fields of a request that servers read as they are.
+_PARAMETERS = (
+    "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_sequences", "frequency_penalty", "presence_penalty",
+    "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning", "reasoning_effort", "thinking", "verbosity",
+    "service_tier", "logit_bias",
+)  # fmt: skip
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:env\.|process\.env\.)(\w+)\s*\}\}|\$\{\{\s*(?:env\.)?(\w+)\s*\}\}")
 _ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])*)")
 _KNOWN = ("id", "label", "name", "config", "prompts", "provider", "workers", "runtime")
+_REMEDY = "answer with a target of another kind, or grade recorded answers"
 _TARGETS_FILES = ("targets.yaml", "providers.yaml")
 _HTTP = {"GET", "POST", "PUT", "PATCH"}
 
@@ -146,10 +156,9 @@ def _target(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str,
     if kind == "mock":
         response = _taken(config, "response")
         return {"provider": "mock", "response": response if isinstance(response, str) else "ok"}
-    if kind in ("openai", "anthropic", *_COMPATIBLE):
+    if kind in _MODELS:
         return _model(findings, entry, spec, config)
-    remedy = "answer with a target of another kind, or grade recorded answers"
-    return findings.none(entry, f"provider {spec}", remedy=remedy)
+    return findings.none(entry, f"provider {spec}", remedy=_REMEDY)
 
 
 def _taken(config: dict[str, Any], *names: str) -> Any:
@@ -159,18 +168,19 @@ def _taken(config: dict[str, Any], *names: str) -> Any:
 
 def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
     kind, *parts = spec.split(":")
-    how = parts.pop(0) if len(parts) > 1 or (parts and parts[0] in ("chat", "messages")) else "chat"
-    model = ":".join(parts) or _taken(config, "model")
-    if (kind == "ollama" and how not in ("chat", "completion")) or (kind == "openrouter" and how != "chat"):
-        how, model = "chat", f"{how}:{model}"
-    known = ("chat", "messages", "responses", *(["completion"] if kind == "ollama" else []))
-    if how not in known or not model:
-        return findings.none(entry, f"provider {spec}")
-    if how == "responses":
-        findings.differs(entry, f"provider {spec} is asked over chat completions, not over responses")
+    provider = _MODELS[kind]
+    # Names of models may hold colons.
+    ways = (*_API, "completion") if kind == "ollama" else _API
+    free = kind in ("ollama", "openrouter", "bedrock", "vertex", "google", "vllm")
+    how = parts.pop(0) if parts and (parts[0] in ways or (len(parts) > 1 and not free)) else "chat"
+    model = ":".join(parts) or _taken(config, "model", "deployment")
+    if how not in ways or not model or (provider in ("bedrock", "vertex") and "claude" not in model):
+        return findings.none(entry, f"provider {spec}", remedy=_REMEDY)
     url, key_name = _COMPATIBLE.get(kind, (None, None))
-    target: dict[str, Any] = {"provider": "anthropic" if kind == "anthropic" else "openai", "model": model}
-    given = _taken(config, "apiBaseUrl", "apiHost", "baseUrl", "base_url")
+    target: dict[str, Any] = {"provider": provider, "model": model} | ({"api": how} if how == "responses" else {})
+    given = _taken(
+        config, "apiBaseUrl", "apiHost", "baseUrl", "base_url", *(["endpoint"] if provider == "azure" else [])
+    )
     if given or url:
         target["base_url"] = given if not isinstance(given, str) or "://" in given else f"https://{given}/v1"
         target["base_url"] = target["base_url"] or url
@@ -182,10 +192,21 @@ def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, 
         key = None
     if key or variable:
         target["api_key"] = key or f"${{{{ {variable} }}}}"
-    elif kind == "ollama":
-        target["api_key"] = "ollama"
-    tokens = _taken(config, "max_tokens", "maxTokens", "max_completion_tokens")
-    return target | ({"max_tokens": tokens} if tokens is not None else {})
+    tokens = _taken(config, "max_tokens", "maxTokens", "max_completion_tokens", "max_output_tokens")
+    parameters = {
+        name: _taken(config, name)
+        for name in _PARAMETERS
+        if config.get(name) is not None and not _in_a_file(config[name])
+    }
+    return (
+        target
+        | ({"max_tokens": tokens} if tokens is not None else {})
+        | ({"parameters": parameters} if parameters else {})
+    )
+
+
+def _in_a_file(value: Any) -> bool:
+    return any(isinstance(one, str) and one.startswith("file://") for one in listed(value))
 
 
 def _server(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
@@ -255,3 +276,101 @@ def chosen(providers: list[ConvertedProvider], wanted: Any) -> list[ConvertedPro
     """Return the providers that a test names; all where it names none."""
     names = [name for name in listed(wanted) if isinstance(name, str)]
     return [one for one in providers if set(names) & set(one.names)] if names else providers
+
+
+_STRATEGIES = {"pass_any": "pass_at_k", "pass_all": "all", **{name: name for name in STRATEGIES}}
+_EXECUTION = ("target", "targets", "trials", "cache", "cache_path", "skip_defaults")
+_HOOK = ("script", "command", "timeout_ms", "cwd")
+
+
+def read_execution(findings: Findings, entry: ConfigEntry, options: str | None) -> dict[str, Any]:
+    """Return ``execution`` of a suite or a test. ``options``: the key of the run's options, None where there are none."""
+    made: dict[str, Any] = {}
+    if isinstance(entry.data.get("execution"), dict):
+        place = entry.child("execution")
+        findings.leftovers(place, _EXECUTION, "execution.")
+        made = {
+            key: place.data[key] for key in _EXECUTION if place.data.get(key) is not None and key != "skip_defaults"
+        }
+        if isinstance(made.get("trials"), dict) and isinstance(made["trials"].get("strategy"), str):
+            made["trials"] = made["trials"] | {"strategy": _strategy(findings, place.child("trials"))}
+    if options is None or not isinstance(entry.data[options], dict):
+        return made
+    place = entry.child(options)
+    known = ("repeat", "maxConcurrency", "max_concurrency", "cache", "showProgressBar", "budget_usd")
+    findings.leftovers(place, known, f"{options}.")
+    if place.data.get("budget_usd") is not None:
+        remedy = "pass --max-usd, or set trials.cost_limit_usd"
+        findings.none(place, f"{options}.budget_usd", "budget_usd", remedy=remedy)
+    if isinstance(place.data.get("cache"), bool):
+        made["cache"] = place.data["cache"]
+    repeat = place.data.get("repeat")
+    trials = _trials(findings, place, repeat) if repeat is not None else None
+    return made | ({"trials": trials} if trials else {})
+
+
+def _trials(findings: Findings, place: ConfigEntry, repeat: Any) -> dict[str, Any] | None:
+    if isinstance(repeat, int) and not isinstance(repeat, bool):
+        if repeat <= 1:
+            return None
+        said = f"repeat: the {repeat} attempts at a test are one result with their mean score"
+        findings.differs(place, said, "repeat")
+        return {"count": repeat, "strategy": "mean"}
+    if not isinstance(repeat, dict) or not isinstance(repeat.get("count"), int):
+        return findings.none(place, "repeat", "repeat")
+    inner = place.child("repeat")
+    findings.leftovers(inner, ("count", "strategy", "cost_limit_usd"), "repeat.")
+    limit = repeat.get("cost_limit_usd")
+    made = {"count": repeat["count"], "strategy": _strategy(findings, inner)}
+    return made | ({"cost_limit_usd": limit} if limit is not None else {})
+
+
+def _strategy(findings: Findings, place: ConfigEntry) -> str:
+    given = str(place.data.get("strategy", "pass_any"))
+    if given not in _STRATEGIES:
+        findings.none(place, f"strategy {given}", "strategy", remedy="the mean is taken")
+    return _STRATEGIES.get(given, "mean")
+
+
+def read_workspace(findings: Findings, entry: ConfigEntry) -> dict[str, Any]:
+    """Return ``workspace`` of a suite or a test, its hooks in place."""
+    if entry.data.get("workspace") is None:
+        return {}
+    place = entry.child("workspace")
+    if isinstance(place.data, str) and (place := findings.document(place, place.data)) is None:
+        return {}
+    if not isinstance(place.data, dict):
+        findings.none(entry, "workspace", "workspace")
+        return {}
+    findings.leftovers(place, ("template", "hooks", *HOOKS), "workspace.")
+    made: dict[str, Any] = {}
+    if isinstance(place.data.get("template"), str):
+        made["template"] = findings.relocated(place, place.data["template"])
+        if not (findings.out / made["template"]).is_dir():
+            findings.reader.warn(
+                place, f"workspace.template: folder {place.data['template']!r} does not exist", "template"
+            )
+    hooks = place.child("hooks") if isinstance(place.data.get("hooks"), dict) else None
+    if hooks is not None:
+        findings.leftovers(hooks, HOOKS, "workspace.hooks.")
+    for where in (place, *([hooks] if hooks else [])):
+        for name in HOOKS:
+            if isinstance(where.data.get(name), dict):
+                hook = _hook(findings, where.child(name))
+                made |= {name: hook} if hook else {}
+    return made
+
+
+def _hook(findings: Findings, place: ConfigEntry) -> dict[str, Any] | None:
+    key = first_of(place.data, "script", "command")
+    findings.leftovers(place, _HOOK, "hook ")
+    script = place.data.get(key) if key else None
+    if isinstance(script, str):
+        script = ["sh", "-lc", script]
+    if not isinstance(script, list) or not all(isinstance(token, str) for token in script):
+        return findings.none(place, "a hook without a command")
+    made: dict[str, Any] = {"script": script}
+    if isinstance(place.data.get("timeout_ms"), int | float):
+        made["timeout_ms"] = float(place.data["timeout_ms"])
+    cwd = place.data.get("cwd")
+    return made | ({"cwd": findings.relocated(place, cwd)} if isinstance(cwd, str) else {})

@@ -131,13 +131,11 @@ class Bases:
         return self._known[key]
 
     def _of(self, test: Test, target: str | None) -> Basis:
-        trials = self.suite.trials_of(test)
-        basis = Basis(
-            {"test": self._portable(test.model_dump()), "trials": trials and trials.model_dump(exclude_none=True)}
-        )
+        basis = Basis(self._portable(own_values(self.suite, test)))
         asserts: Sequence[AssertFields] = test.all_asserts or (default_assert(self.suite.evaluator),)
-        if not test.all_asserts:
-            basis.values["evaluator"] = self.suite.evaluator
+        if self.responses is not None or target is None:
+            # Nothing is run around recorded answers.
+            del basis.values["hooks"]
         if self.responses is not None:
             answers = self.responses.answers
             basis.values["answer"] = [target, answers.get(f"{test.id}@{target}", answers.get(test.id))]
@@ -146,7 +144,7 @@ class Bases:
             self._add_workspace(basis, test)
             if test.user is not None and not (self.targets and self.targets.is_recorded(target)):
                 basis.parts[f"target {test.user.target}"] = self.of_answer(test.user.target)
-                self._add_persona(basis, test.user.agent)
+                self._add_persona(basis, self.world, test.user.agent)
         for reference in file_parts(test):
             try:
                 self._add_file(basis, self.prompts.find(reference, test))
@@ -182,21 +180,21 @@ class Bases:
         """Add what an assert about an agent reads of the world, also where it is not there yet."""
         if self.world is None or not is_agent_id(item.agent):
             return
-        self._add_persona(basis, item.agent)
-        paths: list[Path] = []
+        self._add_persona(basis, self.world, item.agent)
         for dimension in item.judged_dimensions:
-            paths += _spellings(self.world / PROPOSITIONS / dimension, DEFAULT)
-            paths += _spellings(self.world / PROPOSITIONS / dimension, item.agent)
+            for stem in (DEFAULT, item.agent):
+                self._add_yaml(basis, self.world / PROPOSITIONS / dimension, stem)
         if isinstance(item, PersonaDrift):
-            paths.append(baseline_path(self.world / BASELINES, item.agent))
-        for path in paths:
-            self._add_file(basis, path)
+            self._add_file(basis, baseline_path(self.world / BASELINES, item.agent))
 
-    def _add_persona(self, basis: Basis, agent: str | None) -> None:
+    def _add_persona(self, basis: Basis, world: Path | None, agent: str | None) -> None:
         # A name that is no agent's is the run's to report, and no path to look at.
-        if self.world is not None and agent is not None and is_agent_id(agent):
-            for path in _spellings(self.world / PERSONAS, agent):
-                self._add_file(basis, path)
+        if world is not None and agent is not None and is_agent_id(agent):
+            self._add_yaml(basis, world / PERSONAS, agent)
+
+    def _add_yaml(self, basis: Basis, folder: Path, stem: str) -> None:
+        for ending in ("yaml", "yml"):
+            self._add_file(basis, folder / f"{stem}.{ending}")
 
     def _of_judge(self, agents: frozenset[str]) -> Basis:
         """Return what judgments rest on: what makes the judge answer so; of a recorded one what is recorded, but not of others."""
@@ -217,12 +215,8 @@ class Bases:
         template = test.workspace.template if test.workspace else None
         if template:
             self._add_tree(basis, Path(template), template=True)
-        own = dict(test.workspace.hooks) if test.workspace else {}
-        framing = self.suite.framing
-        basis.values["hooks"] = self._portable(
-            {name: hook.model_dump(exclude_none=True) for name, hook in framing.items()}
-        )
-        for hook in {**own, **framing}.values():
+        own = test.workspace.hooks if test.workspace else {}
+        for hook in {**own, **self.suite.framing}.values():
             self._add_program(basis, hook.script, [Path(hook.cwd or beside), *([Path(template)] if template else [])])
 
     def _of_answer(self, name: str) -> Basis:
@@ -250,10 +244,9 @@ class Bases:
             self._add_sources(basis, module_sources(module, [folder]))
         elif provider == "replay":
             self._add_file(basis, folder / str(filled.get("path")))
-        elif provider == "persona" and is_agent_id(str(filled.get("agent"))):
+        elif provider == "persona":
             world = folder / str(filled["root"]) if filled.get("root") else self.world or folder
-            for path in _spellings(world / PERSONAS, str(filled["agent"])):
-                self._add_file(basis, path)
+            self._add_persona(basis, world, str(filled.get("agent")))
         elif model is not None and not model.__module__.startswith("persona_pipeline."):
             self._add_class(basis, model)
         return basis
@@ -361,6 +354,17 @@ class Bases:
         return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
+def own_values(suite: Suite, test: Test) -> dict[str, Any]:
+    """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
+    trials = suite.trials_of(test)
+    values = {
+        "test": test.model_dump(),
+        "trials": trials and trials.model_dump(exclude_none=True),
+        "hooks": {name: hook.model_dump(exclude_none=True) for name, hook in suite.framing.items()},
+    }
+    return values if test.all_asserts else {**values, "evaluator": suite.evaluator}
+
+
 def _flat(item: AssertFields) -> Iterator[AssertFields]:
     yield item
     for part in item.parts:
@@ -371,10 +375,6 @@ def _argv(data: Mapping[str, Any]) -> list[str]:
     """Return a cli target's program as it is written, valid or not."""
     command = data.get("command", data.get("command_template"))
     return command.split() if isinstance(command, str) else [str(word) for word in command or ()]
-
-
-def _spellings(folder: Path, stem: str) -> list[Path]:
-    return [folder / f"{stem}.yaml", folder / f"{stem}.yml"]
 
 
 def _shown(path: Path, top: Path) -> str:

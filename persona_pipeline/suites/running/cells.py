@@ -15,14 +15,12 @@ from persona_pipeline.suites.answering.base import (
     OutputCache,
     PromptFiles,
     Request,
-    ResponseError,
     Responses,
     TargetError,
     TargetFields,
     ask,
     cache_key,
     file_parts,
-    prompt_text,
     request_key,
 )
 from persona_pipeline.suites.answering.conversation import (
@@ -34,6 +32,7 @@ from persona_pipeline.suites.answering.conversation import (
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, state_folder
+from persona_pipeline.suites.format.loading.messages import under_roles
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.grading.base import Assert, Context, Services, run_assert
 from persona_pipeline.suites.grading.results import (
@@ -204,12 +203,12 @@ class CellRunner:
             if self.responses is None:
                 made = self.workspaces.prepare(cell.test, number, cell.target_name)
             if cell.test.is_conversation:
-                output, cached, retries = self._converse(cell, number, made, held)
+                output, cached = self._converse(cell, number, made, held)
                 # Each turn has had its time; grading has its own.
                 deadline = time.monotonic() + self.options.timeout
             else:
-                output, cached, retries = self._answer(cell, number, made, deadline)
-        except (TargetError, ResponseError, WorkspaceError, FileError) as problem:
+                output, cached = self._answer(cell, number, made, deadline)
+        except (TargetError, WorkspaceError, FileError) as problem:
             where = "workspace: " if isinstance(problem, WorkspaceError) else ""
             said = str(problem) if isinstance(problem, FileError) else problem.message
             failure = Failure(getattr(problem, "reason", "missing_file"), f"{where}{said}")
@@ -223,12 +222,15 @@ class CellRunner:
                 notes.append(
                     f"attempt {number + 1}: the answer was cut off at the target's limit of tokens; raise max_tokens"
                 )
+            if output.left_out:
+                told = ", ".join(output.left_out)
+                notes.append(f"attempt {number + 1}: {told} of the answer cannot be and count as not reported")
             target = cell.target.name if cell.target else None
             context = Context(self.suite, cell.test, self.services, number, deadline, target)
             results = [run_assert(item, output, context) for item in self.asserts(cell.test)]
             if cell.test.is_conversation:
                 results += _graded_turns(output, context)
-            attempt = dataclasses.replace(score_test(results, output, number), cached=cached, retries=retries)
+            attempt = dataclasses.replace(score_test(results, output, number), cached=cached)
         if made is None:
             return attempt
         kept = self.workspaces.finish(made, cell.test, passed=attempt.verdict is SuiteVerdict.PASS)
@@ -237,26 +239,26 @@ class CellRunner:
 
     def _converse(
         self, cell: PlannedTest, number: int, made: WorkspaceFolder | None, held: list[Output]
-    ) -> tuple[Output, bool, int]:
+    ) -> tuple[Output, bool]:
         """Hold a conversation, or take a recorded one; what was answered before something failed stays in ``held``."""
         test = cell.test
         if self.responses is not None or (cell.target and cell.target.is_recorded):
-            output, _, _ = self._answer(cell, number, made, time.monotonic() + self.options.timeout)
+            output, _ = self._answer(cell, number, made, time.monotonic() + self.options.timeout)
             source = self.responses.source if self.responses is not None else f"target {cell.target_name!r}"
-            return recorded_conversation(test, output, source), False, 0
-        name, took = uuid.uuid4().hex, []
+            return recorded_conversation(test, output, source), False
+        name, known = uuid.uuid4().hex, []
 
         def answer(turn: Test, index: int) -> Output:
             deadline = time.monotonic() + self.options.timeout
-            output, *rest = self._answer(cell, number, made, deadline, Turn(turn, index, name))
-            took.append(rest)
+            output, cached = self._answer(cell, number, made, deadline, Turn(turn, index, name))
+            known.append(cached)
             return output
 
         for output in hold_conversation(test, answer, lambda said: self._ask_user(cell, number, said)):
             held.append(output)
         if not held:
             raise TargetError("empty", f"target {test.user and test.user.target!r} said nothing as the user")
-        return Output.of_turns(held), all(cached for cached, _ in took), sum(retries for _, retries in took)
+        return Output.of_turns(held), all(known)
 
     def _ask_user(self, cell: PlannedTest, number: int, said: Sequence[dict[str, Any]]) -> Output:
         """Return what the target that plays the user says next."""
@@ -267,7 +269,7 @@ class CellRunner:
             root = self.options.world_root
             if user.agent is not None and root is None:
                 raise ConfigError("user.agent needs a world; set PERSONA_ROOT")
-            persona = load_persona(root(), user.agent) if user.agent and root else None
+            persona = load_persona(root(), user.agent, self.targets.grants.within) if user.agent and root else None
         except ConfigError as problem:
             raise TargetError("no_target", str(problem)) from problem
         messages = user_messages(user, persona, said)
@@ -282,10 +284,10 @@ class CellRunner:
         made: WorkspaceFolder | None,
         deadline: float,
         turn: Turn | None = None,
-    ) -> tuple[Output, bool, int]:
-        """The output, whether it came from the cache, and how many tries failed before it."""
+    ) -> tuple[Output, bool]:
+        """The output, and whether it came from the cache."""
         if self.responses is not None:
-            return self.responses.output(cell.test.id, cell.target_name, number, self.request_key(cell.test)), False, 0
+            return self.responses.output(cell.test.id, cell.target_name, number, self.request_key(cell.test)), False
         target = cell.target
         assert target is not None
         if target.runs_code and not self.options.allow_code:
@@ -307,24 +309,25 @@ class CellRunner:
                 key = cache_key(made_of, asked, test_id=cell.test.id, attempt=number)
             known = self.cache.get(key) if key is not None and (cached or self.options.resume) else None
             if known is not None:
-                return known, True, 0
+                return known, True
         request = self._request(cell.test, asked, number, made, turn)
         began = time.monotonic()
         target.prepare()
         deadline += time.monotonic() - began
-        output, retries = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
+        output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
         if key is not None:
             self.cache.put(key, output)
-        return output, False, retries
+        return output, False
 
     def _request(
         self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: Turn | None = None
     ) -> Request:
         asked = turn.test if turn else test
+        messages = self.files.messages(asked)
         return Request(
             test,
-            self.files.messages(asked),
-            prompt_text(asked.input_messages, asked, self.files),
+            messages,
+            under_roles((message["role"], message["content"]) for message in messages),
             [str(self.files.find(reference, asked)) for reference in file_parts(asked)],
             number,
             str(made.path) if made else None,
@@ -384,8 +387,6 @@ def _ungraded() -> Iterator[None]:
     """Turn what keeps a target from answering an assert into what keeps the assert from a grade."""
     try:
         yield
-    except (TargetError, ResponseError) as problem:
-        raise UngradedError(problem.reason, problem.message) from problem
     except FileError as problem:
         raise UngradedError("missing_file", str(problem)) from problem
     except ConfigError as problem:

@@ -15,7 +15,7 @@ from persona_pipeline.base.files import repository_of
 from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis
+from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis, own_values
 from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load_targets
 from persona_pipeline.suites.running.plan import Targets, targets_of
 from persona_pipeline.world.changes import ask_git
@@ -138,7 +138,8 @@ def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> I
         yield written
     else:
         old = next((item for item in before.suite.tests if item.id == test.id), None)
-        if old is None or _text(_own(bases.suite, test), diff.top) != _text(_own(before.suite, old), before.folder):
+        own = _text(own_values(bases.suite, test), diff.top)
+        if old is None or own != _text(own_values(before.suite, old), before.folder):
             yield diff.place(written, test.entry)
         elif list(named) != _targets_before(before, old, bases):
             yield diff.place(diff.name(bases.suite.path.resolve()) or written)
@@ -184,17 +185,6 @@ def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None
         return list(targets_of(before.suite, old, bases.options, before.targets, bases.responses))
     except ConfigError:
         return []
-
-
-def _own(suite: Suite, test: Test) -> list[Any]:
-    """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
-    trials = suite.trials_of(test)
-    return [
-        test.model_dump(),
-        trials and trials.model_dump(exclude_none=True),
-        None if test.all_asserts else suite.evaluator,
-        {name: hook.model_dump(exclude_none=True) for name, hook in suite.framing.items()},
-    ]
 
 
 def _before(bases: Bases, diff: _Diff) -> _Before | None:

@@ -74,7 +74,7 @@ def make_suite(
     types: Any = SimpleNamespace(**vars(registry))
     types.find_type = lambda name: Function if name == "function" else registry.find_type(name)
     suite = build_suite(data, path, line, roots, types)
-    return replace(suite, content_hash=suite.content_hash or content_hash(suite.model_dump()))
+    return replace(suite, content_hash=content_hash([suite.content_hash, suite.model_dump()]))
 
 
 def _in_place(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,23 +215,23 @@ def open_suite(root: Path, file: SuiteFile, settings: Settings) -> OpenedSuite:
 
 
 def open_targets(
-    suite: Path,
+    suite: Suite | Path,
     path: Path | None,
     settings: Settings,
     *,
     environment: Iterable[str] | None = None,
     network: bool = False,
-    folders: Iterable[Path] = (),
 ) -> Targets | None:
     """Return the targets of a file, by default the nearest one; None when there is none.
 
-    ``environment``, ``network``, ``folders``: what a file inside the suite's repository may reach beside what the settings allow;
-    one outside is the user's own.
+    ``suite``: loaded, or its file alone, whose folders the targets may then not name files of. ``environment``, ``network``: what a
+    file inside the suite's repository may reach beside what the settings allow; one outside is the user's own.
     """
-    found = path or find_targets_file(suite)
+    beside, folders = (suite.path, suite.roots or ()) if isinstance(suite, Suite) else (suite, ())
+    found = path or find_targets_file(beside)
     if found is None:
         return None
-    given = grants_for(found, suite, settings, environment=environment or (), network=network, folders=folders)
+    given = grants_for(found, beside, settings, environment=environment or (), network=network, folders=folders)
     return load_targets(found, given)
 
 
@@ -298,7 +298,6 @@ def _dotenv(folder: Path, grants: Grants) -> dict[str, str]:
 
 def judge_identity(name: str, settings: Settings) -> Any:
     """Return all that makes a judge of the settings answer as it does: server, model, how it is asked, the wording of questions."""
-    from persona_pipeline.base.documents.json import content_hash
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.judging.providers.base import ModelOptions

@@ -9,15 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import Files
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test, rename
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import DEFAULT_TIMEOUT
 from persona_pipeline.suites.grading.results import TestResult, gate_of
 from persona_pipeline.suites.targets.registry import TARGETS, find_provider, with_function
@@ -91,11 +89,10 @@ class Targets:
     environment: Mapping[str, str]
     grants: Grants = OWN
     _opened: dict[str, TargetFields] = field(default_factory=dict)
-    _given: Mapping[str, TargetFields] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
-        return [*self.entries, *self._given]
+        return list({**self.entries, **self._opened})
 
     def runs_code(self, name: str) -> bool | None:
         """Return whether a target needs leave to run code, without opening it; None when there is none of that name."""
@@ -120,8 +117,8 @@ class Targets:
         return [variable for variable in dict.fromkeys(named) if not self.grants.reads(variable)]
 
     def _model(self, name: str) -> type[TargetFields] | None:
-        if name in self._given:
-            return type(self._given[name])
+        if name in self._opened:
+            return type(self._opened[name])
         provider = self.entries[name].data.get("provider") if name in self.entries else None
         return find_provider(provider) if isinstance(provider, str) else None
 
@@ -134,11 +131,11 @@ class Targets:
         from persona_pipeline.suites.targets.python import target_of
 
         functions = given if isinstance(given, Mapping) else {"default": given}
-        return cls("", {}, {}, _given={name: target_of(function, name) for name, function in functions.items()})
+        return cls("", {}, {}, _opened={name: target_of(function, name) for name, function in functions.items()})
 
     def close(self) -> None:
         """Let go of the connections that targets hold; a target that answers again connects again."""
-        for target in (*self._opened.values(), *self._given.values()):
+        for target in self._opened.values():
             target.close()
 
     def open(self, name: str) -> TargetFields:
@@ -146,8 +143,6 @@ class Targets:
 
         Raises ``ConfigError``: there is none of that name, its entry is not valid, or a variable it refers to is not set.
         """
-        if name in self._given:
-            return self._given[name]
         if name not in self._opened:
             self._opened[name] = self._open(name)
         return self._opened[name]
@@ -175,11 +170,9 @@ class Targets:
             raise ConfigError(reader.problems)
         for written, older in model.older_names.items():
             rename(data, older, written)
-        try:
-            target = model.model_validate(data)
-        except ValidationError as error:
-            add_model_problems(reader, entry, error, label, model)
-            raise ConfigError(reader.problems) from error
+        target = reader.validated(model, data, entry, label)
+        if target is None:
+            raise ConfigError(reader.problems)
         target._folder = Path(self.path).parent
         target._grants = self.grants
         opens = getattr(target, "open", None)
@@ -382,7 +375,7 @@ def _test(suite: Suite, test: Test, targets: Targets | None) -> ExplainedTest:
         needs.append("code (workspace hooks)")
     return ExplainedTest(
         test.id,
-        _place(test.entry),
+        test.entry and test.entry.place,
         tuple(named),
         trials.count if trials else 1,
         trials.label if trials else None,
@@ -425,7 +418,7 @@ def _assert(item: AssertFields, test: Test, total: float, targets: Targets | Non
         item.weight / total if total else None,
         gate_of(item.required),
         tuple(needs),
-        _place(item.entry),
+        item.entry and item.entry.place,
     )
 
 
@@ -435,10 +428,3 @@ def _within(item: AssertFields, test: Test) -> bool:
     if own is None or outer is None or own.source != outer.source:
         return False
     return own.location[: len(outer.location)] == outer.location
-
-
-def _place(entry: Any) -> str | None:
-    if entry is None:
-        return None
-    problem = entry.problem("")
-    return f"{problem.path}:{problem.line}"

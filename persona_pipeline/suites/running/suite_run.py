@@ -2,8 +2,6 @@
 
 import contextlib
 import contextvars
-import gc
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,19 +35,6 @@ from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspace
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.running.opening import GivenJudge
-
-_LOGGER = logging.getLogger("persona_pipeline.telemetry")
-
-
-def announce_suite(result: SuiteResult, settings: Settings) -> None:
-    """Hand a suite's scores over where events are asked for; whatever goes wrong, the run does not learn of it."""
-    sender = emitter(settings)
-    if sender is None:
-        return
-    try:
-        sender.emit(suite_events(result))
-    except Exception:
-        _LOGGER.exception("scores were not handed to OpenTelemetry")
 
 
 def suite_events(result: SuiteResult) -> Iterator[EvaluationEvent]:
@@ -133,7 +118,10 @@ def run_suite(
         {key: value - before.get(key, 0) for key, value in shared.usage.items()},
         "" if cells else why_nothing(suite, options),
     )
-    announce_suite(result, options.settings or from_environment(Settings))
+    sender = emitter(options.settings or from_environment(Settings))
+    if sender is not None:
+        # Whatever goes wrong with them, the run does not learn of it.
+        sender.emit(suite_events(result))
     return result
 
 
@@ -276,8 +264,8 @@ def run_suites(
     changed: str | None = None,
     rows: Path | None = None,
     resume: bool = False,
-    announce: Callable[[str], None],
-    on_result: Callable[[TestResult], None],
+    announce: Callable[[str], None] = lambda changed: None,
+    on_result: Callable[[TestResult], None] | None = None,
 ) -> list[SuiteResult]:
     """Run several suites, one after the other, and return the result of each; the judge is closed at the end.
 
@@ -301,8 +289,6 @@ def run_suites(
         touched = changed_line((item for reasons in why for item in reasons.values()), sum(map(len, asked)))
     for suite, found, how in zip(suites, targets, own, strict=True):
         list(plan(suite, how, found, responses))
-    # What was loaded stays to the end of the process: nobody needs to look through it for garbage.
-    gc.freeze()
     if any(how.only for how in own):
         announce(touched)
     earlier = earlier_results(rows) if resume and rows is not None else []
@@ -315,7 +301,8 @@ def run_suites(
                 shown = with_prefix(test, prefix)
                 if writer is not None and not test.resumed:
                     writer.write(shown)
-                on_result(shown)
+                if on_result is not None:
+                    on_result(shown)
 
             how = replace(how, earlier=tuple(without_prefix(earlier, prefix)), resume=resume)
             results.append(

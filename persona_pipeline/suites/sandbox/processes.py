@@ -249,17 +249,16 @@ def serve(proxy: TargetProxy) -> Iterator[dict[str, str]]:
 def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
     from http.server import BaseHTTPRequestHandler
 
-    asked = {"/invoke": proxy.ask, "/invokeBatch": proxy.ask_all}
-
     class Handler(BaseHTTPRequestHandler):
         timeout = 30
 
         def do_GET(self) -> None:
-            self._reply(proxy.info if self.path == "/info" else None)
+            self._reply({"/info": proxy.info})
 
         def do_POST(self) -> None:
-            answer = asked.get(self.path)
-            self._reply(answer and (lambda: answer(self._body())))
+            self._reply(
+                {"/invoke": lambda: proxy.ask(self._body()), "/invokeBatch": lambda: proxy.ask_all(self._body())}
+            )
 
         def _body(self) -> Any:
             length = self.headers.get("content-length", "0")
@@ -270,14 +269,14 @@ def _handler(proxy: TargetProxy) -> "type[BaseHTTPRequestHandler]":
             except ValueError as error:
                 raise ProxyError(400, "the request is not JSON") from error
 
-        def _reply(self, answer: Callable[[], Any] | None) -> None:
+        def _reply(self, answers: Mapping[str, Callable[[], Any]]) -> None:
             try:
                 given = self.headers.get("authorization", "").removeprefix("Bearer ")
                 if not secrets.compare_digest(given.encode(), proxy.token.encode()):
                     raise ProxyError(401, "the token is missing or wrong")
-                if answer is None:
+                if self.path not in answers:
                     raise ProxyError(404, "there is no such address")
-                status, data = 200, answer()
+                status, data = 200, answers[self.path]()
             except ProxyError as problem:
                 status, data = problem.status, {"error": str(problem)}
             content = json.dumps(data).encode("ascii")

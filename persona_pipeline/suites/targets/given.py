@@ -7,14 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from persona_pipeline.suites.answering.base import (
-    Request,
-    ResponseError,
-    Responses,
-    TargetError,
-    TargetFields,
-    load_responses,
-)
+from persona_pipeline.suites.answering.base import Request, Responses, TargetError, TargetFields, load_responses
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.models import Limit, Text
 
@@ -47,9 +40,6 @@ class MockTarget(TargetFields):
         except OutputError as problem:
             raise TargetError("invalid_response", f"target {self.name!r}: {problem}") from problem
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        return self.model_dump(mode="json")
-
 
 class ReplayTarget(TargetFields):
     """Gives the answers of a file: JSON by test id, JSON lines with ``id``, or results of an earlier run.
@@ -69,10 +59,7 @@ class ReplayTarget(TargetFields):
         _ = self._responses
 
     def respond(self, request: Request) -> Output:
-        try:
-            return self._responses.output(request.test.id, self.name, request.attempt, request.request_key)
-        except ResponseError as problem:
-            raise TargetError(problem.reason, problem.message) from problem
+        return self._responses.output(request.test.id, self.name, request.attempt, request.request_key)
 
     def fingerprint(self) -> Mapping[str, Any]:
         return {"provider": self.provider, "answers": self._responses.content_hash}

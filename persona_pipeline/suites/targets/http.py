@@ -92,7 +92,7 @@ class HttpTarget(TargetFields):
         ends = timing.asked + request.timeout
         sent: dict[str, Any] = {
             "method": self.method,
-            "url": _VARIABLE.sub(lambda match: quote(_as_text(_value(match[1], request)), safe=""), self.url),
+            "url": _VARIABLE.sub(lambda match: quote(_as_text(request.named[match[1]]), safe=""), self.url),
             "headers": {name: str(_text(value, request)) for name, value in self.headers.items()},
             "extensions": {"trace": timing.follow},
         }
@@ -207,19 +207,6 @@ async def _events(response: Any, name: str, timing: Timing) -> list[str]:
     return found
 
 
-def _value(name: str, request: Request) -> Any:
-    return {
-        "prompt": request.prompt,
-        "messages": list(request.messages),
-        "test_id": request.test.id,
-        "attempt": request.attempt,
-        "metadata": dict(request.test.metadata or {}),
-        "last_message": request.last_message,
-        "turn": request.turn + 1,
-        "conversation": request.conversation,
-    }[name]
-
-
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -228,5 +215,5 @@ def _text(template: str, request: Request) -> Any:
     """Return a text with its variables filled in; of one that is a variable and nothing else, the thing itself."""
     whole = _VARIABLE.fullmatch(template.strip())
     if whole:
-        return _value(whole[1], request)
-    return _VARIABLE.sub(lambda match: _as_text(_value(match[1], request)), template)
+        return request.named[whole[1]]
+    return _VARIABLE.sub(lambda match: _as_text(request.named[match[1]]), template)

@@ -232,40 +232,37 @@ class OpenAITarget(ModelTarget):
         return {"model": self.model, "max_tokens": self.max_tokens, turns: [*system, *said]}
 
     def read(self, response: Any) -> Output:
-        output = self._read_response(response) if self.api == "responses" else self._read_completion(response)
+        read, what = (_response, "response") if self.api == "responses" else (_completion, "chat completion")
+        try:
+            text, calls, why, failed = read(response)
+        except (TypeError, KeyError, IndexError, AttributeError):
+            raise TargetError("invalid_response", f"target {self.name!r} did not send a {what}") from None
+        if failed is not None:
+            raise TargetError("api_error", f"target {self.name!r}: the response {failed}")
+        output = self.said(response, text, calls, why)
         # A server that counts no tokens does not say what they cost.
         return output if output.token_usage else replace(output, cost_usd=None)
 
-    def _read_response(self, response: Any) -> Output:
-        try:
-            items = response["output"]
-            parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-            text = "".join(part["text"] for part in parts if part["type"] == "output_text")
-            refused = any(part["type"] == "refusal" for part in parts)
-            calls = [
-                _call({"function": item, "id": item.get("call_id")})
-                for item in items
-                if item["type"] == "function_call"
-            ]
-            status, error = response.get("status"), response.get("error") or {}
-            why = (response.get("incomplete_details") or {}).get("reason")
-            failed = str(error.get("message") or "it gave no reason") if status in ("failed", "cancelled") else None
-        except (TypeError, KeyError, AttributeError):
-            raise TargetError("invalid_response", f"target {self.name!r} did not send a response") from None
-        if failed is not None:
-            raise TargetError("api_error", f"target {self.name!r}: the response {status}: {failed}")
-        return self.said(response, text, calls, "refusal" if refused else why)
 
-    def _read_completion(self, response: Any) -> Output:
-        try:
-            choice = response["choices"][0]
-            said = choice["message"]
-            text, refusal = said.get("content") or "", said.get("refusal")
-            calls = [_call(item) for item in said.get("tool_calls") or ()]
-        except (TypeError, KeyError, IndexError, AttributeError):
-            raise TargetError("invalid_response", f"target {self.name!r} did not send a chat completion") from None
-        why = "refusal" if refusal else choice.get("finish_reason")
-        return self.said(response, text, calls, why)
+def _response(response: Any) -> tuple[str, list[dict[str, Any]], Any, str | None]:
+    """Return what the Responses API sent: the text, the calls, why it stopped, and how it failed."""
+    items = response["output"]
+    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
+    text = "".join(part["text"] for part in parts if part["type"] == "output_text")
+    calls = [_call({"function": item, "id": item.get("call_id")}) for item in items if item["type"] == "function_call"]
+    status, error = response.get("status"), response.get("error") or {}
+    refused = any(part["type"] == "refusal" for part in parts)
+    why = (response.get("incomplete_details") or {}).get("reason")
+    failed = f"{status}: {error.get('message') or 'it gave no reason'}" if status in ("failed", "cancelled") else None
+    return text, calls, "refusal" if refused else why, failed
+
+
+def _completion(response: Any) -> tuple[str, list[dict[str, Any]], Any, None]:
+    """Return what chat completions sent: the text, the calls, and why it stopped."""
+    choice = response["choices"][0]
+    said = choice["message"]
+    calls = [_call(item) for item in said.get("tool_calls") or ()]
+    return said.get("content") or "", calls, "refusal" if said.get("refusal") else choice.get("finish_reason"), None
 
 
 def _call(item: Mapping[str, Any]) -> dict[str, Any]:

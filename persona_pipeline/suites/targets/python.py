@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
@@ -16,6 +15,11 @@ from persona_pipeline.base.calls import BackgroundLoop, positional_arguments
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
+from persona_pipeline.suites.format.programs import source_file
+
+_PARAMETERS = (
+    "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
+)  # fmt: skip
 
 
 class PythonTarget(TargetFields):
@@ -89,12 +93,8 @@ class PythonTarget(TargetFields):
         self._loop.close()
 
     def fingerprint(self) -> Mapping[str, Any]:
-        call = self._call or self._found()
-        try:
-            source = inspect.getsourcefile(inspect.unwrap(call))
-        except TypeError:
-            source = None
-        text = Path(source).read_bytes() if source and Path(source).is_file() else b""
+        source = source_file(self._call or self._found())
+        text = b"" if source is None else source.read_bytes()
         return self.model_dump(mode="json") | {"source": hashlib.sha256(text).hexdigest()}
 
 
@@ -132,20 +132,8 @@ async def _awaited(given: Awaitable[Any] | AsyncIterable[Any]) -> Any:
 
 
 def _arguments(call: Callable[..., Any], request: Request) -> list[Any]:
-    named = {
-        "prompt": request.prompt,
-        "messages": list(request.messages),
-        "request": request,
-        "test": request.test,
-        "attempt": request.attempt,
-        "workspace": request.workspace,
-        "files": list(request.files),
-        "last_message": request.last_message,
-        "turn": request.turn + 1,
-        "conversation": request.conversation,
-    }
     try:
-        return positional_arguments(call, named)
+        return positional_arguments(call, {name: request.named[name] for name in _PARAMETERS})
     except ValueError as error:
         raise TargetError("no_function", str(error)) from error
 

@@ -9,6 +9,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.output import Output
 from tests.suites.support import calls, grade, suite_of
 
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
 
 @pytest.mark.parametrize(
     ("item", "answer", "score"),
@@ -17,7 +19,10 @@ from tests.suites.support import calls, grade, suite_of
         ({"type": "contains", "value": "DENIED"}, "Status: denied.", 0),
         ({"type": "contains", "value": "é"}, "e\u0301", 0),
         ({"type": "contains", "value": "DENIED", "ignore_case": True}, "Status: denied.", 1),
-        ({"type": "icontains", "value": "STRASSE"}, "Eine Straße", 1),
+        ({"type": "icontains", "value": "STRAßE"}, "Eine Straße", 1),
+        # As in JavaScript: letter by letter.
+        ({"type": "icontains", "value": "STRASSE"}, "Eine Straße", 0),
+        ({"type": "icontains", "value": "ΣΑΣ"}, "σας", 1),
         ({"type": "contains", "value": ["a", "b"]}, "b", 0),
         ({"type": "contains-all", "value": ["a", "b"]}, "ba", 1),
         ({"type": "contains_any", "value": ["a", "b"]}, "b", 1),
@@ -25,12 +30,17 @@ from tests.suites.support import calls, grade, suite_of
         ({"type": "icontains-any", "value": ["a", "b"]}, "B", 1),
         ({"type": "icontains_all", "value": ["a", "b"]}, "B", 0),
         ({"type": "starts-with", "value": "Dear"}, "\n Dear Sir", 1),
+        ({"type": "starts-with", "value": " Dear"}, "Dear Sir", 1),
+        ({"type": "starts-with", "value": "Dear", "trim": False}, "\n Dear Sir", 0),
+        ({"type": "starts-with", "value": " Dear", "trim": False}, " Dear Sir", 1),
         ({"type": "starts_with", "value": "Dear"}, "My Dear", 0),
         ({"type": "starts_with", "value": ["Dear", "Hi"], "of": "any"}, "Hi you", 1),
         ({"type": "ends-with", "value": "regards"}, "Best regards\n", 1),
         ({"type": "contains", "value": "regards", "at": "end"}, "regards, me", 0),
         ({"type": "equals", "value": " 4 "}, "\n4", 1),
         ({"type": "equals", "value": "4"}, "4.", 0),
+        ({"type": "equals", "value": "4", "trim": False}, "4\n", 0),
+        ({"type": "equals", "value": "4\n", "trim": False}, "4\n", 1),
         ({"type": "regex", "value": "^a$"}, "a\n", 0),
         ({"type": "regex", "value": "[0-9]+"}, "in 2025", 1),
         ({"type": "is_json"}, '{"a": 1}', 1),
@@ -41,11 +51,20 @@ from tests.suites.support import calls, grade, suite_of
         ({"type": "is_json", "schema": {"required": ["a"]}}, "prose", 0),
         ({"type": "is_json", "schema": {"format": "email"}}, '"ada"', 0),
         ({"type": "is_json", "schema": {"format": "email"}}, '"ada@example.com"', 1),
+        ({"type": "is_json", "schema": {"format": "email"}}, '"ada@"', 0),
+        ({"type": "is_json", "schema": {"format": "email"}}, '"ada@example"', 0),
+        ({"type": "is_json", "schema": {"format": "email"}}, '"a b@example.com"', 0),
+        ({"type": "is_json", "schema": {"format": "email"}}, "5", 1),
+        ({"type": "is_json", "schema": {"$schema": DRAFT_7, "items": [{"type": "string"}]}}, "[1]", 0),
+        ({"type": "is_json", "schema": {"$schema": DRAFT_7, "items": [{"type": "string"}]}}, '["a", 1]', 1),
+        ({"type": "is_json", "schema": {"$schema": DRAFT_7, "dependencies": {"a": ["b"]}}}, '{"a": 1}', 0),
+        ({"type": "is_json", "schema": {"pattern": "^.$"}}, '"😀"', 1),
         ({"type": "is_json", "schema": {"format": "date-time"}}, '"soon"', 0),
         ({"type": "is_json", "schema": {"format": "date-time"}}, '"2026-06-01T08:00:00Z"', 1),
         ({"type": "is_json", "schema": {"format": "uri"}}, '"not a uri"', 0),
         ({"type": "is_json", "schema": {"const": {"format": {}}}}, '{"format": {}}', 1),
-        ({"type": "is_json", "schema": {}}, "1e999", 0),
+        # Infinite in JavaScript.
+        ({"type": "is_json", "schema": {}}, "1e999", 1),
         ({"type": "is_json", "schema": {"pattern": "^(a+)+$"}}, '"' + "a" * 40 + '!"', 0),
         ({"type": "is_json", "schema": {"pattern": "^(a+)+$"}}, '"aaa"', 1),
         ({"type": "contains-json"}, 'Here:\n```json\n{"a": [1]}\n```', 1),

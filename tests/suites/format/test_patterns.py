@@ -44,6 +44,22 @@ from persona_pipeline.suites.format.patterns import PatternError, compile_patter
         ("x{", "x{", True),
         ("é", "e\u0301", False),
         ("a", "\ud800a", True),
+        ("\ud800", "\ud800a", True),
+        # Without the flag u a character beyond U+FFFF is two.
+        ("^.$", "😀", False),
+        ("^.{2}$", "😀", True),
+        ("^😀$", "😀", True),
+        ("[😀]", "😁", True),
+        (r"^\ud83d", "😀", True),
+        (r"^[\ud800-\udbff]", "😀", True),
+        (r"^[\u0080-\uffff]{2}$", "😀", True),
+        (r"[^\u0000-\uffff]", "😀", False),
+        (r"^\p{So}$", "😀", True),
+        # Case is not ignored from ASCII to what is beyond.
+        ("(?i:sk)", "ſ\u212a", False),
+        ("(?i:^ſ\u212a$)", "ſ\u212a", True),
+        (r"^[\u017f]\u212a$", "ſ\u212a", True),
+        (r"^\S\W$", "ſ\u212a", True),
     ],
 )
 def test_patterns_mean_what_they_mean_in_javascript(pattern: str, text: str, expected: bool) -> None:
@@ -64,7 +80,6 @@ def test_patterns_mean_what_they_mean_in_javascript(pattern: str, text: str, exp
         (r"a\Z", "write $"),
         ("a\\", "backslash"),
         ("a{1001}", "repetition"),
-        ("\ud800", "surrogate"),
         ("a" * 20_000, "longer"),
     ],
 )

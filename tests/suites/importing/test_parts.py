@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 from persona_pipeline.base.documents.yaml import parse_document, to_yaml
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites import RunOptions, load_suite, run_suite
+from persona_pipeline.suites.asserts import registry
+from persona_pipeline.suites.format.files import Files
+from persona_pipeline.suites.format.problems import Reader
+from persona_pipeline.suites.importing.cases import turns
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file
-from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO
+from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, whole
 from persona_pipeline.suites.importing.prompts import TemplateError, fill
 from tests.suites.support import verdicts, write
 
 CONTAINS = {"type": "contains", "value": "a"}
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 def imported(folder: Path, data: dict[str, Any] | str, origin: str = PROMPTFOO, **files: str) -> ImportedSuite:
@@ -42,17 +47,29 @@ def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[
     [
         ({"type": "contains", "value": 0}, {"type": "contains", "value": "0"}),
         ({"type": "not-icontains", "value": "A"}, {"type": "icontains", "value": "A", "negate": True}),
-        ({"type": "not-equals", "value": True}, {"type": "equals", "value": "true", "negate": True}),
+        ({"type": "not-equals", "value": True}, {"type": "equals", "value": "true", "trim": False, "negate": True}),
+        ({"type": "equals", "value": 1e21}, {"type": "equals", "value": "1e+21", "trim": False}),
+        ({"type": "equals", "value": {"a": [1, None]}}, {"type": "is_json", "schema": {"const": {"a": [1, None]}}}),
+        ({"type": "equals", "value": []}, {"type": "is_json", "schema": {"const": []}}),
+        ({"type": "contains", "value": 1e-7}, {"type": "contains", "value": "1e-7"}),
         ({"type": "contains-all", "value": "a, b"}, {"type": "contains-all", "value": ["a", "b"]}),
         (
             {"type": "contains-any", "value": '"a, b", "say ""hi""",c d '},
             {"type": "contains-any", "value": ["a, b", 'say "hi"', "c d"]},
         ),
-        ({"type": "starts-with", "value": "A", "weight": 3}, {"type": "starts-with", "value": "A", "weight": 3}),
+        (
+            {"type": "contains-all", "value": ', "say \\"hi\\"" ,a\\b'},
+            {"type": "contains-all", "value": ['say "hi"', "a\\b"]},
+        ),
+        ({"type": "starts-with", "value": "A", "weight": 3}, {"type": "starts-with", "value": "A", "trim": False, "weight": 3}),
         ({"type": "cost", "threshold": 0.01, "metric": "dear"}, {"type": "cost", "name": "dear", "max_usd": 0.01}),
         ({"type": "latency", "threshold": 5}, {"type": "latency", "max_ms": 5}),
         ({"type": "is-json", "value": {"type": "object"}}, {"type": "is_json", "schema": {"type": "object"}}),
-        ({"type": "contains-json"}, {"type": "contains_json"}),
+        ({"type": "is-json", "value": "type: object"}, {"type": "is_json", "schema": {"type": "object"}}),
+        (
+            {"type": "is-json", "value": {"dependencies": {"a": ["{{ b }}"]}}},
+            {"type": "is_json", "schema": {"$schema": DRAFT_7, "dependencies": {"a": ["{{ b }}"]}}},
+        ),
         ({"type": "llm-rubric", "value": "Kind"}, {"type": "rubrics", "criteria": ["Kind"]}),
         ({"type": "llm-rubric", "value": "file://kind.txt"}, {"type": "rubrics", "criteria": ["Is kind"]}),
         ({"type": "model-graded-closedqa", "value": "Kind"}, {"type": "rubrics", "criteria": ["Kind"]}),
@@ -63,11 +80,23 @@ def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[
         ({"type": "llm-rubric", "value": "Kind", "threshold": 0.9}, {"type": "llm_judge", "prompt": "Kind", "required": 0.9}),
         (
             {"type": "trajectory:tool-used", "value": ["a", {"name": "b", "min": 2}]},
-            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 2}},
+            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 2}, "required": 1.0},
+        ),
+        (
+            {"type": "not-trajectory:tool-used", "value": "a"},
+            {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1}, "negate": True},
         ),
         (
             {"type": "trajectory:tool-sequence", "value": {"steps": ["a", "b"], "mode": "exact"}},
-            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a"}, {"tool": "b"}]},
+            {"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "a"}, {"tool": "b"}], "required": 1.0},
+        ),
+        (
+            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"q": 1}, "mode": "exact"}},
+            {"type": "tool_trajectory", "mode": "in_order", "expected": [{"tool": "a", "args": {"q": 1}, "args_match": "exact"}]},
+        ),
+        (
+            {"type": "trajectory:step-count", "value": {"type": "tool", "max": 8}},
+            {"type": "execution_metrics", "max_tool_calls": 8},
         ),
         (
             {"type": "assert-set", "threshold": 0.9, "assert": [{**CONTAINS, "metric": "x"}, {**CONTAINS, "metric": "x"}]},
@@ -96,10 +125,13 @@ def test_asserts_of_promptfoo(tmp_path: Path, item: dict[str, Any], becomes: dic
         ({"type": "is-json", "value": {"$ref": "https://h/s.json"}}, "leads out of the schema"),
         ({"type": "is-html"}, "assert is-html has no counterpart"),
         ({"type": "made-up"}, "assert made-up has no counterpart"),
-        ({"type": "equals", "value": {"a": 1}}, "assert equals with data has no counterpart; compare fields with field_accuracy"),
+        ({"type": "icontains", "value": {"a": 1}}, "icontains with data has no counterpart; compare fields with field_accuracy"),
+        ({"type": "contains-any", "value": '"a" b, c'}, "contains-any with quotes that do not end before a comma"),
+        ({"type": "contains-any", "value": '"a\\"'}, "contains-any with quotes that do not end before a comma"),
+        ({"type": "contains-any", "value": '"", a'}, "must not be empty"),
+        ({"type": "is-json", "value": "{"}, "is-json with a schema that is no YAML"),
         ({"type": "contains", "value": "file://x.js"}, "assert contains with data has no counterpart"),
         ({"type": "regex", "value": "("}, "is not a valid regular expression"),
-        ({"type": "regex", "value": "a", "flags": "s"}, "assert regex with flags s has no counterpart"),
         ({"type": "cost"}, "assert cost without a threshold has no counterpart"),
         ({"type": "llm-rubric", "value": "{{ nobody }}"}, "the template ('nobody' is undefined) has no counterpart"),
         ({"type": "llm-rubric", "value": "x", "rubricPrompt": "file://p.py"}, "with a program as its prompt"),
@@ -113,16 +145,55 @@ def test_asserts_without_a_counterpart_are_named_and_left_out(tmp_path: Path, it
     assert any(said in message for message in named), named
 
 
+FORMAT = {"type": "is-json", "value": {"properties": {"a": {"format": "uri"}}}}
+NESTED = {"type": "assert-set", "assert": [{"type": "assert-set", "assert": [CONTAINS]}]}
+COMPOSITE = {"type": "composite", "aggregator": {"type": "weighted_average"}}
+
+
+@pytest.mark.parametrize(
+    ("item", "origin", "said"),
+    [
+        ({"type": "contains-json"}, PROMPTFOO, "contains-json passes there for text in braces that is almost JSON"),
+        (FORMAT, PROMPTFOO, "format uri of a schema is checked otherwise here"),
+        ({"type": "is-json", "value": {"nullable": True}}, PROMPTFOO, "nullable True of a schema is checked otherwise here"),
+        ({"type": "regex", "value": r"\p{L}"}, PROMPTFOO, "are classes and characters here"),
+        ({"type": "regex", "value": "(?m:a$)"}, PROMPTFOO, "with the flag m a line ends at"),
+        ({"type": "regex", "value": "^a", "flags": "m"}, AGENTV, "with the flag m a line ends at"),
+        ({"type": "regex", "value": r"[\u0080-\uffff]", "flags": "i"}, AGENTV, "a class of letters beyond ASCII can hold s and k"),
+        ({"type": "regex", "value": "a", "flags": "i"}, PROMPTFOO, "flags of assert regex has no counterpart"),
+        ({"type": "regex", "value": "a", "flags": "u"}, AGENTV, "assert regex with flags u has no counterpart"),
+        ({"type": "trajectory:tool-used", "value": ["a", "b"]}, AGENTV, "gives a share of its calls here"),
+        ({"type": "trajectory:step-count", "value": {"type": "tool", "min": 1}}, AGENTV, "but for the most tools"),
+        ({"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {}, "ignore": "x"}}, AGENTV, "arguments to ignore"),
+        (
+            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"q": {"r": 1}}}},
+            AGENTV,
+            "compares data within arguments whole here",
+        ),
+        ({"type": "equals", "value": "{{ data }}"}, PROMPTFOO, "data in an assert's template is [object Object] there"),
+        (NESTED, PROMPTFOO, "an assert-set in an assert-set is an error there"),
+        ({**COMPOSITE, "assert": [{**CONTAINS, "negate": True}]}, AGENTV, "negate of a composite's member counts here"),
+        ({**COMPOSITE, "assert": [{**CONTAINS, "weight": 0}]}, AGENTV, "weight of a composite's member counts here"),
+        ({**COMPOSITE, "assert": [{**CONTAINS, "required": 1}]}, AGENTV, "required of a composite's member counts here"),
+    ],
+)  # fmt: skip
+def test_what_decides_otherwise_is_named_once(tmp_path: Path, item: dict[str, Any], origin: str, said: str) -> None:
+    _, named = one(tmp_path, item, origin, vars={"data": {"a": 1}})
+    assert [said in message for message in named] == [True], named
+
+
 @pytest.mark.parametrize(
     ("item", "becomes"),
     [
         ("Is kind", {"type": "rubrics", "criteria": ["Is kind"], "weight": 1}),
         ({"type": "icontains", "value": "A"}, {"type": "icontains", "value": "A"}),
         ({"type": "contains-any", "value": ["a"], "required": True}, {"type": "contains-any", "value": ["a"], "required": True}),
-        ({"type": "regex", "value": "a", "flags": "im"}, {"type": "regex", "value": "(?im:a)"}),
+        ({"type": "regex", "value": "a", "flags": "smi"}, {"type": "regex", "value": "(?ims:a)"}),
+        ({"type": "equals", "value": "a"}, {"type": "equals", "value": "a"}),
+        ({"type": "contains-json"}, {"type": "contains_json"}),
         (
-            {"type": "script", "command": ["true"], "name": "own"},
-            {"type": "code_judge", "name": "own", "script": ["true"], "cwd": "."},
+            {"type": "script", "command": ["true"], "name": "own", "words": ["x"], "config": {"least": 2}},
+            {"type": "code_judge", "name": "own", "script": ["true"], "cwd": ".", "words": ["x"], "least": 2},
         ),
         ({"type": "llm-grader", "prompt": "Is it?"}, {"type": "llm_judge", "prompt": "Is it?"}),
         (
@@ -231,11 +302,20 @@ def test_files_and_patterns_that_give_no_test_are_named(tmp_path: Path, referenc
     assert said == [(4, f"{reference} gives no test; correct the name, or write tests there")]
 
 
+def test_json_is_read_as_json(tmp_path: Path) -> None:
+    tests = '[\t{"assert": [{"type": "contains", "value": "yes"}],\n\t"vars": {"a": "\\ud83d\\ude00"}}]'
+    made = imported(tmp_path, {"prompts": ["{{ a }}"], "tests": ["file://t.json"]}, t_dot_json=tests)
+    assert (made.suite["tests"][0]["input"], made.findings) == ("😀", ())
+    with pytest.raises(ConfigError, match=r"t\.json:1:3: is not JSON"):
+        imported(tmp_path, {"prompts": ["p"], "tests": ["file://t.json"]}, t_dot_json="[{a: b}]")
+
+
 def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
     made = imported(
         tmp_path,
         {
             "governance": {"owner": "me"},
+            "imports": {"tests": [{"path": "more.yaml"}]},
             "providers": ["echo"],
             "prompts": ["Say {{ word }}"],
             "default_test": {"vars": {"word": "no"}, "threshold": 0.9},
@@ -252,20 +332,35 @@ def test_what_agentv_5_holds_is_taken_over_or_named(tmp_path: Path) -> None:
                     "turns": [{"input": "Hello", "assert": ["Greets"]}],
                 },
                 {"id": "c", "assert": [CONTAINS], "execution": {"trials": {"count": 3, "strategy": "pass_all"}}},
-                {"id": "d", "assert": [CONTAINS], "execution": {"trials": {"count": 3, "strategy": "luck"}}},
+                {
+                    "id": "d",
+                    "governance": {"controls": ["x"]},
+                    "assert": [CONTAINS],
+                    "execution": {"trials": {"count": 3, "strategy": "luck"}},
+                },
             ],
         },
         AGENTV,
+        more_dot_yaml="[{id: e, vars: {word: more}, assert: [Is kind]}]",
     )
+    assert made.suite["x-governance"] == {"owner": "me"}
     found = {test["id"]: test for test in made.suite["tests"]}
-    assert {name: test["input"] for name, test in found.items()} == {"a": "Say yes", "c": "Say no", "d": "Say no"}
+    assert found["b"]["turns"] == [
+        {"user": "Hello", "assert": [{"type": "rubrics", "criteria": ["Greets"], "weight": 1}]}
+    ]
+    assert {name: test["input"] for name, test in found.items()} == {
+        "a": "Say yes",
+        "b": "Hi",
+        "c": "Say no",
+        "d": "Say no",
+        "e": "Say more",
+    }
+    assert found["d"]["metadata"] == {"governance": {"controls": ["x"]}}
     assert [item["criteria"] for item in found["a"]["assert"]] == [["Is kind"], ["Is short"]]
     assert [found[name]["execution"]["trials"]["strategy"] for name in "cd"] == ["all", "mean"]
     assert all(finding.line for finding in made.findings)
     named = {finding.message for finding in made.findings}
     assert {
-        "governance has no counterpart",
-        "a conversation (turns) has no counterpart; the test is left out; ask each turn in a test",
         "strategy luck has no counterpart; the mean is taken",
         "threshold of a test has no counterpart; mark asserts as required",
     } <= named
@@ -276,21 +371,30 @@ PROVIDERS = [
     ("openai:chat:gpt-4o", {"provider": "openai", "model": "gpt-4o"}),
     ("anthropic:messages:claude-x", {"provider": "anthropic", "model": "claude-x"}),
     ("anthropic:claude-x", {"provider": "anthropic", "model": "claude-x"}),
+    ("ollama:chat:llama3.2:3b", {"provider": "ollama", "model": "llama3.2:3b"}),
+    ("ollama:completion:llama3.2", {"provider": "ollama", "model": "llama3.2"}),
+    ("ollama:llama3.2", {"provider": "ollama", "model": "llama3.2"}),
+    ("openrouter:meta/llama-3:free", {"provider": "openrouter", "model": "meta/llama-3:free"}),
+    ("openai:responses:gpt-5", {"provider": "openai", "model": "gpt-5", "api": "responses"}),
+    ("google:gemini-2.5-flash", {"provider": "gemini", "model": "gemini-2.5-flash"}),
+    ("bedrock:us.anthropic.claude-x-v1:0", {"provider": "bedrock", "model": "us.anthropic.claude-x-v1:0"}),
+    ("vertex:claude-x", {"provider": "vertex", "model": "claude-x"}),
     (
-        "ollama:chat:llama3.2:3b",
-        {"provider": "openai", "model": "llama3.2:3b", "base_url": "http://localhost:11434/v1", "api_key": "ollama"},
+        {"id": "azure:chat:mine", "config": {"apiHost": "h.openai.azure.com", "temperature": 0, "seed": 7}},
+        {
+            "provider": "azure",
+            "model": "mine",
+            "base_url": "https://h.openai.azure.com/v1",
+            "parameters": {"temperature": 0, "seed": 7},
+        },
     ),
     (
-        "ollama:llama3.2",
-        {"provider": "openai", "model": "llama3.2", "base_url": "http://localhost:11434/v1", "api_key": "ollama"},
-    ),
-    (
-        "openrouter:meta/llama-3:free",
+        "groq:llama-3",
         {
             "provider": "openai",
-            "model": "meta/llama-3:free",
-            "base_url": "https://openrouter.ai/api/v1",
-            "api_key": "${{ OPENROUTER_API_KEY }}",
+            "model": "llama-3",
+            "base_url": "https://api.groq.com/openai/v1",
+            "api_key": "${{ GROQ_API_KEY }}",
         },
     ),
     (
@@ -330,12 +434,13 @@ def test_providers_become_targets(tmp_path: Path, given: Any, becomes: dict[str,
     [
         ("bedrock:m", "provider bedrock:m has no counterpart"),
         ("openai:embedding:m", "provider openai:embedding:m has no counterpart"),
-        ("openai:responses:m", "is asked over chat completions"),
+        ("bedrock:amazon.nova-lite", "provider bedrock:amazon.nova-lite has no counterpart"),
         ("file://own.js", "provider file://own.js has no counterpart"),
         ("exec:run.sh a", "gets the prompt as its argument"),
         ("python:own.py", "own.py: call_api must take the prompt alone"),
         ({"id": "openai:m", "config": {"apiKey": "sk-1234"}}, "the key of provider openai:m is left out"),
-        ({"id": "openai:m", "config": {"temperature": 0}}, "temperature of provider openai:m has no counterpart"),
+        ({"id": "openai:m", "config": {"tools": "file://t.json"}}, "tools of provider openai:m has no counterpart"),
+        ({"id": "openai:m", "config": {"passthrough": {}}}, "passthrough of provider openai:m has no counterpart"),
         ({"id": "openai:m", "config": {"max_tokens": "many"}}, "max_tokens"),
         ({"id": "openai:m", "delay": 5}, "provider key delay has no counterpart"),
         ({"id": "http://h", "config": {"transformResponse": "(json) => json.a"}}, "say with answer, a JSONPath"),
@@ -399,7 +504,7 @@ def test_tables_and_lists_become_tests(tmp_path: Path) -> None:
     assert (first["input"], first["metadata"]) == ("P Say yes 1", {"tags": ["x", "y"]})
     assert [item["type"] for item in first["assert"][0]["assert"]] == ["contains-all", "latency"]
     assert second["assert"] == [
-        {"type": "equals", "value": "plain: text", "required": True},
+        {"type": "equals", "value": "plain: text", "trim": False, "required": True},
         {"type": "rubrics", "criteria": ["kind"], "required": True},
     ]
     assert (third["input"], fourth["input"], third["id"], fourth["id"]) == (
@@ -421,6 +526,44 @@ def test_scenarios_cross_their_rows(tmp_path: Path) -> None:
     assert [(test["input"], test["assert"][0]["value"]) for test in made.suite["tests"]] == [
         ("hello in Spanish", "hola"),
         ("hello in French", "bonjour"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        '[{"role": "user", "content": {{ word | dump }} }]',
+        '[{% for one in words %}{"role": "user", "content": "{{ one }}"}{% endfor %}]',
+        '[{"role": "user", "content": "{{ word }}"}]',
+    ],
+)
+def test_templates_of_messages_in_files_are_filled_first(tmp_path: Path, prompt: str) -> None:
+    test = {"vars": {"word": "a", "words": ["a"]}, "options": {"disableVarExpansion": True}, "assert": [CONTAINS]}
+    made = imported(tmp_path, {"prompts": ["file://chat.json"], "tests": [test]}, chat_dot_json=prompt)
+    assert made.findings == ()
+    assert made.suite["tests"][0]["input"] == [{"role": "user", "content": "a"}]
+
+
+def test_turns_become_what_the_user_says_and_what_is_asked_of_the_answer(tmp_path: Path) -> None:
+    text = """
+mode: conversation
+aggregation: min
+turns:
+  - {input: "Hi {{ name }}", expected_output: Hello, assert: [Greets, {type: contains, value: x}]}
+  - {input: [{role: user, content: Bye}], wait: 5}
+"""
+    entry = whole(text, tmp_path / "t.yaml")
+    findings = Findings(Reader(Files(), tmp_path, registry), tmp_path, AGENTV)
+    assert turns(findings, entry, {"name": "Pam"}) == [
+        {
+            "user": "Hi Pam",
+            "assert": [{"type": "rubrics", "criteria": ["Greets"], "weight": 1}, {"type": "contains", "value": "x"}],
+            "expected_output": "Hello",
+        },
+        {"user": [{"role": "user", "content": "Bye"}]},
+    ]
+    assert [(finding.line, finding.message) for finding in findings.reader.warnings] == [
+        (6, "turn key wait has no counterpart"),
     ]
 
 
@@ -472,7 +615,13 @@ targets:
     made = imported(tmp_path, {"targets": ["desk", "tool", "other", "nobody"], "tests": tests}, AGENTV)
     assert made.targets == {
         "targets": [
-            {"name": "desk", "provider": "anthropic", "model": "${{ DESK_MODEL }}", "api_key": "${{ DESK_KEY }}"},
+            {
+                "name": "desk",
+                "provider": "anthropic",
+                "model": "${{ DESK_MODEL }}",
+                "api_key": "${{ DESK_KEY }}",
+                "parameters": {"temperature": 0},
+            },
             {
                 "name": "tool",
                 "provider": "cli",
@@ -484,7 +633,6 @@ targets:
     }
     assert made.suite["execution"] == {"targets": ["desk", "tool", "other", "nobody"]}
     assert [(Path(str(item.path)).name, item.line, item.message.partition(";")[0]) for item in made.findings] == [
-        ("targets.yaml", 3, "temperature of provider anthropic has no counterpart"),
         ("targets.yaml", 4, "judge_target of provider cli has no counterpart"),
         ("targets.yaml", 5, "provider vscode has no counterpart"),
         ("config.yaml", 5, "target nobody is not described here"),
@@ -518,6 +666,7 @@ tests:
 
 
 def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
+    (tmp_path / "box").mkdir()
     made = imported(
         tmp_path,
         {
@@ -542,7 +691,56 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
     assert [finding.message for finding in made.findings] == [
         "execution.workers has no counterpart",
         "workspace.repos has no counterpart",
+        "workspace.template: folder 'b' does not exist",
     ]
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "becomes", "said"),
+    [
+        ({"Equals": {"value": "a"}}, {"type": "equals", "value": "a", "trim": False}, None),
+        ({"Equals": 5}, {"type": "is_json", "schema": {"const": 5}}, None),
+        ("EqualsExpected", {"type": "equals", "value": "{{ x }}", "trim": False}, None),
+        ({"Contains": "a"}, {"type": "contains", "value": "a"}, None),
+        ({"Contains": {"value": 5, "as_strings": True, "case_sensitive": False}}, {"type": "icontains", "value": "5"}, None),
+        ({"Contains": {"value": "a", "evaluation_name": "own"}}, {"type": "contains", "name": "own", "value": "a"}, None),
+        ({"IsInstance": "dict"}, {"type": "is_json", "schema": {"type": "object"}}, None),
+        ({"MaxDuration": 1.5}, {"type": "latency", "max_ms": 1500.0}, None),
+        ({"MaxDuration": {"seconds": 2}}, {"type": "latency", "max_ms": 2000}, None),
+        ({"LLMJudge": {"rubric": "Kind", "include_input": True}}, {"type": "rubrics", "criteria": ["Kind"]}, None),
+        ({"LLMJudge": {"rubric": "Kind", "model": "m"}}, {"type": "rubrics", "criteria": ["Kind"]}, "evaluator LLMJudge: model"),
+        ({"HasMatchingSpan": {"query": {"name_equals": "x"}}}, None, "check tool calls with tool_trajectory"),
+        ({"IsInstance": "str"}, None, "evaluator IsInstance of str has no counterpart; answers are text"),
+        ({"Contains": [1]}, None, "evaluator Contains of [1] has no counterpart"),
+        ({"Contains": {}}, None, "evaluator Contains without its value"),
+        ({"Mine": {}}, None, "evaluator Mine has no counterpart; write an assert type"),
+    ],
+)  # fmt: skip
+def test_evaluators_of_pydantic_evals(
+    tmp_path: Path, evaluator: Any, becomes: dict[str, Any] | None, said: str | None
+) -> None:
+    case = {"name": "first case", "inputs": {"q": [1.0]}, "expected_output": "{{ x }}", "evaluators": [evaluator]}
+    write(tmp_path, {"orders.yaml": yaml.safe_dump({"cases": [case], "evaluators": [{"Contains": "z"}]})})
+    made = import_file(tmp_path / "orders.yaml", tmp_path)
+    (test,) = made.suite["tests"]
+    assert (made.origin, test["id"], test["input"]) == ("pydantic-evals", "first case", '{"q":[1]}')
+    assert test["expected_output"] == "{{ x }}"
+    last = {"type": "contains", "value": "z", "required": True}
+    assert test["assert"] == [*([becomes | {"required": True}] if becomes else []), last]
+    assert [finding.line is not None and str(said) in finding.message for finding in made.findings] == [True] * bool(
+        said
+    )
+
+
+VARIABLES = {
+    "name": "Pam",
+    "on": True,
+    "none": None,
+    "data": {"a": 1},
+    "order": {"items": "two"},
+    "share": 1.0,
+    "small": 1e-7,
+}
 
 
 @pytest.mark.parametrize(
@@ -554,12 +752,14 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
         ("{{ on }} {{ none }} {{ data }}", 'true  {"a":1}'),
         ("{{ data | dump }}", '{"a": 1}'),
         ("{{ data }}", {"a": 1}),
+        ("{{ data.a }} {{ order.items }} {{ order.items.length }}", "1 two 3"),
+        ("{{ share }} {{ small }}", "1 1e-7"),
         ({"k": ["{{ name }}"]}, {"k": ["Pam"]}),
         ("no template", "no template"),
     ],
 )
 def test_templates_are_filled(template: Any, becomes: Any) -> None:
-    assert fill(template, {"name": "Pam", "on": True, "none": None, "data": {"a": 1}}) == becomes
+    assert fill(template, VARIABLES) == becomes
 
 
 @pytest.mark.parametrize(
@@ -625,6 +825,7 @@ def test_yaml_reads_back_as_the_same(data: Any) -> None:
         ("- a", "must be a mapping with tests"),
         ("tests: [{a: 1}]\ntests: []", "stands twice|duplicate"),
         ("tests: [{vars: {a: b}}]", "holds no test that can be taken over"),
+        ("default_test: {}\ntests: [{id: a, input: b, turns: [{input: c}]}]", "a test with nothing to check"),
         ("tests: file://gone.yaml", "gone.yaml"),
         ("tests: file://made.py", "tests file://made.py has no counterpart"),
     ],

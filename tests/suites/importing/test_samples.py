@@ -21,7 +21,6 @@ PROMPTFOO, AGENTV = SAMPLES / "promptfoo" / "promptfooconfig.yaml", SAMPLES / "a
 NAMED = {
     PROMPTFOO: """\
 promptfooconfig.yaml:8: prompt file://prompts/make_prompt.js has no counterpart; write out what it makes
-promptfooconfig.yaml:12: temperature of provider openai:gpt-4o-mini has no counterpart
 promptfooconfig.yaml:22: exec: python3 gets the prompt as its argument, and no options and context after it
 promptfooconfig.yaml:23: provider bedrock:some-model has no counterpart; answer with a target of another kind, \
 or grade recorded answers

@@ -168,10 +168,12 @@ class TestSimulatedUser:
         assert len(seen) == 3
 
     def test_it_has_an_agents_persona(self, tmp_path: Path, sample_root: Path) -> None:
-        user, seen = self.visitor(END)
+        user, seen = self.visitor("b", END)
         suite = conversation(tmp_path, turns=["a"], user={**USER, "agent": "dwight"}, **{"assert": [OK]})
-        held(suite, target(echo), user, world_root=lambda: sample_root)
+        (test,) = held(suite, target(echo), user, world_root=lambda: sample_root).tests
         assert "Dwight" in seen[0].messages[0]["content"]
+        assert test.best.output is not None
+        assert [turn.asked[0].get("name") for turn in test.best.output.turns] == [None, "dwight"]
 
     @pytest.mark.parametrize(
         ("lines", "reason", "answered"),
@@ -306,15 +308,17 @@ class TestKilled:
         assert asked == [str(turn) for turn in (*range(1, 13), *range(12, 21))]
 
 
-# At its twelfth turn it says so and waits, the first time.
+# At its twelfth turn it says so and waits, the first time, until who asked it is gone.
 DYING_AGENT = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 kept = pathlib.Path("KEPT")
 with (kept / "asked").open("a") as file:
     file.write(sys.argv[1] + "\\n")
 if sys.argv[1] == "12" and not (kept / "thinking").exists():
+    asker = os.getppid()
     (kept / "thinking").touch()
-    time.sleep(600)
+    while os.getppid() == asker:
+        time.sleep(0.05)
 print("ok")
 """
 

@@ -1,6 +1,5 @@
 """Tests in files of their own: YAML lists, JSON lines, CSV tables, globs of them."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.documents.yaml import Document, Limits, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
-from persona_pipeline.suites.format.javascript import parse_float, parse_json
+from persona_pipeline.suites.format.javascript import json_file, parse_float, parse_json
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource
 
 _SPELLED = re.compile(
@@ -295,7 +294,7 @@ def _file_tests(
 
 def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -> Iterator[tuple[ConfigEntry, str]]:
     with reader.collecting():
-        document = _document(path, text)
+        document = read_document(path, text)
         if document.data is None:
             return
         if not isinstance(document.data, list):
@@ -306,14 +305,11 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
         yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)
 
 
-def _document(path: Path, text: str) -> Document:
+def read_document(path: Path, text: str) -> Document:
+    """Return what a YAML or JSON file holds, with the places of its own."""
     if path.suffix.lower() != ".json":
         return parse_document(text, str(path), limits=SUITE_LIMITS)
-    try:
-        return Document(str(path), parse_json(text, unique_keys=True), text, SUITE_LIMITS)
-    except ValueError as error:
-        place = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (1, 1)
-        raise ConfigError(Problem(f"is not JSON: {getattr(error, 'msg', error)}", str(path), *place)) from error
+    return Document(str(path), json_file(text, str(path), unique_keys=True), text, SUITE_LIMITS)
 
 
 def json_lines(
@@ -330,10 +326,7 @@ def json_lines(
             reason = getattr(error, "msg", None) or error
             reader.problems.append(Problem(malformed.format(number=number, reason=reason), path, number, column))
             continue
-        source = LineSource(path, number, line)
-        with reader.collecting():
-            check_numbers(value, source)
-            yield ConfigEntry(value, source, ()), f"line {number}"
+        yield ConfigEntry(value, LineSource(path, number, line)), f"line {number}"
 
 
 def check_numbers(data: Any, source: Any) -> None:

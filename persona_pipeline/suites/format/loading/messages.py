@@ -10,11 +10,13 @@ from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 ROLES = ("system", "user", "assistant", "tool")
 _ROLES_TEXT = ", ".join(ROLES)
-_CONTENT = "must be a string, a mapping or a list of parts (mappings)"
 
 
 def input_messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> tuple[dict[str, Any], ...]:
-    """Read ``input``, a turn's ``user`` or ``input_messages``: text stands for one user message, else a list of messages."""
+    """Read ``input``, a turn's ``user`` or ``input_messages``: text stands for one user message, else a list of messages.
+
+    The files that they name must be there.
+    """
     value = entry.data[key]
     if isinstance(value, str) and key != "input_messages":
         return ({"role": "user", "content": value},)
@@ -24,11 +26,17 @@ def input_messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> 
         return ()
     if not value:
         reader.fail(entry, f"{label}: {key} must hold at least one message", key)
-    return _messages(reader, entry, key, label)
+    before = len(reader.problems)
+    messages = _messages(reader, entry, key, label)
+    if len(reader.problems) == before:
+        _check_file_parts(reader, entry, key, messages, label)
+    return messages
 
 
-def expected_messages(reader: Reader, entry: ConfigEntry, key: str, label: str) -> tuple[dict[str, Any], ...]:
-    """Read ``expected_output`` or ``expected_messages``; see the format's notes for what each shorthand stands for."""
+def expected_messages(reader: Reader, entry: ConfigEntry, key: str | None, label: str) -> tuple[dict[str, Any], ...]:
+    """Read ``expected_output`` or ``expected_messages`` (None: neither is there); the format says what its shorthands stand for."""
+    if key is None:
+        return ()
     value = entry.data[key]
     if key == "expected_messages":
         if isinstance(value, list):
@@ -80,15 +88,13 @@ def _message(reader: Reader, entry: ConfigEntry, label: str) -> dict[str, Any] |
         if not (role == "assistant" and calls):
             needed = "content or tool_calls" if role == "assistant" else "content"
             reader.fail(entry, f"{label}: {needed} is required")
-    elif not isinstance(content, str | dict) and not _is_parts(content):
-        reader.fail(entry, f"{label}: content {_CONTENT}", "content")
+    elif not isinstance(content, str | dict) and not (
+        isinstance(content, list) and all(isinstance(part, dict) for part in content)
+    ):
+        reader.fail(entry, f"{label}: content must be a string, a mapping or a list of parts (mappings)", "content")
     if not isinstance(message.get("name", ""), str):
         reader.fail(entry, f"{label}: name must be a string", "name")
     return message if len(reader.problems) == before else None
-
-
-def _is_parts(content: Any) -> bool:
-    return isinstance(content, list) and all(isinstance(part, dict) for part in content)
 
 
 def _tool_calls(reader: Reader, entry: ConfigEntry, label: str) -> None:
@@ -103,17 +109,16 @@ def _tool_calls(reader: Reader, entry: ConfigEntry, label: str) -> None:
             reader.fail(entry, f"{label}: tool_calls[{index}]: tool is required, a string", "tool_calls", index)
 
 
-def check_file_parts(
+def _check_file_parts(
     reader: Reader, entry: ConfigEntry, key: str, messages: Sequence[dict[str, Any]], label: str
 ) -> None:
     """Check that every ``{type: file, value: path}`` part names a file that is there."""
-    listed = isinstance(entry.data[key], list)
     for index, message in enumerate(messages):
         parts = message.get("content")
         for number, part in enumerate(parts if isinstance(parts, list) else ()):
             if part.get("type") != "file":
                 continue
-            place: tuple[str | int, ...] = (key, index, "content", number) if listed else (key,)
+            place = (key, index, "content", number)
             if not isinstance(part.get("value"), str):
                 reader.fail(entry, f"{label}: a file part needs value, a path", *place)
                 continue

