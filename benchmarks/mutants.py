@@ -218,6 +218,8 @@ class Survey:
             importlib.import_module(".".join(file.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"))
         reached = self._reached()
         live: dict[tuple[str, str, int], list[FunctionType]] = {}
+        # Some of the package freezes what is loaded (see `definitions`), and what is frozen is not listed.
+        gc.unfreeze()
         for found in gc.get_objects():
             if isinstance(found, FunctionType):
                 code = found.__code__
@@ -231,7 +233,9 @@ class Survey:
         counts: Counter[str] = Counter()
         started = time.monotonic()
         for file in self.files:
-            for mutant in mutants(file, self.options.each, self.options.seed):
+            drawn = [*mutants(file, self.options.each, self.options.seed)]
+            random.Random(f"{self.options.seed} {file.relative_to(PROJECT)}").shuffle(drawn)
+            for mutant in drawn[: self.options.most]:
                 if mutant.name in judged or (asked is not None and mutant.name not in asked):
                     continue
                 code = mutant.code
@@ -347,6 +351,7 @@ def main() -> None:
     parser.add_argument("what", nargs="+", type=Path, help="files or folders of the package")
     parser.add_argument("--tests", nargs="+", required=True, help="tests beside them")
     parser.add_argument("--each", type=int, default=8, help="mutants a function at most")
+    parser.add_argument("--most", type=int, help="mutants a file at most, drawn by the seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--slowest", type=float, default=5.0, help="tests that take longer are left out, in seconds")
     parser.add_argument(
