@@ -1,5 +1,6 @@
 """Suites that are written in Python: the same results, resumed and reported as those from files."""
 
+import gc
 import glob
 import json
 import re
@@ -234,3 +235,10 @@ def test_suites_in_python_are_told_apart_by_what_they_ask() -> None:
 
     assert made("a") == made("a")
     assert len({made("a"), made("b"), made("a", "b")}) == 3
+
+
+def test_a_run_leaves_a_programs_garbage_to_its_collector() -> None:
+    suite = pp.make_suite("tidy", [pp.Test(input="hi", asserts=[{"type": "contains", "value": "ok"}])])
+    frozen = gc.get_freeze_count()
+    pp.run_suite(suite, targets=lambda prompt: "ok")
+    assert gc.get_freeze_count() == frozen

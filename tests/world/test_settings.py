@@ -314,11 +314,11 @@ def test_a_suite_run_for_a_world_goes_by_the_worlds_settings(tmp_path: Path, mon
     )
     ran: list[tuple[str | None, Path | None, Any]] = []
 
-    def run(suite: Any, *, targets: Any, judge: Any, options: Any, **_: object) -> SuiteResult:
-        targets.open("default")
-        ran.append((targets.grants.world, options.settings.state, judge.identity[0]))
-        return SuiteResult(suite.name, str(suite.path), [])
+    def run(suites: Any, options: Any, *, targets: Any, judge: Any, **_: object) -> list[SuiteResult]:
+        targets[0].open("default")
+        ran.append((targets[0].grants.world, options.settings.state, judge.identity[0]))
+        return [SuiteResult(suites[0].name, str(suites[0].path), [])]
 
-    monkeypatch.setattr("persona_pipeline.api.suite_runs._run_suite", run)
+    monkeypatch.setattr("persona_pipeline.api.suite_runs.run_suites", run)
     pp.run_suite(suite, world=World.open(root, settings=Settings(state=tmp_path / "state")))
     assert ran == [(root, tmp_path / "state", "openai:gpt-5-mini")]
