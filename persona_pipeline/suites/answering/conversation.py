@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from persona_pipeline.suites.answering.base import ResponseError, persona_prompt
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts
-from persona_pipeline.suites.format.models import SimulatedUser, Test
+from persona_pipeline.suites.format.models import SimulatedUser, Test, present
 
 if TYPE_CHECKING:
     from persona_pipeline.world.models import Persona
@@ -61,8 +61,8 @@ def hold_conversation(
             line, ends = _without_end(reply.text)
             if not line:
                 return
-            speaker = {"name": test.user.agent} if test.user and test.user.agent else {}
-            asked, user_cost = [{"role": "user", "content": line, **speaker}], reply.cost_usd
+            asked = [present({"role": "user", "content": line, "name": test.user and test.user.agent})]
+            user_cost = reply.cost_usd
         output = replace(answer(turn_of(test, number, [*said, *asked]), number), asked=asked, user_cost_usd=user_cost)
         yield output
         said += [*asked, {"role": "assistant", "content": output.text}]

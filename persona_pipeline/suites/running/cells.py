@@ -254,8 +254,7 @@ class CellRunner:
             known.append(cached)
             return output
 
-        for output in hold_conversation(test, answer, lambda said: self._ask_user(cell, number, said)):
-            held.append(output)
+        held.extend(hold_conversation(test, answer, lambda said: self._ask_user(cell, number, said)))
         if not held:
             raise TargetError("empty", f"target {test.user and test.user.target!r} said nothing as the user")
         return Output.of_turns(held), all(known)
@@ -294,7 +293,9 @@ class CellRunner:
             said = f"target {target.name!r} runs a program; pass --allow-code if you trust it"
             raise TargetError("code_not_allowed", said)
         self._check_health(target)
-        asked = self.request_key(cell.test) if turn is None else request_key(turn.test.input_messages, {})
+        # The test's own key holds the text of its files, those of its turns too.
+        whole = self.request_key(cell.test)
+        asked = whole if turn is None else request_key([whole, turn.test.input_messages], {})
         key = None
         # What was done to a workspace cannot be done again from a recorded answer.
         choices = (self.options.cache, cell.test.cache, self.suite.cache)

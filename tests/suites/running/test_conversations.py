@@ -287,6 +287,15 @@ class TestKilled:
         held(suite, third, written=(rows,))
         assert len(third.asked) == 3
 
+    def test_an_answer_to_a_file_that_has_changed_is_not_taken(self, tmp_path: Path) -> None:
+        write(tmp_path, {"order.txt": "one"})
+        said = [{"role": "user", "content": [{"type": "file", "value": "order.txt"}]}]
+        suite = conversation(tmp_path, turns=[{"user": said}, "two"], **{"assert": [OK]})
+        held(suite, first := target(), written=(tmp_path / "rows.jsonl",))
+        write(tmp_path, {"order.txt": "another"})
+        held(suite, second := target(), written=(tmp_path / "rows.jsonl",), resume=True)
+        assert len(first.asked) == len(second.asked) == 2
+
     def test_kill_9_in_the_middle_of_a_turn_costs_that_turn(self, tmp_path: Path) -> None:
         """A process of its own, killed while its target thinks; the target keeps a line for each time it is asked."""
         folder, kept = tmp_path / "suite", tmp_path / "kept"
