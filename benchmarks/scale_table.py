@@ -9,6 +9,7 @@ so many messages a month.
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import statistics
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sqlalchemy as sa
 
-from benchmarks.scale import PROJECT, Place, write_files
+from benchmarks.scale import PROJECT, Place, said, write_files
 
 Costs = Iterator[tuple[str, float, str]]
 # A run that finds something or cannot tell has done its work too.
@@ -81,7 +82,16 @@ def cohort(place: Place) -> Costs:
     yield "Dagster's events, an agent's first run", first / 101 / 1000, "KB"
     # What did not change is not said again.
     place.job("evaluate_cohort")
-    yield "Dagster's events, an agent and night", (_events(place) - first) / 100 / 1000, "KB"
+    again = _events(place)
+    yield "Dagster's events, an agent and night, unchanged", (again - first) / 100 / 1000, "KB"
+    with (place.root / "messages/newer.jsonl").open("w", encoding="utf-8") as file:
+        agents = [f"agent-{number:04}" for number in range(100)]
+        for line in itertools.islice(said(agents, 2000, days=14), 2000, 2300):
+            file.write(json.dumps(line) + "\n")
+    place.step("sync")
+    place.step("record")
+    place.job("evaluate_cohort")
+    yield "Dagster's events, an agent and night", (_events(place) - again) / 100 / 1000, "KB"
 
 
 def looks(place: Place) -> Costs:

@@ -57,13 +57,15 @@ class GateCheck:
         """Return the check's result; ``line``: the agent's, with what the run may fail on."""
         wrong = self.find(report, line)
         rows = [{"what": one_line(line, metadata.MOST_TEXT)} for line in wrong]
-        facts = {
-            **metadata.conclusion_metadata(report.conclusion),
-            "found": len(wrong),
-            **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
-            # Else it stands with the asset, once.
-            **({"comparison": metadata.comparison_table(report.comparison)} if self.compares and wrong else {}),
-        }
+        facts: metadata.Metadata = {"found": len(wrong)}
+        if wrong:
+            # Where nothing is, what is concluded and the comparison stand with the asset, once.
+            facts = {
+                **metadata.conclusion_metadata(report.conclusion),
+                **facts,
+                "what_is_wrong": metadata.table(rows, ("what",)),
+                **({"comparison": metadata.comparison_table(report.comparison)} if self.compares else {}),
+            }
         return metadata.check_result(self.name, wrong, facts, asset_key=specs.comparisons.key, severity=self.severity)
 
 

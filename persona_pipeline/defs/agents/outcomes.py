@@ -68,10 +68,13 @@ def propositions_outcome(stored: StoredSet) -> AssetOutcome:
     return AssetOutcome(stored.version, facts)
 
 
-def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
-    """Return a dimension's score, coverage, cost and its worst propositions; None: the agent has no propositions of it."""
+def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -> AssetOutcome:
+    """Return a dimension's score, coverage, cost and its worst propositions; None: the agent has no propositions of it.
+
+    Who judged, which is the code version of ``spec``, is part of the version.
+    """
     if evaluation is None:
-        return AssetOutcome(content_hash(None), {"status": "no claims for this agent"})
+        return AssetOutcome(content_hash([spec.code_version, None]), {"status": "no claims for this agent"})
     rows = [
         {
             "id": item.id,
@@ -93,7 +96,8 @@ def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
         found = {"unscored": unscored_label(evaluation.unscored), **found}
     else:
         found = {"score": round(evaluation.score, 4), **found}
-    return AssetOutcome(content_hash(evaluation.model_dump(mode="json", exclude={"usage"})), found)
+    content = evaluation.model_dump(mode="json", exclude={"usage"})
+    return AssetOutcome(content_hash([spec.code_version, content]), found)
 
 
 def voice_outcome(state: VoiceState) -> AssetOutcome:

@@ -74,7 +74,7 @@ RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 LAUNCHED_BY = GRPC_INFO_TAG
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
-CHECKED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+CHECKED, PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 
 
 def lineage_tags(
@@ -132,7 +132,7 @@ def newest_materialization(
 def plan_materialization(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey, partition: str) -> None:
     """Note that a run under way means to materialize an asset. If it then fails without, the partition is red in the catalog."""
     planned = dg.DagsterEvent(
-        dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED.value,
+        PLANNED.value,
         run.job_name,
         event_specific_data=AssetMaterializationPlannedData(key, partition=partition),
     )
