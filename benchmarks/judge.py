@@ -11,8 +11,8 @@ Run: python benchmarks/judge.py live [--runs 3] [--only processes]
     width          the same against a server that answers 529 above 8 calls at once.
     limits         claims against a server that takes 50, 500 and 5,000 requests a minute and says so: requests sent a judgment,
                    failures, and the ratio to the ideal, which sends what the limit allows, 20 at once.
-    processes      four processes with one key and one store against a server that takes 500 requests a minute, told in its headers and
-                   not told: requests sent a judgment, failures, seconds.
+    processes      four processes with one key and one store against a server that takes 500 requests a minute, told in its
+                   headers and not told: requests sent a judgment, failures, seconds.
     long tail      700 judgments where latencies vary log-normally (sigma 1, median 300 ms): the ratio to what all latencies
                    together take 20 at once, and to what they take when each place takes the next call as it falls free.
     tokens         a full evaluation of the sample world: input tokens that had to be processed, as a ratio to one uncached call

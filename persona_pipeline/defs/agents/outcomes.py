@@ -69,10 +69,7 @@ def propositions_outcome(stored: StoredSet) -> AssetOutcome:
 
 
 def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -> AssetOutcome:
-    """Return a dimension's score, coverage, cost and its worst propositions; None: the agent has no propositions of it.
-
-    Who judged, which is the code version of ``spec``, is part of the version.
-    """
+    """Return a dimension's score, coverage, cost and its worst propositions; None: the agent has no propositions of it."""
     if evaluation is None:
         return AssetOutcome(content_hash([spec.code_version, None]), {"status": "no claims for this agent"})
     rows = [
@@ -96,6 +93,7 @@ def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -
         found = {"unscored": unscored_label(evaluation.unscored), **found}
     else:
         found = {"score": round(evaluation.score, 4), **found}
+    # Who judged is part of the version: a score that another judge gave alike would stay out of date.
     content = evaluation.model_dump(mode="json", exclude={"usage"})
     return AssetOutcome(content_hash([spec.code_version, content]), found)
 

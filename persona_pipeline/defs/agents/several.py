@@ -57,8 +57,7 @@ class Lineage:
         keys += [(key, MATERIALIZED) for key in self._parents]
         self._events: Events = {key: newest_events(instance, key, kind, set(agents)) for key, kind in keys}
         self._versions: Versions = {key: newest_versions(instance, key, kind, agents) for key, kind in keys}
-        often_unchanged = self._parents.keys() - self._said_anyway
-        self._plans: Events = {key: newest_events(instance, key, PLANNED, set(agents)) for key in often_unchanged}
+        self._plans: Events = {key: newest_events(instance, key, PLANNED, set(agents)) for key in self._parents}
 
     def events(
         self, result: CohortResult, names: Collection[str] | None = None
@@ -205,11 +204,7 @@ def evaluate_together(
     yield from lineage.events(result, request.dimensions)
     yield from lineage.observations(result)
     # Dagster planned their checks when the run was made: said again, they stay as they were.
-    yield from check_evaluations(specs, newest_reports(world, past), request.fail_on)
+    runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in past}
+    compared = {agent_id: run.report for agent_id, run in runs.items() if run and run.report}
+    yield from check_evaluations(specs, compared, request.fail_on)
     return result
-
-
-def newest_reports(world: World, agent_ids: Iterable[str]) -> dict[str, AgentReport]:
-    """Return each agent's newest run as it was last compared; an agent that never was is left out."""
-    runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in agent_ids}
-    return {agent_id: run.report for agent_id, run in runs.items() if run and run.report}

@@ -32,7 +32,7 @@ from dagster._core.storage.cloud_storage_compute_log_manager import (
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 # What keeps its connections open and writes batches derives from these; instance_storage.py says why.
-from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import (
     AssetEventTagsTable,
     SqlEventLogStorageTable,
@@ -245,10 +245,6 @@ def postgres_storage(
     events._engine = engine
     storage._event_log_storage = events
     return storage
-
-
-def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
-    return instance.event_log_storage
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:
