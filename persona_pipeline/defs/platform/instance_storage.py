@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -179,10 +179,7 @@ def _engine_of(url: str, process: int) -> Engine:
 def in_one_batch(instance: dg.DagsterInstance) -> Iterator[None]:
     """Write the events of one asset that are yielded within together, where the instance's storage can."""
     events = instance.event_log_storage
-    if isinstance(events, Batching):
-        with events.batch():
-            yield
-    else:
+    with events.batch() if isinstance(events, Batching) else nullcontext():
         yield
 
 
