@@ -108,6 +108,13 @@ def test_what_stays_the_same_from_message_to_message_comes_first_and_is_marked()
     assert [block["text"].partition(",")[0] for block in blocks[:2]] == ["Persona of the agent", "Claims to check"]
 
 
+@pytest.mark.parametrize(("count", "tokens"), [(1, 180), (3, 340), (20, 1700)])
+def test_there_is_room_for_an_answer_to_every_claim(count: int, tokens: int) -> None:
+    shown = Trajectory((Entry("Ann", "hi", "x1", "general"),))
+    asked = gate_question(CLAIMS[:1] * count, shown, agent_id="ann", persona=None, variables={})
+    assert asked.max_tokens == tokens
+
+
 def test_recordings_keep_their_key() -> None:
     assert ask("a").key == "6ef7dd71a959c49aca7ea99632fcfe9762c5d397d5310dc31e6a7caf6a879456"
 
