@@ -324,7 +324,11 @@ def test_ideas_are_counted_once_and_only_when_all_channels_were_judged() -> None
     ],
 )  # fmt: skip
 def test_of_a_claim_judged_twice(
-    answers: Sequence[int | Unscored], scored: float | None, reason: str | None, failed: dict[str, int], spread: float | None
+    answers: Sequence[int | Unscored],
+    scored: float | None,
+    reason: str | None,
+    failed: dict[str, int],
+    spread: float | None,
 ) -> None:
     plan = scorers()["adherence"](case(OWN, samples=2), claims("adherence"))
     given = iter(answers)
@@ -334,7 +338,12 @@ def test_of_a_claim_judged_twice(
         return Verdict(request.proposition_id, unscored=found) if isinstance(found, Unscored) else found
 
     row = score(plan, answer).propositions["p"]
-    assert (row.score, row.unscored, row.failed, row.spread) == (scored, reason, failed, spread and pytest.approx(spread))
+    assert (row.score, row.unscored, row.failed, row.spread) == (
+        scored,
+        reason,
+        failed,
+        spread and pytest.approx(spread),
+    )
 
 
 @pytest.mark.parametrize("suspected", [(), (0,), (1,), (0, 1)])
