@@ -75,6 +75,15 @@ def test_verdicts_come_in_the_order_of_the_claims() -> None:
     assert found == [(9, "so"), (None, "a b")]
 
 
+def test_the_claims_that_fail_come_by_how_much_they_cost() -> None:
+    claims = PropositionSet(
+        "adherence",
+        (Proposition("a", "a"), Proposition("b", "b"), Proposition("c", "c", weight=4.0), Proposition("d", "d")),
+    )
+    review = review_of({"verdicts": [verdict(1, 4), verdict(2, 1), verdict(3, 3), verdict(4, 5)]}, claims, {})
+    assert [item.proposition.id for item in review.failing(5.0)] == ["c", "b", "a"]
+
+
 @given(st.text(min_size=1))
 def test_no_text_of_an_agent_leaves_the_transcript(text: str) -> None:
     question, other = ask(text), ask("something else")
