@@ -207,8 +207,11 @@ def test_who_needs_a_look_most_comes_first() -> None:
     reports = {
         "all well": of(Result.HELD), "a warning": of(Result.HELD, "w"), "cannot be told": of(Result.CANNOT_TELL, "c"),
         "fell": of(Result.FELL, "f"), "another fell": of(Result.FELL, "f"), "nothing to judge": of(None),
+        "with a warning": of(Result.HELD, "w"),
     }  # fmt: skip
-    assert by_need(reports) == ["another fell", "fell", "cannot be told", "a warning", "all well", "nothing to judge"]
+    assert by_need(reports) == [
+        *("another fell", "fell", "cannot be told"), *("a warning", "with a warning"), *("all well", "nothing to judge"),
+    ]  # fmt: skip
 
 
 def said(who: str, hours: int, channel: str = "a", run: str | None = None) -> Message:
