@@ -1,5 +1,6 @@
 """Each agent's correction settings: from its persona file, unless somebody set them here."""
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import datetime
@@ -102,6 +103,11 @@ class StoredSettings:
                 self._breaker.failed("database", type(error).__name__)
                 _LOGGER.warning("settings of %r not read (%s); the last known hold", agent_id, type(error).__name__)
         return self._last.get(agent_id, CorrectionSettings())
+
+    async def soon(self, agent_id: str) -> CorrectionSettings | None:
+        """Look them up without holding the event loop; None: nothing was ever known of them."""
+        found = await asyncio.to_thread(self, agent_id)
+        return found if agent_id in self._last else None
 
     def _read(self, agent_id: str) -> CorrectionSettings:
         future = self._pool.submit(lambda: read_config(self._store, agent_id).settings)

@@ -33,7 +33,7 @@ class PriorAttempts:
 
 @dataclass(frozen=True)
 class GateCall:
-    """One text on its way out. ``ends``: when the check must be over (``time.monotonic``)."""
+    """One text on its way out. ``ends``: when the check must be over (``time.monotonic``); ``said``: what was sent before."""
 
     agent_id: str
     text: str
@@ -43,6 +43,7 @@ class GateCall:
     action_id: str
     known: PriorAttempts
     ends: float
+    said: str = ""
 
     @property
     def place(self) -> tuple[str, str | None, str | None]:
