@@ -1,10 +1,13 @@
 """The gate in the way of a model, over real sockets: what passes is what the upstream sent, byte for byte."""
 
+import http.client
 import json
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -20,8 +23,8 @@ from persona_pipeline.corrections.service.app import Upstream, create_app
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import GATED, TextBackend, bypass_counts, claims_of, reviewed_text, unscored
-from tests.support.model_server import ENDPOINTS, Asked, ModelServer, Written
+from tests.corrections.support import GATED, TextBackend, claims_of, reviewed_text, unscored
+from tests.support.model_server import ENDPOINTS, ModelServer, Written
 from tests.support.serving import serving
 from tests.support.waiting import wait_until
 
@@ -71,10 +74,28 @@ def in_the_way(
         yield url.replace("127.0.0.1", "localhost")
 
 
-@pytest.fixture
-def gate(world: World, running: tuple[ModelServer, str]) -> Iterator[str]:
-    with in_the_way(world, running) as url:
+@pytest.fixture(scope="module")
+def shared_world(finished_world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    root = Path(shutil.copytree(finished_world, tmp_path_factory.mktemp("passing") / "world"))
+    store = open_store(f"sqlite:///{root / 'gate.db'}", migrate=False)
+    yield World(root, store)
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def gate(shared_world: World, running: tuple[ModelServer, str]) -> Iterator[str]:
+    with in_the_way(shared_world, running) as url:
         yield url
+
+
+@pytest.fixture
+def counted(shared_world: World) -> Callable[[str], int]:
+    """How often something has happened since the test began, as the statistics say."""
+    before = correction_statistics(shared_world.store).total.model_dump()
+    return lambda name: correction_statistics(shared_world.store).total.model_dump()[name] - before[name]
+
+
+CLIENT = httpx2.Client(timeout=60)
 
 
 def sent(
@@ -84,10 +105,7 @@ def sent(
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     whole, received = True, b""
     told = {"authorization": "Bearer other", "content-type": "application/json", "accept-encoding": "identity"}
-    with (
-        httpx2.Client(timeout=60) as client,
-        client.stream(method, url + path, content=content, headers=told | headers) as response,
-    ):
+    with CLIENT.stream(method, url + path, content=content, headers=told | headers) as response:
         try:
             for chunk in response.iter_raw():
                 received += chunk
@@ -106,7 +124,9 @@ def same(gate: str, running: tuple[ModelServer, str], path: str, body: Any, **he
     server.requests.clear()
     assert through == sent(url, path, body, **headers)
     assert asked.content == server.requests[0].content
-    assert {**asked.headers, "host": ""} == {**server.requests[0].headers, "host": ""}
+    own = ("host", "connection")
+    own = dict.fromkeys(("host", "connection"), "")
+    assert asked.headers | own == server.requests[0].headers | own
 
 
 FAULTS = ["half", "bad", "gzip", "429", "500"]
@@ -143,9 +163,6 @@ def test_everything_else_is_handed_on(
 ) -> None:
     through = sent(gate, path, content, method)
     assert through == sent(running[1], path, content, method)
-    assert (
-        model.requests[0] == model.requests[1] or model.requests[0].headers["host"] != model.requests[1].headers["host"]
-    )
     assert [asked.content for asked in model.requests] == [content, content]
     assert model.requests[0].query == model.requests[1].query
 
@@ -213,7 +230,7 @@ def client_of(library: str, url: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("library", "path", "read"), CLIENTS)
 def test_what_is_out_of_character_is_asked_for_again(
-    world: World, gate: str, model: ModelServer, library: str, path: str, read: Reader
+    counted: Callable[[str], int], gate: str, model: ModelServer, library: str, path: str, read: Reader
 ) -> None:
     model.write = lambda asked: Written("Now with a joke. That is all." if asked.is_again else SAID)
     with client_of(library, gate) as client:
@@ -226,14 +243,13 @@ def test_what_is_out_of_character_is_asked_for_again(
         assert read(client, True) == "Hello there my friend. Now with a joke. That is all."
     assert "already, write only what follows it: Hello there my friend." in model.requests[-1].turns[-1]["content"]
     assert model.requests[-1].turns[-2]["content"] == "Hello there my friend. This is dry stuff, friend."
-    total = correction_statistics(world.store, agent_ids=["ann"]).total
     # Whole: one action; streamed: three sentences, and the one that took another's place is none of its own.
-    assert (total.actions, total.passed, total.passed_after_retry, total.rejections) == (4, 2, 2, 2)
+    assert [*map(counted, ("actions", "passed", "passed_after_retry", "rejections"))] == [4, 2, 2, 2]
 
 
 @pytest.mark.parametrize(("library", "path", "read"), CLIENTS)
 def test_after_its_attempts_it_goes_out(
-    world: World, gate: str, model: ModelServer, library: str, path: str, read: Reader
+    counted: Callable[[str], int], gate: str, model: ModelServer, library: str, path: str, read: Reader
 ) -> None:
     model.write = lambda asked: Written(
         "Still dry, my dear friend. But this is the end of it." if asked.is_again else SAID
@@ -243,7 +259,7 @@ def test_after_its_attempts_it_goes_out(
         assert len(model.requests) == 1 + GATED.max_correction_attempts
         assert read(client, True) == "Hello there my friend. Still dry, my dear friend. But this is the end of it."
     assert len(model.requests) == 2 * (1 + GATED.max_correction_attempts)
-    assert correction_statistics(world.store).total.forced == 2
+    assert counted("forced") == 2
 
 
 def test_a_stream_that_says_again_what_it_said_goes_on_after_it(gate: str, model: ModelServer) -> None:
@@ -300,8 +316,9 @@ def test_a_gate_that_raises_costs_no_message(
 
     monkeypatch.setattr(ActionGate, "check", broken)
     model.write = lambda asked: Written(SAID)
+    before = unchecked(gate, "internal_error")
     same(gate, running, CHAT, body_of(CHAT, stream=stream))
-    wait_until(lambda: unchecked(gate, "internal_error") == 1)
+    assert unchecked(gate, "internal_error") == before + 1
 
 
 def unchecked(gate: str, reason: str) -> float:
@@ -341,8 +358,9 @@ def test_what_is_not_one_text_passes_and_is_counted(
     gate: str, running: tuple[ModelServer, str], model: ModelServer, path: str, told: dict, written: Written
 ) -> None:
     model.write = lambda asked: written
+    before = unchecked(gate, "not_text")
     same(gate, running, path, body_of(path, **told))
-    assert unchecked(gate, "not_text") == 1
+    assert unchecked(gate, "not_text") == before + 1
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -354,26 +372,26 @@ def test_a_call_of_a_tool_without_words_passes(
         same(gate, running, path, body_of(path, stream=stream))
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "reset", "half", "gzip", "silent"])
+NO_OTHER = {
+    "silent": Written(),
+    "breaks off": Written("Well", fault="half"),
+    **{fault: Written("Now with a joke. That is all.", fault=fault) for fault in ("429", "500", "reset")},
+}
+
+
+@pytest.mark.parametrize("fault", NO_OTHER)
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_where_no_other_answer_comes_the_first_is_sent(
     gate: str, running: tuple[ModelServer, str], model: ModelServer, path: str, fault: str
 ) -> None:
-    again = Written() if fault == "silent" else Written("Now with a joke. That is all.", fault=fault)
-    for count, stream in enumerate((False, True), 1):
-        model.write = lambda asked: again if asked.is_again else Written(SAID)
-        if stream and fault == "half":
-            again = Written("Well", fault="half")
-        if fault == "gzip" and not stream:
-            continue
+    model.write = lambda asked: NO_OTHER[fault] if asked.is_again else Written(SAID)
+    before = unchecked(gate, "not_rewritten")
+    for stream in (False, True):
         through = sent(gate, path, body_of(path, stream=stream))
-        assert len(model.requests) == 2
-        assert through == (numbered := sent(running[1], path, body_of(path, stream=stream)))[:2] + (
-            numbered[2].replace(b"_3", b"_1").replace(b"-3", b"-1").replace(b'"created": 3', b'"created": 1'),
-            True,
-        )
+        assert [asked.is_again for asked in model.requests] == [False, True]
+        assert through == sent(running[1], path, body_of(path, stream=stream))
         model.requests.clear()
-        assert unchecked(gate, "not_rewritten") == count - (fault == "gzip")
+    assert unchecked(gate, "not_rewritten") == before + 2
 
 
 def test_a_first_sentence_is_there_before_the_second_is_judged(
@@ -395,8 +413,7 @@ def test_a_first_sentence_is_there_before_the_second_is_judged(
     upstream = Upstream(running[1], {"ann": "ann"})
     with (
         serving(create_app(world, Slow(), upstream=upstream)) as url,
-        httpx2.Client(timeout=60) as client,
-        client.stream("POST", url + CHAT, json=body_of(CHAT, stream=True)) as response,
+        CLIENT.stream("POST", url + CHAT, json=body_of(CHAT, stream=True)) as response,
     ):
         seen = ""
         for line in response.iter_lines():
@@ -409,20 +426,20 @@ def test_a_first_sentence_is_there_before_the_second_is_judged(
 
 def test_whoever_leaves_ends_the_stream_of_the_upstream(gate: str, model: ModelServer) -> None:
     model.write = lambda asked: Written(FINE * 200, pause=0.001)
-    with httpx2.Client(timeout=60) as client:
-        with client.stream("POST", gate + CHAT, json=body_of(CHAT, stream=True)) as response:
-            next(response.iter_raw())
-        wait_until(lambda: model.left == 1)
+    with CLIENT.stream("POST", gate + CHAT, json=body_of(CHAT, stream=True)) as response:
+        next(response.iter_raw())
+    wait_until(lambda: model.left == 1)
 
 
 def test_a_gate_that_watches_changes_nothing(
-    world: World, gate: str, running: tuple[ModelServer, str], model: ModelServer
+    world: World, running: tuple[ModelServer, str], model: ModelServer
 ) -> None:
     write_config(world.store, "ann", CorrectionSettings(action_gate_enabled=True, shadow_mode=True))
     model.write = lambda asked: Written(SAID)
-    for count, stream in enumerate((False, True), 1):
-        same(gate, running, CHAT, body_of(CHAT, stream=stream))
-        wait_until(lambda count=count: correction_statistics(world.store).total.would_hold == count)
+    with in_the_way(world, running) as gate:
+        for count, stream in enumerate((False, True), 1):
+            same(gate, running, CHAT, body_of(CHAT, stream=stream))
+            wait_until(lambda count=count: correction_statistics(world.store).total.would_hold == count)
 
 
 @pytest.mark.parametrize(
@@ -462,21 +479,17 @@ def test_own_paths_are_never_handed_on(world: World, running: tuple[ModelServer,
 
 @pytest.mark.parametrize("path", ["/v1/../admin", "/v1/%2e%2e/admin", "/v1/x/%2E./y"])
 def test_no_path_leads_out_of_the_upstream(gate: str, model: ModelServer, path: str) -> None:
-    host = gate.removeprefix("http://").replace("localhost", "127.0.0.1")
-    import http.client
-
-    connection = http.client.HTTPConnection(host)
-    connection.request("GET", path, headers={"host": "localhost"})
-    assert connection.getresponse().status == 400
-    connection.request("GET", f"http://other.example{path}", headers={"host": "localhost"})
-    assert connection.getresponse().status in (400, 404)
-    connection.close()
+    for target, statuses in ((path, {400}), (f"http://other.example{path}", {400, 404})):
+        connection = http.client.HTTPConnection(gate.removeprefix("http://"))
+        connection.request("GET", target, headers={"host": "localhost"})
+        assert connection.getresponse().status in statuses
+        connection.close()
     assert not model.requests
 
 
 @pytest.mark.parametrize(
     "url",
-    ["", "api.openai.com/v1", "ftp://x/v1", "https://key@host/v1", "https://host/v1?key=1", "http://", "http://[x"],
+    ["", "api.openai.com/v1", "ftp://x/v1", "https://key@host/v1", "https://host/v1?key=1", "http://", "http://x:y"],
 )
 def test_an_upstream_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="--upstream"):

@@ -47,7 +47,7 @@ class Asked:
     @property
     def is_again(self) -> bool:
         """Whether it shows the model what it wrote, and what is to be said of that."""
-        turns = self.turns
+        turns = self.body.get("messages") or self.body.get("input")
         return isinstance(turns, list) and len(turns) > 1 and turns[-2]["role"] == "assistant"
 
 
@@ -198,12 +198,17 @@ class ModelServer:
             return
         try:
             request = asked.body
-        except ValueError:
+        except (ValueError, RecursionError):
+            request = None
+        if not isinstance(request, dict):
             await _respond(send, 400, b'{"error": {"message": "no JSON"}}')
             return
-        await self._answer(asked, request, len(self.requests), send)
+        # Another answer has other ids than the first.
+        gone = asyncio.create_task(receive())
+        await self._answer(asked, request, 1 + asked.is_again, send, gone)
+        gone.cancel()
 
-    async def _answer(self, asked: Asked, request: Json, number: int, send: Any) -> None:
+    async def _answer(self, asked: Asked, request: Json, number: int, send: Any, gone: asyncio.Task[Any]) -> None:
         written = self.write(asked)
         await asyncio.sleep(written.pause)
         packed: list[tuple[bytes, bytes]] = []
@@ -226,13 +231,12 @@ class ModelServer:
                 events, packed = [gzip.compress(b"".join(events), mtime=0)], [(b"content-encoding", b"gzip")]
             half = len(events) // 2 if written.fault == "half" else len(events)
             await _start(send, 200, "text/event-stream; charset=utf-8", packed)
-            try:
-                for event in events[:half]:
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
-                    await asyncio.sleep(written.pause and 0.002)
-            except OSError:
-                self.left += 1
-                return
+            for event in events[:half]:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+                await asyncio.sleep(written.pause and 0.002)
+                if gone.done():
+                    self.left += 1
+                    return
             if written.fault != "half":
                 await send({"type": "http.response.body", "body": b""})
             return
