@@ -700,14 +700,14 @@ def passing_faults(requests: int) -> int:
     return wrong
 
 
-async def model_seconds(url: str, model: str, count: int) -> list[float]:
+async def model_seconds(url: str, model: str, count: int, *, stream: bool) -> list[float]:
     places = asyncio.Semaphore(10)
     async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None)) as client:
 
         async def one(number: int) -> float:
             async with places:
                 started = time.perf_counter()
-                await model_answer(client, url, model, number)
+                await model_answer(client, url, model, 2 * number + stream)
                 return time.perf_counter() - started
 
         await asyncio.gather(*(one(number) for number in range(20)))
@@ -716,7 +716,6 @@ async def model_seconds(url: str, model: str, count: int) -> list[float]:
 
 def passing_latency() -> int:
     """Answers of a model that takes 100 ms, 10 at once; return whether more than 10 ms is added to p99 where no judge is asked."""
-    head("A model of 100 ms, 10 at once, half of it streamed")
     model = ModelServer(lambda asked: spoken(asked, Written(pause=0.1)))
     added = []
     with (
@@ -725,18 +724,17 @@ def passing_latency() -> int:
         service(judge.url, "--upstream", direct) as (port, _, world),
     ):
         write_config(world.store, "bob", CorrectionSettings())
-        for _ in range(3):
-            base = asyncio.run(model_seconds(direct, "gpt-5", 600))
-            show("direct", base)
-            for name, of in (
-                ("through, nobody's model", "gpt-5"),
-                ("through, an agent without a gate", "bob"),
-                ("through, judged", "ann"),
-            ):
-                seconds = asyncio.run(model_seconds(f"http://127.0.0.1:{port}", of, 600))
-                show(name, seconds)
-                if of != "ann":
-                    added.append((quantile(seconds, 0.99) - quantile(base, 0.99)) * 1000)
+        ways = {"through, nobody's model": "gpt-5", "through, an agent without a gate": "bob", "through, judged": "ann"}
+        for stream in (False, True):
+            head(f"A model of 100 ms, 10 at once, {'streamed' if stream else 'whole'}")
+            for _ in range(3):
+                base = asyncio.run(model_seconds(direct, "gpt-5", 300, stream=stream))
+                show("direct", base)
+                for name, of in ways.items():
+                    seconds = asyncio.run(model_seconds(f"http://127.0.0.1:{port}", of, 300, stream=stream))
+                    show(name, seconds)
+                    if of != "ann":
+                        added.append((quantile(seconds, 0.99) - quantile(base, 0.99)) * 1000)
     print("added to p99 without a judge, ms:", " ".join(f"{item:.1f}" for item in added))
     return int(float(np.median(added)) > 10)
 

@@ -32,7 +32,7 @@ from persona_pipeline.cli.options import (
 if TYPE_CHECKING:
     from persona_pipeline.corrections.configuration import StoredConfig
     from persona_pipeline.corrections.replay.thresholds import CorrectionKind, Replay
-    from persona_pipeline.corrections.service.app import Upstream
+    from persona_pipeline.corrections.service.app import ModelUpstream
     from persona_pipeline.judging.verdict import Backend
     from persona_pipeline.world.models import Window
     from persona_pipeline.world.world import World
@@ -119,9 +119,9 @@ def serve(
     serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
 
 
-def _upstream(url: str | None, world: "World", models: list[str], variables: list[str]) -> "Upstream | None":
+def _upstream(url: str | None, world: "World", models: list[str], variables: list[str]) -> "ModelUpstream | None":
     """Return what ``--upstream`` and its agents say; an agent's own id is a model's name for it too."""
-    from persona_pipeline.corrections.service.app import Upstream
+    from persona_pipeline.corrections.service.app import ModelUpstream
 
     if url is None:
         if models or variables:
@@ -132,7 +132,7 @@ def _upstream(url: str | None, world: "World", models: list[str], variables: lis
     by_variable = _agents_of(variables, "--agent-key-env", known)
     if missing := [name for name in by_variable if token_in(name) is None]:
         raise ConfigError(f"--agent-key-env: no key is in {', '.join(missing)}")
-    return Upstream(url, by_model, {token_in(name) or "": agent for name, agent in by_variable.items()})
+    return ModelUpstream(url, by_model, {token_in(name) or "": agent for name, agent in by_variable.items()})
 
 
 def _agents_of(written: list[str], option: str, known: list[str]) -> dict[str, str]:

@@ -19,7 +19,6 @@ from persona_pipeline.base.documents.json import storable
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome, decide, outcome_of
 from persona_pipeline.corrections.judgment import (
     INTERNAL_ERROR,
     MOST_AT_ONCE,
@@ -31,7 +30,18 @@ from persona_pipeline.corrections.judgment import (
 )
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.prompt import feedback_text, language_of_action
-from persona_pipeline.corrections.records import Bypasses, CheckRecord, GateCall, PriorAttempts, write_checks
+from persona_pipeline.corrections.records import (
+    Action,
+    Bypasses,
+    CheckRecord,
+    GateCall,
+    GateDecision,
+    Outcome,
+    PriorAttempts,
+    decide,
+    outcome_of,
+    write_checks,
+)
 from persona_pipeline.corrections.voices import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions

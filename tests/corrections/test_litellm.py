@@ -53,7 +53,7 @@ def proxy(
     folder = tmp_path_factory.mktemp("litellm")
     served = {"api_base": f"{model[1]}/v1", "api_key": "sk-upstream"}
     guardrail = {
-        "guardrail": "persona_pipeline.corrections.litellm.PersonaGate",
+        "guardrail": "persona_pipeline.corrections.guardrail.PersonaGate",
         "mode": ["pre_call", "post_call"],
         "default_on": True,
         "agents": {"spoken": "ann"},

@@ -19,7 +19,7 @@ from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service import passing
-from persona_pipeline.corrections.service.app import Upstream, create_app
+from persona_pipeline.corrections.service.app import ModelUpstream, create_app
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
@@ -69,7 +69,7 @@ def in_the_way(
     world: World, running: tuple[ModelServer, str], judge: Callable[[Question], Answer] = judged, **told: Any
 ) -> Iterator[str]:
     agents = {name: name for name in ("ann", "bob")}
-    upstream = Upstream(running[1], agents, {KEY: "ann"})
+    upstream = ModelUpstream(running[1], agents, {KEY: "ann"})
     with serving(create_app(world, TextBackend(judge), upstream=upstream, **told)) as url:
         yield url.replace("127.0.0.1", "localhost")
 
@@ -410,7 +410,7 @@ def test_a_first_sentence_is_there_before_the_second_is_judged(
 
             return await asyncio.to_thread(lambda: [judge(question) for question in questions])
 
-    upstream = Upstream(running[1], {"ann": "ann"})
+    upstream = ModelUpstream(running[1], {"ann": "ann"})
     with (
         serving(create_app(world, Slow(), upstream=upstream)) as url,
         CLIENT.stream("POST", url + CHAT, json=body_of(CHAT, stream=True)) as response,
@@ -493,7 +493,7 @@ def test_no_path_leads_out_of_the_upstream(gate: str, model: ModelServer, path: 
 )
 def test_an_upstream_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="--upstream"):
-        Upstream(url)
+        ModelUpstream(url)
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_an_upstream_that_is_no_address_is_refused(url: str) -> None:
     ],
 )
 def test_where_a_request_goes(url: str, target: str) -> None:
-    assert str(Upstream(url).target(b"/v1/models", b"a=%2F")) == target
+    assert str(ModelUpstream(url).target(b"/v1/models", b"a=%2F")) == target
 
 
 def test_with_a_token_only_who_has_it_is_passed_on(

@@ -22,12 +22,11 @@ from persona_pipeline.base.http_server import ARRIVED, METRICS_TYPE, Access, Bou
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.configuration import StoredConfig, read_config, write_config
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
 from persona_pipeline.corrections.interventions import Guidance, Interventions
 from persona_pipeline.corrections.judgment import MOST_AT_ONCE, within
-from persona_pipeline.corrections.records import Bypasses
-from persona_pipeline.corrections.service.passing import PassThrough, Upstream
+from persona_pipeline.corrections.records import Action, Bypasses, GateDecision, Outcome
+from persona_pipeline.corrections.service.passing import ModelUpstream, PassThrough
 from persona_pipeline.corrections.service.wire import (
     AGENT_ID,
     ConfigRequest,
@@ -224,7 +223,7 @@ def create_app(
     deadline: float = DEADLINE_SECONDS,
     most_at_once: int = MOST_AT_ONCE,
     keep_text_days: int | None = None,
-    upstream: Upstream | None = None,
+    upstream: ModelUpstream | None = None,
 ) -> FastAPI:
     """Return the application.
 

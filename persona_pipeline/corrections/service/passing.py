@@ -20,8 +20,17 @@ from persona_pipeline.base.http_server import Access, Boundary
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.corrections.service.answers import SHAPE_ERRORS, AnswerForm, Json, answer_forms
-from persona_pipeline.corrections.service.holding import NOT_TEXT, Answering, Speaker, in_character, speaker_of
+from persona_pipeline.corrections.service.answers import (
+    NOT_TEXT,
+    SHAPE_ERRORS,
+    AnswerForm,
+    AnswerStream,
+    Json,
+    Speaker,
+    answer_forms,
+    in_character,
+    speaker_of,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -45,7 +54,7 @@ _LOGGER = logging.getLogger("persona_pipeline.corrections.service")
 
 
 @dataclass(frozen=True)
-class Upstream:
+class ModelUpstream:
     """Where requests go, and who speaks.
 
     Attributes:
@@ -162,7 +171,7 @@ class PassThrough:
     caller's key goes to the upstream alone.
     """
 
-    def __init__(self, app: "ASGIApp", upstream: Upstream, access: Access, gate: ActionGate) -> None:
+    def __init__(self, app: "ASGIApp", upstream: ModelUpstream, access: Access, gate: ActionGate) -> None:
         self._app, self._boundary, self._upstream, self._gate = app, Boundary(app, access), upstream, gate
         self._forms, self._settings = answer_forms(), StoredSettings(gate.world.store)
         url = httpx2.URL(upstream.url)
@@ -280,10 +289,10 @@ class PassThrough:
         return response
 
     async def _streamed(self, asked: _Asked, turn: _Turn, response: httpx2.Response, send: "Send") -> None:
-        def answering(found: httpx2.Response) -> Answering[bytes]:
-            return Answering(turn.form, _events(found), found.aclose, _event)
+        def answering(found: httpx2.Response) -> AnswerStream[bytes]:
+            return AnswerStream(turn.form, _events(found), found.aclose, _event)
 
-        async def again(written: str, feedback: str) -> Answering[bytes]:
+        async def again(written: str, feedback: str) -> AnswerStream[bytes]:
             return answering(await self._asked_again(asked, turn, written, feedback, _STREAM))
 
         async with aclosing(in_character(answering(response), turn.speaker, again)) as events:

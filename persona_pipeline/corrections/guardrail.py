@@ -5,19 +5,27 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from litellm import acompletion
-from litellm.integrations.custom_guardrail import CustomGuardrail
-from litellm.types.utils import ModelResponse, ModelResponseStream
+from litellm import acompletion  # pyright: ignore[reportMissingImports]
+from litellm.integrations.custom_guardrail import CustomGuardrail  # pyright: ignore[reportMissingImports]
+from litellm.types.utils import ModelResponse, ModelResponseStream  # pyright: ignore[reportMissingImports]
 
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate, gate_backend
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.service.answers import SHAPE_ERRORS, ChatCompletions, Json
-from persona_pipeline.corrections.service.holding import NOT_TEXT, Answering, Speaker, in_character, speaker_of
+from persona_pipeline.corrections.service.answers import (
+    NOT_TEXT,
+    SHAPE_ERRORS,
+    AnswerStream,
+    ChatForm,
+    Json,
+    Speaker,
+    in_character,
+    speaker_of,
+)
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.world.world import World
 
-_FORM = ChatCompletions()
+_FORM = ChatForm()
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -89,7 +97,7 @@ class PersonaGate(CustomGuardrail):
                 yield event
             return
 
-        async def again(written: str, feedback: str) -> Answering[Any]:
+        async def again(written: str, feedback: str) -> AnswerStream[Any]:
             return _answering(await _asked_again(request_data, written, feedback, stream=True))
 
         async with aclosing(in_character(_answering(response), speaker, again)) as events:
@@ -123,7 +131,7 @@ def _text(response: ModelResponse) -> str:
 
 async def _asked_again(data: Json, written: str, feedback: str, *, stream: bool) -> Any:
     """Have an answer written anew by the proxy's own models."""
-    from litellm.proxy.proxy_server import llm_router
+    from litellm.proxy.proxy_server import llm_router  # pyright: ignore[reportMissingImports]
 
     asked = dict((data.get("proxy_server_request") or {}).get("body") or {})
     # Without guardrails: what comes back is checked by this one.
@@ -132,7 +140,7 @@ async def _asked_again(data: Json, written: str, feedback: str, *, stream: bool)
     return await (llm_router.acompletion if llm_router else acompletion)(**request)
 
 
-def _answering(events: Any) -> Answering[Any]:
+def _answering(events: Any) -> AnswerStream[Any]:
     async def read() -> AsyncIterator[tuple[Any, Json | None]]:
         async for event in events:
             yield event, event.model_dump() if isinstance(event, ModelResponseStream) else None
@@ -141,4 +149,4 @@ def _answering(events: Any) -> Answering[Any]:
         if (end := getattr(events, "aclose", None)) is not None:
             await end()
 
-    return Answering(_FORM, read(), close, lambda event: ModelResponseStream(**event))
+    return AnswerStream(_FORM, read(), close, lambda event: ModelResponseStream(**event))
