@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from persona_pipeline.world.models import CorrectionSettings
 
 FROM_PERSONA, FROM_API = "persona", "api"
 _TABLE = tables.agent_evaluation_config
+_FRESH_SECONDS = 1.0
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -90,6 +92,7 @@ class StoredSettings:
         self._pool = DaemonPool(2, "correction-settings")
         self._breaker = Breaker(threshold=5)
         self._last: dict[str, CorrectionSettings] = {}
+        self._looked: dict[str, float] = {}
 
     def __call__(self, agent_id: str) -> CorrectionSettings:
         if self._breaker.refusal() is None:
@@ -105,9 +108,11 @@ class StoredSettings:
         return self._last.get(agent_id, CorrectionSettings())
 
     async def soon(self, agent_id: str) -> CorrectionSettings | None:
-        """Look them up without holding the event loop; None: nothing was ever known of them."""
-        found = await asyncio.to_thread(self, agent_id)
-        return found if agent_id in self._last else None
+        """Look them up without holding the event loop, once a second; None: nothing was ever known of them."""
+        if agent_id not in self._last or time.monotonic() > self._looked[agent_id] + _FRESH_SECONDS:
+            self._looked[agent_id] = time.monotonic()
+            await asyncio.to_thread(self, agent_id)
+        return self._last.get(agent_id)
 
     def _read(self, agent_id: str) -> CorrectionSettings:
         future = self._pool.submit(lambda: read_config(self._store, agent_id).settings)

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from persona_pipeline.corrections.configuration import write_config
+from persona_pipeline.corrections.service.app import ModelUpstream, create_app
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.world import CorrectionSettings, World
-from tests.corrections.support import answer_gate, say
+from tests.corrections.support import TextBackend, answer_gate, say
 from tests.support.messages_server import MessagesServer
 from tests.support.model_server import Asked, ModelServer, Written
 from tests.support.serving import serving
@@ -142,6 +143,13 @@ def test_answers_of_an_agent_are_checked_and_those_of_others_pass(
     first = turns(model[0])[0].body["messages"][0]
     assert first["role"] == "system" and first["content"].startswith("### Conversation Guidance")
     world.store.close()
+
+
+def test_a_gate_in_front_of_the_proxy_asks_it_again(proxy: str, world: World) -> None:
+    with serving(create_app(world, TextBackend(), upstream=ModelUpstream(proxy, {"bob": "ann"}))) as gate:
+        assert asked(gate, "bob", stream=False) == BETTER
+        assert asked(gate, "bob", stream=True) == "Hello there my friend 8\nNow with a joke 8\nThat is all 8"
+    assert correction_statistics(world.store).total.passed_after_retry == 2
 
 
 def test_a_judge_that_is_gone_costs_no_message(proxy: str, judge: MessagesServer) -> None:

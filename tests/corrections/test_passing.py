@@ -1,5 +1,6 @@
 """The gate in the way of a model, over real sockets: what passes is what the upstream sent, byte for byte."""
 
+import asyncio
 import http.client
 import json
 import logging
@@ -19,11 +20,13 @@ from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service import passing
+from persona_pipeline.corrections.service.answers import AnswerStream, ChatForm
 from persona_pipeline.corrections.service.app import ModelUpstream, create_app
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, TextBackend, claims_of, reviewed_text, unscored
+from tests.support.command_line import in_process
 from tests.support.model_server import ENDPOINTS, ModelServer, Written
 from tests.support.serving import serving
 from tests.support.waiting import wait_until
@@ -290,16 +293,16 @@ JUDGES: dict[str, Callable[[Question], Answer]] = {
 
 
 @pytest.mark.parametrize("judge", JUDGES)
-@pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_judge_that_fails_costs_no_message(
-    world: World, running: tuple[ModelServer, str], model: ModelServer, path: str, judge: str
+    world: World, running: tuple[ModelServer, str], model: ModelServer, judge: str
 ) -> None:
     model.write = lambda asked: Written(SAID)
     with in_the_way(world, running, JUDGES[judge]) as url:
-        for stream in (False, True):
-            same(url, running, path, body_of(path, stream=stream))
+        for path in ENDPOINTS:
+            for stream in (False, True):
+                same(url, running, path, body_of(path, stream=stream))
     # One check a message: where there is no score, the rest of it is not asked about.
-    assert correction_statistics(world.store).total.fail_open == 2
+    assert correction_statistics(world.store).total.fail_open == 2 * len(ENDPOINTS)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -406,8 +409,6 @@ def test_a_first_sentence_is_there_before_the_second_is_judged(
 
     class Slow(TextBackend):
         async def ask(self, questions: Any) -> list[Answer]:
-            import asyncio
-
             return await asyncio.to_thread(lambda: [judge(question) for question in questions])
 
     upstream = ModelUpstream(running[1], {"ann": "ann"})
@@ -525,3 +526,54 @@ def test_an_upstream_that_is_not_there_is_an_error_of_the_gateway(world: World, 
     with in_the_way(world, (model, "http://127.0.0.1:1")) as url:
         status, _, content, _ = sent(url, CHAT, body_of(CHAT))
     assert status == 502 and json.loads(content)["error"]["message"] == "the upstream does not answer (ConnectError)"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--agent", "gpt-5=ann"], "give --upstream too"),
+        (
+            ["--upstream", "https://x.example", "--agent", "gpt-5=anne"],
+            "no agent 'anne' is in the world; did you mean 'ann'",
+        ),
+        (["--upstream", "https://x.example", "--agent", "ann"], "--agent =ann"),
+        (["--upstream", "https://x.example", "--agent-key-env", "NO_SUCH_KEY=ann"], "no key is in NO_SUCH_KEY"),
+        (["--upstream", "x.example"], "--upstream: write a URL such as"),
+    ],
+)
+def test_options_that_name_no_upstream_or_no_agent_are_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    done = in_process(world.root, monkeypatch, capsys)("corrections", "serve", "--judge", "recorded", *options)
+    assert done.returncode == 2 and said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "sentences"),
+    [
+        (["Hello", " there", " Ann.", " How", " are", " you?"], ["Hello there Ann.", " How are you?"]),
+        (["Hello there Ann. How", " are you?"], ["Hello there Ann. How", " are you?"]),
+        (["Dr.", " Smith", " is here.", " Oh!", " Fine."], ["Dr. Smith is here.", " Oh! Fine."]),
+        (["A line with no mark\n", "and another"], ["A line with no mark\n", "and another"]),
+        (["これはとても長い文ですね。", "次の文です"], ["これはとても長い文ですね。", "次の文です"]),
+        (["3.5 is a number, v1.2", " is another one"], ["3.5 is a number, v1.2 is another one"]),
+        (["x" * 1500, "x" * 1500, " end"], ["x" * 3000, " end"]),
+    ],
+)
+def test_where_a_sentence_ends(pieces: list[str], sentences: list[str]) -> None:
+    async def read() -> list[str]:
+        async def events() -> Any:
+            for text in pieces:
+                yield text, {"choices": [{"delta": {"content": text}}]}
+
+        async def close() -> None:
+            pass
+
+        stream = AnswerStream(ChatForm(), events(), close, str)
+        found = []
+        while not (sentence := await stream.sentence()).over:
+            assert "".join(piece.raw for piece in sentence.pieces) == sentence.text
+            found.append(sentence.text)
+        return [*found, sentence.text] if sentence.text else found
+
+    assert asyncio.run(read()) == sentences

@@ -79,9 +79,9 @@ class AnswerForm(ABC):
     def part_of(self, event: Json) -> EventPart:
         """Return what an event of a stream brings."""
 
-    @abstractmethod
     def asked_again(self, request: Json, written: str, feedback: str) -> Json:
         """Return a request that shows the model what it wrote, and what is to be said of that."""
+        return request | {"messages": [*request["messages"], *_turns(written, feedback)]}
 
     def resumed(self, request: Json) -> Json:
         """Return a request by the ids that the upstream knows; the same one where it knows them all."""
@@ -119,9 +119,6 @@ class ChatForm(AnswerForm):
         if not isinstance(text, str) or choice.get("index") or delta.get("tool_calls") or delta.get("function_call"):
             return EventPart(passes=True)
         return EventPart(text, ends=bool(choice.get("finish_reason")))
-
-    def asked_again(self, request: Json, written: str, feedback: str) -> Json:
-        return request | {"messages": [*request["messages"], *_turns(written, feedback)]}
 
     def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
         if text is not None:
@@ -209,9 +206,6 @@ class MessagesForm(AnswerForm):
             case "message_delta" | "message_stop" | "error":
                 return EventPart(ends=True)
         return EventPart()
-
-    def asked_again(self, request: Json, written: str, feedback: str) -> Json:
-        return request | {"messages": [*request["messages"], *_turns(written, feedback)]}
 
     def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
         if event["type"] in ("content_block_delta", "content_block_stop"):
@@ -458,10 +452,11 @@ async def in_character(answer: AnswerStream[Raw], speaker: Speaker, again: Again
                 if (said + sentence.text).strip():
                     speaker.unchecked(NOT_TEXT)
             if sentence.text.strip() and not free:
-                rewrite = _Rewriting(answer, said, again)
-                (answer, sentence), decision = await speaker.settled(
-                    (answer, sentence), lambda draft: draft[1].text, rewrite.draft, said, stands
+                anew = partial(_written_anew, said, again)
+                draft, decision = await speaker.settled(
+                    (answer, sentence), lambda item: item[1].text, anew, said, stands
                 )
+                answer, sentence = draft
                 free = decision is None or decision.outcome in (Outcome.FAIL_OPEN, Outcome.DISABLED, Outcome.SHADOW)
                 if decision is not None and decision.action is Action.FORCE:
                     stands = len(said) + len(sentence.text)
@@ -478,31 +473,21 @@ async def in_character(answer: AnswerStream[Raw], speaker: Speaker, again: Again
         await answer.close()
 
 
-@dataclass(frozen=True)
-class _Rewriting(Generic[Raw]):
-    """Has a held sentence of an answer written anew, after what the answer ``said`` before it."""
-
-    first: AnswerStream[Raw]
-    said: str
-    again: Again[Raw]
-
-    async def draft(
-        self, draft: tuple[AnswerStream[Raw], Sentence[Raw]], feedback: str
-    ) -> tuple[AnswerStream[Raw], Sentence[Raw]]:
-        answer, sentence = draft
-        fresh = await self.again(self.said + sentence.text, feedback)
-        fresh.before = self._place(answer, sentence)
-        try:
-            opening = await fresh.opening(sentence, self.said)
-        except BaseException:
-            await fresh.close()
-            raise
-        # Until now the old one could have taken its place again.
-        await answer.close()
-        return fresh, opening
-
-    def _place(self, answer: AnswerStream[Raw], sentence: Sentence[Raw]) -> Continuation:
-        if answer.before is not None:
-            return replace(answer.before, said=self.said, came="")
+async def _written_anew(
+    said: str, again: Again[Raw], draft: tuple[AnswerStream[Raw], Sentence[Raw]], feedback: str
+) -> tuple[AnswerStream[Raw], Sentence[Raw]]:
+    """Return a stream that takes another's place at a held sentence, and its first one; until then the other may go on."""
+    answer, sentence = draft
+    fresh = await again(said + sentence.text, feedback)
+    if answer.before is None:
         events = [piece.event for piece in sentence.pieces if piece.event is not None and piece.part.text]
-        return Continuation(answer.opened, events[-1], events[0].get("sequence_number", 0) - 1, self.said)
+        fresh.before = Continuation(answer.opened, events[-1], events[0].get("sequence_number", 0) - 1, said)
+    else:
+        fresh.before = replace(answer.before, said=said, came="")
+    try:
+        opening = await fresh.opening(sentence, said)
+    except BaseException:
+        await fresh.close()
+        raise
+    await answer.close()
+    return fresh, opening
