@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -44,8 +45,13 @@ def judge() -> Iterator[MessagesServer]:
 
 
 @pytest.fixture(scope="module")
+def own_world(finished_world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(finished_world, tmp_path_factory.mktemp("proxied") / "world"))
+
+
+@pytest.fixture(scope="module")
 def proxy(
-    finished_world: Path,
+    own_world: Path,
     model: tuple[ModelServer, str],
     judge: MessagesServer,
     tmp_path_factory: pytest.TempPathFactory,
@@ -69,8 +75,8 @@ def proxy(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     environment = os.environ | {
-        "PERSONA_ROOT": str(finished_world),
-        "PERSONA_DATABASE_URL": f"sqlite:///{finished_world / 'gate.db'}",
+        "PERSONA_ROOT": str(own_world),
+        "PERSONA_DATABASE_URL": f"sqlite:///{own_world / 'gate.db'}",
         "ANTHROPIC_BASE_URL": judge.url,
         "ANTHROPIC_API_KEY": "none",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -127,9 +133,9 @@ def turns(model: ModelServer) -> list[Asked]:
 
 
 def test_answers_of_an_agent_are_checked_and_those_of_others_pass(
-    proxy: str, model: tuple[ModelServer, str], finished_world: Path
+    proxy: str, model: tuple[ModelServer, str], own_world: Path
 ) -> None:
-    world = World.open(finished_world, f"sqlite:///{finished_world / 'gate.db'}")
+    world = World.open(own_world, f"sqlite:///{own_world / 'gate.db'}")
     assert asked(proxy, "spoken", stream=False) == BETTER
     assert asked(proxy, "spoken", stream=True) == "Hello there my friend 8\nNow with a joke 8\nThat is all 8"
     assert [request.is_again for request in turns(model[0])] == [False, True] * 2
