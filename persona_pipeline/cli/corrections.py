@@ -92,7 +92,7 @@ def serve(
         typer.Option(help="VARIABLE=AGENT: who speaks when the key in this variable is sent.", show_default=False),
     ] = None,
 ) -> None:
-    """Serve the gate and the interventions over HTTP, or put the gate in the way of a model.
+    """Serve the gate and interventions over HTTP, or stand in the way of a model.
 
     GET /openapi.json describes them.
     """
