@@ -1,9 +1,6 @@
-<<<<<<< HEAD
 import asyncio
-=======
 import threading
 from typing import cast
->>>>>>> main
 
 import pytest
 
@@ -12,11 +9,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, spoil_settings
-<<<<<<< HEAD
-from tests.support.clock import Clock, held
-=======
-from tests.support.clock import LONG, held
->>>>>>> main
+from tests.support.clock import LONG, Clock, held
 from tests.support.worlds import write_yaml
 
 
@@ -94,7 +87,6 @@ def test_settings_that_cannot_be_read_are_the_last_known(world: World) -> None:
         assert not store.released.is_set()
 
 
-<<<<<<< HEAD
 def test_settings_looked_up_on_an_event_loop_are_read_once_a_second(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +104,8 @@ def test_settings_that_were_never_known_are_none(world: World) -> None:
     settings = StoredSettings(world.store)
     spoil_settings(world, "ann")
     assert asyncio.run(settings.soon("ann")) is None
-=======
+
+
 class OutOfOrder:
     """A store of which every read fails, or hangs until it is let go."""
 
@@ -142,4 +135,3 @@ def test_what_nobody_waits_for_any_more_is_not_read_later() -> None:
     assert settings._pool.wait_idle(LONG)
     # Two threads held by a read each; the other two calls were given up before they began.
     assert store.reads <= 2
->>>>>>> main
