@@ -1,3 +1,4 @@
+import asyncio
 import threading
 from typing import cast
 
@@ -8,7 +9,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, spoil_settings
-from tests.support.clock import LONG, held
+from tests.support.clock import LONG, Clock, held
 from tests.support.worlds import write_yaml
 
 
@@ -84,6 +85,25 @@ def test_settings_that_cannot_be_read_are_the_last_known(world: World) -> None:
         assert settings("ann") == GATED
         assert settings("bob") == CorrectionSettings()
         assert not store.released.is_set()
+
+
+def test_settings_looked_up_on_an_event_loop_are_read_once_a_second(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock.take_over(monkeypatch)
+    settings = StoredSettings(world.store)
+    assert asyncio.run(settings.soon("ann")) == GATED
+    write_config(world.store, "ann", CorrectionSettings())
+    clock.forward(0.5)
+    assert asyncio.run(settings.soon("ann")) == GATED
+    clock.forward(2)
+    assert asyncio.run(settings.soon("ann")) == CorrectionSettings()
+
+
+def test_settings_that_were_never_known_are_none(world: World) -> None:
+    settings = StoredSettings(world.store)
+    spoil_settings(world, "ann")
+    assert asyncio.run(settings.soon("ann")) is None
 
 
 class OutOfOrder:
