@@ -179,7 +179,8 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     Raises:
         ConfigError: a source cannot be read at all, its format is not clear, or a mapping names no agent or nobody who speaks.
     """
-    imported = Imported()
+    imported, names = Imported(), world.names()
+    aliases = Aliases.of(names)
     with ExitStack() as stack:
         files: list[tuple[Came, _SourceRows]] = []
         for item in given:
@@ -189,7 +190,8 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
                 imported.formats[source.name] = importer.name
                 for file in importer.files(source):
                     stored = source.name if str(item) == STDIN else world.message_source(file.path)
-                    files.append((Came(stored, file.name), _SourceRows(importer, file, options.reading)))
+                    reading = replace(options.reading, aliases=aliases)
+                    files.append((Came(stored, file.name), _SourceRows(importer, file, reading)))
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
     for _, rows in files:
         imported.skipped += rows.counted.skipped
@@ -197,8 +199,6 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         imported.cut += rows.counted.cut
         imported.marked += rows.counted.marked
         imported.unread += rows.counted.unread
-    names = world.names()
-    aliases = Aliases.of(names)
     for message in imported.marked:
         own = aliases.owned(mapped(message, options.speakers))
         if own.agent_id in names:

@@ -159,6 +159,38 @@ def test_what_a_message_comes_from_stands_in_its_extras(world: World) -> None:
     assert answered.created_at - asked.created_at == timedelta(seconds=0.5)
 
 
+NODE = {"metadata": '{"langgraph_node": "bob"}'}
+
+
+@pytest.mark.parametrize(
+    ("inner", "middle", "outer", "service", "speaker"),
+    [
+        pytest.param({}, {}, "Ann the Agent", "shop", "ann", id="an alias as a span's name"),
+        pytest.param(NODE, {}, "ann", "shop", "bob", id="a node nearer than a name"),
+        pytest.param({"ai.telemetry.functionId": "bob"}, {}, "ann", "shop", "bob", id="a function of the AI SDK"),
+        pytest.param({"gen_ai.agent.name": "eve"}, NODE, "ann", "shop", "eve", id="whoever is named as an agent"),
+        pytest.param(
+            {"ai.telemetry.functionId": "f"}, {}, "chain", "Ann the Agent", "ann", id="a program that is an agent"
+        ),
+        pytest.param(
+            {"ai.telemetry.functionId": "f"}, NODE, "chain", "shop", "bob", id="an agent above a part of a program"
+        ),
+        pytest.param(
+            {"ai.telemetry.functionId": "f"}, {}, "chain", "shop", "f", id="a part of a program before all of it"
+        ),
+        pytest.param({"metadata": "{broken"}, {}, "chain", "shop", "shop", id="nothing but the program"),
+    ],
+)
+def test_whose_voice_it_is(
+    world: World, inner: dict[str, str], middle: dict[str, str], outer: str, service: str, speaker: str
+) -> None:
+    above = span(1, {"openinference.span.kind": "CHAIN"})
+    above.name = outer
+    between = span(2, middle, parent=1)
+    keep(world, request(chat(3, ["Hi"], "Yes?", parent=2, given=inner), between, above, service=service))
+    assert [name for _, name, _ in said(world)] == ["user", speaker]
+
+
 def test_what_two_spans_say_of_one_answer_is_said_once(world: World) -> None:
     repeated = {"gen_ai.output.messages": '[{"role": "assistant", "parts": [{"type": "text", "content": "Yes?"}]}]'}
     above = span(1, {"gen_ai.agent.name": "ann", **repeated})

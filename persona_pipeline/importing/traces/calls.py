@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.importing.base import TEXTS
 from persona_pipeline.importing.base import text_of as text_of_parts
+from persona_pipeline.importing.traced import turns_in
 from persona_pipeline.importing.traces.otlp import OtlpRecord, attributes, plain
 from persona_pipeline.world.messages.files import MAX_TEXT, storable
 
@@ -44,14 +45,15 @@ class SaidMessage(NamedTuple):
 def contents(found: Mapping[str, Any], events: Iterable[Event]) -> Heard:
     """Return inputs and outputs of a span.
 
-    The first convention that wrote any is believed: GenAI's attributes, OpenInference, events on the span, then the numbered
-    attributes of OpenLLMetry. System instructions, tools' results and thinking are nobody's messages.
+    The first convention that wrote any is believed: GenAI's attributes, those of Vercel's AI SDK and of Langfuse's, OpenInference,
+    events on the span, then the numbered attributes of OpenLLMetry. System instructions, tools' results and thinking are nobody's
+    messages.
 
     Args:
         found: the span's attributes; ``events``: the names and attributes of its events.
     """
-    reads = (_current, _openinference, lambda _: _from_events(events), lambda given: _numbered(given, _INDEXED))
-    for read in reads:
+    reads = (_current, _vercel, _langfuse, _openinference)
+    for read in (*reads, lambda _: _from_events(events), lambda given: _numbered(given, _INDEXED)):
         inputs, outputs = read(found)
         if inputs or outputs:
             return inputs, outputs
@@ -110,6 +112,31 @@ def _current(found: Mapping[str, Any]) -> Heard:
     inputs = decoded(found.get("gen_ai.input.messages"))
     outputs = decoded(found.get("gen_ai.output.messages"))
     return _messages(inputs, USER), _messages(outputs, ASSISTANT)
+
+
+def _vercel(found: Mapping[str, Any]) -> Heard:
+    """Return what a call of a model says; the span around all of its steps repeats their words in another form."""
+    if (inputs := found.get("ai.prompt.messages")) is None:
+        return (), ()
+    answered = any(f"ai.response.{kind}" in found for kind in ("text", "toolCalls", "object"))
+    said = _said({"content": found.get("ai.response.text")}, ASSISTANT)
+    return _messages(decoded(inputs), USER), [said] if answered else []
+
+
+def _langfuse(found: Mapping[str, Any]) -> Heard:
+    if found.get("langfuse.observation.type") != "generation":
+        return (), ()
+    outputs = _in_any_form(found.get("langfuse.observation.output"), ASSISTANT)
+    # An output may be all that was said up to it.
+    return _in_any_form(found.get("langfuse.observation.input"), USER), outputs[-1:]
+
+
+def _in_any_form(value: Any, role: str) -> list[SaidMessage]:
+    try:
+        turns = turns_in(decoded(value), role)
+    except ValueError:
+        return []
+    return [_said({"content": turn.text, "name": turn.name}, turn.role) for turn in turns]
 
 
 def _messages(listed: Any, role: str) -> list[SaidMessage]:
@@ -175,10 +202,32 @@ _CONVERSATION = (
     "traceloop.association.properties.session_id",
     "traceloop.association.properties.thread_id",
     "langfuse.session.id",
+    "ai.telemetry.metadata.sessionId",
+    "ai.settings.context.sessionId",
 )
 _AGENT = ("gen_ai.agent.name", "agent.name", "gen_ai.agent.id")
-_USER = ("user.id", "enduser.id", "traceloop.association.properties.user_id", "langfuse.user.id")
-_MODEL = ("gen_ai.response.model", "llm.response.model_name", "llm.model_name", "gen_ai.request.model")
+# Names of a place in a program: of an agent, where the program gave it one of its own.
+_PART = (
+    "ai.telemetry.functionId",
+    "langgraph_node",
+    "langfuse.observation.metadata.langgraph_node",
+    "traceloop.association.properties.langgraph_node",
+)
+_USER = (
+    "user.id",
+    "enduser.id",
+    "traceloop.association.properties.user_id",
+    "langfuse.user.id",
+    "ai.telemetry.metadata.userId",
+    "ai.settings.context.userId",
+)
+_MODEL = (
+    "gen_ai.response.model",
+    "llm.response.model_name",
+    "llm.model_name",
+    "langfuse.observation.model.name",
+    "gen_ai.request.model",
+)
 
 
 class RefusedError(ValueError):
@@ -192,7 +241,8 @@ class Piece:
     Attributes:
         key: tells the pieces of a span apart: ``span`` itself, ``details``, or an event by its content.
         start, end: nanoseconds since 1970.
-        agents: names of who called the model, the best first; ``service``: the program, where that has a name.
+        agents: names of who called the model, the best first; ``parts``: of which part of a program it is, and the span's own name:
+            they may be an agent's. ``service``: the program, where that has a name.
         inputs: what was said to the model since it last answered, with a digest of all before it.
         outputs: what it answered, one for each choice; one without a text counts as an answer all the same.
     """
@@ -205,6 +255,8 @@ class Piece:
     parent_id: str | None = None
     conversation: str | None = None
     agents: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    span_name: str | None = None
     user: str | None = None
     service: str | None = None
     model: str | None = None
@@ -268,7 +320,7 @@ def _piece(
         raise RefusedError(f"span {ids[1]}: a text is longer than {MAX_TEXT:,} characters")
     if not times[0]:
         raise RefusedError(f"span {ids[1]}: it has no time")
-    service = item.resource.get("service.name")
+    service, inner = item.resource.get("service.name"), decoded(found.get("metadata"))
     parent = getattr(item.record, "parent_span_id", b"")
     return Piece(
         trace_id=ids[0],
@@ -279,6 +331,8 @@ def _piece(
         parent_id=parent.hex() or None,
         conversation=next(_values(found, _CONVERSATION), None),
         agents=tuple(dict.fromkeys(_values(found, _AGENT))),
+        parts=tuple(dict.fromkeys(_values({**inner, **found} if isinstance(inner, dict) else found, _PART))),
+        span_name=next(_values({"name": getattr(item.record, "name", None)}, ("name",)), None),
         user=next(_values(found, _USER), None),
         service=service if isinstance(service, str) and service and not service.startswith("unknown_service") else None,
         model=next(_values(found, _MODEL), None),

@@ -11,7 +11,6 @@ from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_o
 from persona_pipeline.importing.traces.messages import turns_of, without_relayed
 from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
 from persona_pipeline.world.messages.files import Row
-from persona_pipeline.world.names import Aliases
 
 _SPANS, _LOGS = ("resourceSpans", "resource_spans"), ("resourceLogs", "resource_logs")
 _BINARY = (".pb", ".binpb", ".otlp")
@@ -51,8 +50,7 @@ class OTLPFile(Importer):
                 if piece is not None:
                     pieces.append(piece)
                     lines.setdefault((piece.trace_id, piece.span_id), line)
-        # Whose name is whose alias is seen when the messages are stored.
-        kept, _ = without_relayed(turns_of(pieces, Aliases()).values())
+        kept, _ = without_relayed(turns_of(pieces, options.aliases).values())
         for turn in sorted(kept.values(), key=lambda turn: (turn.message.created_at, turn.message.id)):
             extras: Mapping[str, Any] = turn.message.extras
             line = lines[extras["trace_id"], extras["span_id"]]

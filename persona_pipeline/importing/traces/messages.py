@@ -212,11 +212,22 @@ class _Trace:
         return self._first(call, lambda span: span.conversation) or f"trace-{self._id}"
 
     def _agent(self, call: _Call) -> str:
-        """The agent by whichever of its names is one's, from the nearest span that names any; else the program."""
-        names = self._first(call, lambda span: span.agents or None) or ()
-        spoken = next((said.name for said in call.outputs if said.name), None)
-        known = next((name for name in names if self._aliases.agent_of(name) in self._aliases.agent_ids), None)
-        return known or next(iter(names), None) or spoken or self._first(call, lambda span: span.service) or ASSISTANT
+        """The agent by whichever of its names is one's, from the nearest span that has any; else a part of the program, or all."""
+        named: list[str] = []
+        for span in (above.span for above in self._upwards(call)):
+            names = (*span.agents, *span.parts, *([span.span_name] if span.span_name else ()))
+            if known := next(filter(self._is_agent, names), None):
+                return known
+            if span.agents:
+                named.append(span.agents[0])
+                break
+        service, part = self._first(call, lambda span: span.service), self._first(call, lambda span: span.parts or None)
+        named += [said.name for said in call.outputs if said.name]
+        named += [service] if service and self._is_agent(service) else []
+        return next((name for name in (*named, *(part or ()), service) if name), ASSISTANT)
+
+    def _is_agent(self, name: str) -> bool:
+        return self._aliases.agent_of(name) in self._aliases.agent_ids
 
     def _first(self, call: _Call, get: Callable[[Piece], Found | None]) -> Found | None:
         return next((found for above in self._upwards(call) if (found := get(above.span))), None)
@@ -240,6 +251,13 @@ class _Trace:
         return found
 
 
+# Of what several pieces of one span may say, the first that says anything counts.
+_FIRST_KNOWN = (
+    *("parent_id", "conversation", "agents", "parts", "span_name"),
+    *("user", "service", "model", "response_id"),
+)
+
+
 def _call(pieces: Sequence[Piece]) -> _Call:
     """Return the call that pieces of one span tell of: what stands on the span itself goes before what events say."""
     listed = sorted(pieces, key=lambda piece: (piece.key != "span", piece.key != "details", piece.key))
@@ -254,7 +272,7 @@ def _call(pieces: Sequence[Piece]) -> _Call:
         end=max(piece.end for piece in spanned),
         **{
             name: next((found for piece in listed if (found := getattr(piece, name))), getattr(first, name))
-            for name in ("parent_id", "conversation", "agents", "user", "service", "model", "response_id")
+            for name in _FIRST_KNOWN
         },
     )
     if inputs is None:
