@@ -143,6 +143,7 @@ def test_every_convention_says_the_same(found: dict[str, Any], events: list[Any]
             "langfuse.observation.output": "Yes?",
         },
         {"langfuse.observation.type": "generation", "langfuse.observation.output": '{"score": 3}'},
+        {"gen_ai.operation.name": "execute_tool", "gen_ai.output.messages": "21 C", **CURRENT},
     ],
 )
 def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
@@ -162,6 +163,8 @@ def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
         ('[{"type": "mine", "text": "data"}]', '[{"type": "mine", "text": "data"}]'),
         ('{"type": "answer", "value": 3}', '{"type": "answer", "value": 3}'),
         ("[{broken", "[{broken"),
+        ('[{"text": "Bedrock"}, {"toolUse": {"name": "look"}}, {"text": "two"}]', "Bedrock\ntwo"),
+        ('[{"text": "data", "more": 1}]', '[{"text": "data", "more": 1}]'),
         ([{"type": "tool_result", "content": "72 F"}], ""),
         ({"type": "text", "content": "alone"}, "alone"),
         ("null\x00byte", "null\ufffdbyte"),

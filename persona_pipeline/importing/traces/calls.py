@@ -20,6 +20,14 @@ ASSISTANT, USER = "assistant", "user"
 _TOOLS = ("tool_use", "tool_result", "tool_call", "tool_call_response", "server_tool_use", "web_search_tool_result")
 _FILES = ("image", "image_url", "input_image", "document", "file", "input_audio")
 _BLOCKS = frozenset((*TEXTS, *_TOOLS, *_FILES, "thinking", "redacted_thinking", "reasoning"))
+# Bedrock's blocks have a key instead of a type.
+_KEYED = frozenset(("text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"))
+# What stands in a trace in place of words that were to stay where they were said, alone or in a sentence's place.
+_REDACTED = re.compile(
+    r"(?-i:REDACTED)|[_*]{1,2}redacted[_*]{1,2}|[\[<{]{1,2}(?:redacted|masked|scrubbed|filtered)\b[^\n\]>}]{0,60}[\]>}]{1,2}"
+    r"|[*\u2022\u25cf\u2588\u2587\u25a0\u2591-\u2593]{3,}",
+    re.IGNORECASE,
+)
 _ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "chatbot": ASSISTANT}
 _INDEXED = re.compile(
     r"(?:gen_ai\.prompt|llm\.prompts|(?P<output>gen_ai\.completion|llm\.completions))\.(?P<number>\d{1,6})"
@@ -53,6 +61,8 @@ def contents(found: Mapping[str, Any], events: Iterable[Event]) -> Heard:
         found: the span's attributes; ``events``: the names and attributes of its events.
     """
     reads = (_current, _vercel, _langfuse, _openinference)
+    if found.get("gen_ai.operation.name") == "execute_tool":
+        return (), ()
     for read in (*reads, lambda _: _from_events(events), lambda given: _numbered(given, _INDEXED)):
         inputs, outputs = read(found)
         if inputs or outputs:
@@ -93,10 +103,14 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         blocks = decoded(content) if content.startswith("[{") else None
         # What only looks like blocks is what was said.
-        if not isinstance(blocks, list) or not all(isinstance(it, dict) and it.get("type") in _BLOCKS for it in blocks):
+        if not isinstance(blocks, list) or not all(map(_is_block, blocks)):
             return storable(content)
         content = blocks
     return storable(text_of_parts([content] if isinstance(content, dict) else content))
+
+
+def _is_block(item: Any) -> bool:
+    return isinstance(item, dict) and (item.get("type") in _BLOCKS or (len(item) == 1 and item.keys() <= _KEYED))
 
 
 def _said(message: Mapping[str, Any], role: str) -> SaidMessage:
@@ -105,6 +119,10 @@ def _said(message: Mapping[str, Any], role: str) -> SaidMessage:
     name = message.get("name")
     known = isinstance(name, str) and name.isprintable() and 0 < len(name) <= 256
     text = text_of(message.get("parts") if "parts" in message else message.get("content"))
+    if len(text) > MAX_TEXT:
+        text = text[: MAX_TEXT - 1] + "\u2026"
+    elif _REDACTED.fullmatch(text.strip()):
+        text = ""
     return SaidMessage(_ROLES.get(role, role), text, name if known else None)
 
 
@@ -210,6 +228,7 @@ _AGENT = ("gen_ai.agent.name", "agent.name", "gen_ai.agent.id")
 _PART = (
     "ai.telemetry.functionId",
     "langgraph_node",
+    "graph.node.id",
     "langfuse.observation.metadata.langgraph_node",
     "traceloop.association.properties.langgraph_node",
 )
@@ -245,6 +264,7 @@ class Piece:
             they may be an agent's. ``service``: the program, where that has a name.
         inputs: what was said to the model since it last answered, with a digest of all before it.
         outputs: what it answered, one for each choice; one without a text counts as an answer all the same.
+        asked: a digest of all that it was told. ``continued``: what that will be once its answer is history.
     """
 
     trace_id: str
@@ -263,6 +283,8 @@ class Piece:
     response_id: str | None = None
     inputs: tuple[SaidMessage, ...] = ()
     outputs: tuple[SaidMessage, ...] = ()
+    asked: str | None = None
+    continued: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what differs from the defaults, as JSON."""
@@ -283,7 +305,7 @@ def piece_of(item: OtlpRecord) -> Piece | None:
     Of a span that calls no model its place is kept: an agent's name may stand on it, or on one above it.
 
     Raises:
-        RefusedError: it has no valid ids or times, or a text is too long.
+        RefusedError: it has no valid ids or times.
     """
     record = item.record
     if item.is_span:
@@ -316,12 +338,12 @@ def _piece(
     said: tuple[Sequence[SaidMessage], Sequence[SaidMessage]],
 ) -> Piece:
     inputs, outputs = said
-    if any(len(text.text) > MAX_TEXT for text in (*inputs, *outputs)):
-        raise RefusedError(f"span {ids[1]}: a text is longer than {MAX_TEXT:,} characters")
     if not times[0]:
         raise RefusedError(f"span {ids[1]}: it has no time")
     service, inner = item.resource.get("service.name"), decoded(found.get("metadata"))
     parent = getattr(item.record, "parent_span_id", b"")
+    is_whole = key in ("span", "details")
+    asked, continued = exchange(inputs, outputs) if is_whole else (None, None)
     return Piece(
         trace_id=ids[0],
         span_id=ids[1],
@@ -337,8 +359,10 @@ def _piece(
         service=service if isinstance(service, str) and service and not service.startswith("unknown_service") else None,
         model=next(_values(found, _MODEL), None),
         response_id=_response_id(found),
-        inputs=last_words(inputs) if key in ("span", "details") else tuple(map(_without_answers, inputs)),
+        inputs=last_words(inputs) if is_whole else tuple(map(without_answer, inputs)),
         outputs=tuple(outputs),
+        asked=asked,
+        continued=continued,
     )
 
 
@@ -347,18 +371,32 @@ def last_words(said: Iterable[SaidMessage]) -> tuple[SaidMessage, ...]:
 
     An answer that the caller began for the model stands at the end and is left out.
     """
-    whole = list(said)
-    while whole and whole[-1].role == ASSISTANT:
-        whole.pop()
-    heard = [item for item in whole if item.role in (ASSISTANT, USER)]
+    heard = _heard(said)
     begin = max((place + 1 for place, item in enumerate(heard) if item.role == ASSISTANT), default=0)
-    history = (SaidMessage(ASSISTANT, content_hash([[item.role, item.text.strip()] for item in heard[:begin]])[:32]),)
+    history = (SaidMessage(ASSISTANT, _digest(heard[:begin])),)
     return (history if begin else ()) + tuple(item for item in heard[begin:] if item.text.strip())
 
 
-def _without_answers(said: SaidMessage) -> SaidMessage:
+def exchange(inputs: Sequence[SaidMessage], outputs: Sequence[SaidMessage]) -> tuple[str | None, str | None]:
+    """Return digests of what a model was told, and of that with its answer; of a call without either, none."""
+    heard, answer = _heard(inputs), next((said for said in outputs if said.text.strip()), None)
+    return (_digest(heard), _digest([*heard, answer])) if heard and answer else (None, None)
+
+
+def without_answer(said: SaidMessage) -> SaidMessage:
     """An answer in a history is only ever compared."""
     return said._replace(text=content_hash(said.text.strip())[:32]) if said.role == ASSISTANT else said
+
+
+def _heard(said: Iterable[SaidMessage]) -> list[SaidMessage]:
+    heard = list(said)
+    while heard and heard[-1].role == ASSISTANT:
+        heard.pop()
+    return [item for item in heard if item.role in (ASSISTANT, USER)]
+
+
+def _digest(heard: Iterable[SaidMessage]) -> str:
+    return content_hash([[item.role, item.text.strip()] for item in heard])[:32]
 
 
 def _ids(record: Any) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import records
 from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
-from persona_pipeline.importing.traces.messages import turns_of, without_relayed
+from persona_pipeline.importing.traces.messages import as_said, turns_of
 from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
 from persona_pipeline.world.messages.files import Row
 
@@ -50,7 +50,7 @@ class OTLPFile(Importer):
                 if piece is not None:
                     pieces.append(piece)
                     lines.setdefault((piece.trace_id, piece.span_id), line)
-        kept, _ = without_relayed(turns_of(pieces, options.aliases).values())
+        kept, _ = as_said(turns_of(pieces, options.aliases).values())
         for turn in sorted(kept.values(), key=lambda turn: (turn.message.created_at, turn.message.id)):
             extras: Mapping[str, Any] = turn.message.extras
             line = lines[extras["trace_id"], extras["span_id"]]
