@@ -62,7 +62,7 @@ SHOWN = {
         "report", "trust",
     },
     "importing": {
-        "run", "traces.collector", "traces.otlp",
+        "base", "run", "traces.collector", "traces.importer", "traces.otlp",
     },
     "judging": {
         "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",

@@ -185,27 +185,53 @@ def collect(
     ] = 16,
     header_timeout: HeaderTimeout = 5.0,
     body_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for its body to arrive.")] = 30.0,
+    explain: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of traces: say by instrumentation how many spans have words, whose, and why others have none; listen to "
+            "nothing and store nothing."
+        ),
+    ] = None,
 ) -> None:
     """Add messages to the store as they come in OpenTelemetry traces.
 
     Takes traces and events over OTLP/HTTP. A request is answered with success when what it brought is stored, and not before.
     """
+    if explain is not None:
+        _explain(explain)
+        return
     token = token_in(token_env)
     require_token(token, token_env, host)
     from persona_pipeline.importing.traces.otlp import require_otel
 
     require_otel()
     from persona_pipeline.base.http_server import Access, ServerLimits, serve
-    from persona_pipeline.importing.traces.collector import Bounds, RequestBudget, create_app
+    from persona_pipeline.importing.traces.collector import GRPC_PORT, Bounds, RequestBudget, create_app
 
     world = open_world(sync=True)
     application = create_app(
         world,
         access=Access(token, max_body, body_seconds=body_timeout),
         bounds=Bounds(RequestBudget(max_unpacked, max_items, max_attributes, seconds=read_timeout), waiting, keep_days),
+        grpc=(host, GRPC_PORT) if port == DEFAULT_PORT else None,
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve(application, host=host, port=port, limits=limits, turned_away=application.state.turned_away)
+
+
+def _explain(path: Path) -> None:
+    from persona_pipeline.importing.base import Source
+    from persona_pipeline.importing.traces.importer import explained
+    from persona_pipeline.reporting.text import one_line
+    from persona_pipeline.world.names import Aliases
+
+    for name, scope in sorted(explained(Source(path, str(path)), Aliases.of(open_world().names())).items()):
+        whose = one_line(", ".join(sorted(scope.agents)[:_MOST_NAMED]) or "nobody", 200)
+        typer.echo(
+            f"{name}: {scope.spans} spans, {scope.with_words} with words, {len(scope.channels)} channels; agents: {whose}"
+        )
+        for reason, count in scope.silent.most_common(_MOST_NAMED):
+            typer.echo(f"  {count} {reason}")
 
 
 app = typer.Typer(help="Messages in the store.", no_args_is_help=True)

@@ -70,6 +70,39 @@ def contents(found: Mapping[str, Any], events: Iterable[Event]) -> Heard:
     return (), ()
 
 
+WHY_SILENT = {
+    "form_not_known": "had input and output in a form not known",
+    "no_call_of_a_model": "had input and output, and were no calls of a model",
+    "no_contents": "were calls of a model without their contents: the instrumentation has to be told to write them",
+    "redacted": "had their contents redacted",
+}
+# Attributes in which instrumentations of any kind write what went in and came out.
+_CONTENTS = re.compile(
+    r"(?:.*[._])?(?:inputs?|outputs?|prompts?|completions?|messages|spanInputs|spanOutputs)(?:[._](?:value|text|messages|json))?"
+)
+
+
+def why_silent(item: OtlpRecord, piece: "Piece | None") -> str | None:
+    """Return why a span has no words; None: it has some, or nobody would look for any there."""
+    if not item.is_span or (piece is not None and any(said.text.strip() for said in (*piece.inputs, *piece.outputs))):
+        return None
+    found = attributes(item.record.attributes)
+    operation = str(found.get("ai.operationId") or found.get("gen_ai.operation.name") or "")
+    kind = found.get("openinference.span.kind") or found.get("langfuse.observation.type")
+    calls_model = operation in ("chat", "generate_content", "text_completion") or kind in ("LLM", "generation")
+    texts = [value for key, value in found.items() if isinstance(value, str) and value and _CONTENTS.fullmatch(key)]
+    if operation.startswith("ai.") and ".do" not in operation:
+        # Around the calls of Vercel's AI SDK, whose words it repeats.
+        return None
+    if any(map(_REDACTED.fullmatch, texts)) or (calls_model and any(map(_REDACTED.search, texts))):
+        return "redacted"
+    if piece is not None and piece.outputs:
+        return None
+    if texts:
+        return "form_not_known" if calls_model or kind is None else "no_call_of_a_model"
+    return "no_contents" if calls_model else None
+
+
 def is_said(name: str) -> bool:
     """Whether an event of this name holds one message."""
     return name == "gen_ai.choice" or bool(re.fullmatch(r"gen_ai\.\w+\.message", name))
