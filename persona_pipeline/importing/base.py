@@ -243,6 +243,11 @@ class Importer(ABC):
             raise ConfigError(Problem(f"is a folder; {self.name} is read from files, name them", source.name))
         return [source]
 
+    def require_no_fields(self, options: ReadOptions) -> None:
+        """Raise ``ConfigError`` where keys are mapped of a format that has its own."""
+        if options.fields:
+            raise ConfigError(f"--map KEY=FIELD is not for {self.name}, whose keys are known; --map SPEAKER=AGENT is")
+
     @abstractmethod
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
         """Yield what each line of a file is. No line goes unsaid.

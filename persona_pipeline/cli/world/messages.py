@@ -36,8 +36,8 @@ ExportFormat = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="messages (JSON lines or CSV with id, agent_id, channel or recipient, text, created_at), openai, slack, langfuse, "
-        "langsmith, sillytavern, or one that another package adds; default: by a look at each.",
+        help="messages (JSON lines or CSV with id, agent_id, channel or recipient, text, created_at), openai, chatgpt, claude, "
+        "discord, slack, langfuse, langsmith, sillytavern, otlp, or one that another package adds; default: by a look at each.",
     ),
 ]
 Mapped = Annotated[
