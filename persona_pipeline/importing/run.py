@@ -192,11 +192,15 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
             named = _stdin(stack) if str(item) == STDIN else _unpacked(stack, Source(Path(item), str(item)))
             is_copy = str(named.path) != str(item)
             for source in files_of(named, options.format):
-                importer = importer_of(source, options.format, mapped=bool(options.reading.fields))
+                keys = options.reading.fields or world.written.message_fields
+                importer = importer_of(source, options.format, mapped=bool(keys))
+                own = isinstance(importer, OwnMessages) and importer.recognises(source)
+                # What a world says of other programs' lines is for those alone.
+                fields = keys if isinstance(importer, OwnMessages) and not own else options.reading.fields
                 imported.formats[source.name] = importer.name
                 for file in importer.files(source):
                     stored = file.name if is_copy else world.message_source(file.path)
-                    reading = replace(options.reading, aliases=aliases)
+                    reading = replace(options.reading, fields=fields, aliases=aliases)
                     files.append((Came(stored, file.name), _SourceRows(importer, file, reading)))
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
     for _, rows in files:

@@ -7,7 +7,7 @@ where the key goes.
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -51,6 +51,11 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
     alerts: list[Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]*$")]] = Field(
         default_factory=list,
         description="Names of who hears of failed runs; the environment has each one's address in PERSONA_ALERT_WEBHOOK_NAME.",
+    )
+
+    message_fields: dict[str, Literal["id", "agent_id", "channel", "recipient", "text", "created_at", "run_id"]] = Field(
+        default_factory=dict,
+        description="Fields of messages by the keys under which lines of another program have them, as --map KEY=FIELD of ingest.",
     )
 
     @property

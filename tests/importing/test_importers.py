@@ -701,6 +701,29 @@ def test_a_bot_of_slack_that_gives_its_number_alone_has_its_name(tmp_path: Path)
     assert getattr(found, "found", None).agent_id == "ann"  # pyright: ignore[reportOptionalMemberAccess]
 
 
+KEYS = {"ticket": "channel", "no": "id", "from": "agent_id", "body": "text", "sent": "created_at"}
+
+
+def test_a_world_remembers_the_keys_of_a_helpdesk(small_root: Path, tmp_path: Path) -> None:
+    (small_root / "persona.yaml").write_text(f"message_fields: {json.dumps(KEYS)}\n", encoding="utf-8")
+    desk = tmp_path / "tickets.csv"
+    desk.write_text(
+        "no,ticket,from,body,sent,status\n7,T-1,michael,Hello there,2026-03-01T09:00:00Z,open\n", encoding="utf-8"
+    )
+    world = World.open(small_root)
+    for source, written in ((desk, 1), (SAMPLES["messages"](tmp_path, 2), 2), (SAMPLES["slack"](tmp_path, 2), 2)):
+        imported = take(world, source)
+        assert (imported.result.problems, imported.result.written.inserted) == ([], written)
+    (message,) = [message for message in world.messages() if message.channel == "T-1"]
+    assert (message.id, message.agent_id, message.text, message.extras) == (
+        "7",
+        "michael",
+        "Hello there",
+        {"status": "open"},
+    )
+    world.store.close()
+
+
 @pytest.mark.parametrize("name", ["chatgpt", "claude", "discord"])
 def test_keys_of_a_known_format_are_not_mapped(name: str, tmp_path: Path) -> None:
     source = Source(SAMPLES[name](tmp_path, 2), "it")
