@@ -38,6 +38,7 @@ from starlette.routing import Route
 
 from benchmarks.collect import Collector
 from persona_pipeline.testing.worlds import WorldBuilder
+from persona_pipeline.world.messages.files import MAX_TEXT
 from persona_pipeline.world.world import World
 from tests.support.instrumented import QuietServer
 from tests.support.otlp_relay import post
@@ -231,7 +232,7 @@ def _silent(url: str) -> str:
 def _by_channel(said: Iterable[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for channel, speaker, text in said:
-        found[channel].append((speaker, text if len(text) < 80 else f"{text[:20]}... ({len(text):,})"))
+        found[channel].append((speaker, text if len(text) < 80 else f"{text[:20]}... ({min(len(text), MAX_TEXT):,})"))
     return found
 
 
