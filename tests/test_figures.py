@@ -62,7 +62,7 @@ SHOWN = {
         "report", "trust",
     },
     "importing": {
-        "base", "run", "traces.collector", "traces.importer", "traces.otlp",
+        "run", "traces.collector", "traces.otlp",
     },
     "judging": {
         "batches", "cache", "claims", "estimate", "model.probe", "money", "open", "providers.base",

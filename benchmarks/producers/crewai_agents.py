@@ -4,7 +4,12 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "true", "CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false", "OPENAI_API_KEY": "k"}
+os.environ |= {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "true",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "OPENAI_API_KEY": "k",
+}
 from scenarios import MODEL, told, tracing
 
 PROVIDER = tracing()

@@ -1,9 +1,9 @@
 """Chats one a record: in OpenAI's form, and as ChatGPT, Claude and DiscordChatExporter export them."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
@@ -23,7 +23,7 @@ from persona_pipeline.importing.base import (
     turn_of,
 )
 from persona_pipeline.importing.records import each_record, first_records, records
-from persona_pipeline.world.messages.files import Row, parse_time
+from persona_pipeline.world.messages.files import parse_time
 
 _CONVERSATION = ("conversation_id", "session_id", "thread_id", "chat_id", "custom_id", "id")
 _TIMES = ("created_at", "created", "timestamp")
@@ -109,195 +109,137 @@ def _time_of(record: Mapping[str, Any]) -> str | None:
     return value if isinstance(value, str) else None
 
 
-class ChatGPTExport(Importer):
+class ConversationExport(Importer):
+    """A format with a conversation a record, whose keys are known; ``key`` is the one under which it has its messages."""
+
+    key: ClassVar[str]
+
+    def recognises(self, source: Source) -> bool:
+        # A first conversation may be longer than what is looked at.
+        start = source.beginning.lstrip()
+        return start[:1] == "[" and f'"{self.key}"' in start
+
+    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
+        self.require_no_fields(options)
+        return each_record(records(file), self._found)
+
+    def _found(self, line: int, record: Mapping[str, Any]) -> list[Found]:
+        if not isinstance(record.get(self.key), (list, dict)):
+            raise ValueError(f"is no conversation of {self.name}: it has no {self.key}")
+        return list(self.said(line, record)) or [Skipped(line, "conversation without messages")]
+
+    @abstractmethod
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+        """Yield what the messages of a conversation are."""
+
+
+def _row(line: int, place: str, text: str, **values: Any) -> Found:
+    return (
+        message_row(line, {**values, "channel": place, "text": text})
+        if text.strip()
+        else Skipped(line, "turn without text")
+    )
+
+
+class ChatGPTExport(ConversationExport):
     """``conversations.json`` of ChatGPT: of each conversation what stands last, and beside an answer those that were made anew."""
 
     name: ClassVar[str] = "chatgpt"
     about: ClassVar[str] = "conversations.json of a ChatGPT export"
+    key = "mapping"
 
-    def recognises(self, source: Source) -> bool:
-        return any(isinstance(record.get("mapping"), dict) for record in _first(source))
-
-    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        self.require_no_fields(options)
-        return each_record(records(file), _chatgpt)
-
-
-def _chatgpt(line: int, record: Mapping[str, Any]) -> Iterator[Found]:
-    nodes = record.get("mapping")
-    if not isinstance(nodes, dict):
-        raise ValueError("is no conversation of ChatGPT: it has no mapping")
-    conversation = str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
-    path: list[Any] = []
-    node = nodes.get(record.get("current_node"))
-    while isinstance(node, dict) and len(path) <= len(nodes):
-        path.append(node)
-        node = nodes.get(node.get("parent"))
-    passed = {str(node.get("id")) for node in path}
-    for node in reversed(path):
-        message = node.get("message")
-        if not isinstance(message, dict):
-            continue
-        role, text = _of_chatgpt(message)
-        if role not in ("user", "assistant") or not text.strip():
-            yield Skipped(
-                line, "system prompt" if role == "system" else "tool result" if role == "tool" else "turn without text"
-            )
-            continue
-        above = nodes.get(node.get("parent"))
-        siblings = above.get("children") if isinstance(above, dict) else None
-        others = [nodes.get(key) for key in siblings if key not in passed] if isinstance(siblings, list) else []
-        said = [
-            _of_chatgpt(other["message"])
-            for other in others
-            if isinstance(other, dict) and isinstance(other.get("message"), dict)
-        ]
-        anew = [words for kind, words in said if kind == role == "assistant" and words.strip() and words != text]
-        metadata = message.get("metadata")
-        model = metadata.get("model_slug") if isinstance(metadata, dict) else None
-        yield message_row(
-            line,
-            {
-                "id": f"chatgpt:{conversation}:{message.get('id') or node.get('id')}",
-                "agent_id": _author(message).get("name") or role,
-                "channel": conversation,
-                "text": text,
-                "created_at": as_text("created_at", message.get("create_time") or record.get("create_time")),
-                "role": role,
-                "title": record.get("title"),
-                "model": model,
-                "regenerations": anew or None,
-            },
-        )
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+        nodes = {key: _object(node) for key, node in _object(record["mapping"]).items()}
+        conversation = str(record.get("conversation_id") or record.get("id") or digest(str(record.get("title"))))
+        path: list[str] = []
+        at = record.get("current_node")
+        while isinstance(at, str) and at in nodes and at not in path:
+            path.append(at)
+            at = nodes[at].get("parent")
+        for key in reversed(path):
+            node, message = nodes[key], _object(nodes[key].get("message"))
+            author = _object(message.get("author"))
+            role, text = str(author.get("role")), _words_of_chatgpt(message)
+            if message and role not in ("user", "assistant"):
+                yield Skipped(line, _SILENT_ROLES.get(role, "turn without text"))
+            elif message:
+                beside = _listed(_object(nodes.get(str(node.get("parent")))).get("children"))
+                others = [_object(nodes.get(str(other), {}).get("message")) for other in beside if other not in path]
+                anew = [_words_of_chatgpt(other) for other in others] if role == "assistant" else []
+                yield _row(
+                    line, conversation, text, role=role, agent_id=author.get("name") or role, title=record.get("title"),
+                    id=f"chatgpt:{conversation}:{key}", model=_object(message.get("metadata")).get("model_slug"),
+                    created_at=as_text("created_at", message.get("create_time") or record.get("create_time")),
+                    regenerations=[words for words in anew if words.strip()] or None,
+                )  # fmt: skip
 
 
-def _author(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    author = message.get("author")
-    return author if isinstance(author, Mapping) else {}
+_SILENT_ROLES = {"system": "system prompt", "tool": "tool result"}
 
 
-def _of_chatgpt(message: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a message's role and words; thoughts, code and what is addressed to a tool are none."""
-    content, role = message.get("content"), str(_author(message).get("role"))
-    spoken = isinstance(content, Mapping) and content.get("content_type") in ("text", "multimodal_text")
-    if not spoken or message.get("recipient") not in (None, "all"):
-        return role, ""
-    return role, text_of(content.get("parts")) if isinstance(content, Mapping) else ""
+def _words_of_chatgpt(message: Mapping[str, Any]) -> str:
+    """Return a message's words; thoughts, code and what is addressed to a tool are none."""
+    content = _object(message.get("content"))
+    spoken = content.get("content_type") in ("text", "multimodal_text") and message.get("recipient") in (None, "all")
+    return text_of(content.get("parts")) if spoken else ""
 
 
-class ClaudeExport(Importer):
+class ClaudeExport(ConversationExport):
     """``conversations.json`` of Claude: ``chat_messages`` of humans and the assistant."""
 
     name: ClassVar[str] = "claude"
     about: ClassVar[str] = "conversations.json of a Claude export"
+    key = "chat_messages"
 
-    def recognises(self, source: Source) -> bool:
-        return any(isinstance(record.get("chat_messages"), list) for record in _first(source))
-
-    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        self.require_no_fields(options)
-        return each_record(records(file), _claude)
-
-
-def _claude(line: int, record: Mapping[str, Any]) -> Iterator[Found]:
-    listed = record.get("chat_messages")
-    if not isinstance(listed, list):
-        raise ValueError("is no conversation of Claude: it has no chat_messages")
-    if not listed:
-        yield Skipped(line, "conversation without messages")
-    for message in listed:
-        if not isinstance(message, dict):
-            raise ValueError("a message of chat_messages is no object")
-        text = text_of(message.get("content")) or text_of(message.get("text"))
-        role = "assistant" if message.get("sender") == "assistant" else "user"
-        if not text.strip():
-            yield Skipped(line, "turn without text")
-            continue
-        yield message_row(
-            line,
-            {
-                "id": f"claude:{message.get('uuid')}",
-                "agent_id": role,
-                "channel": record.get("uuid"),
-                "text": text,
-                "created_at": message.get("created_at"),
-                "role": role,
-                "title": record.get("name") or None,
-            },
-        )
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+        for message in map(_object, _listed(record["chat_messages"])):
+            role = "assistant" if message.get("sender") == "assistant" else "user"
+            text = text_of(message.get("content")) or text_of(message.get("text"))
+            yield _row(
+                line, str(record.get("uuid")), text, id=f"claude:{message.get('uuid')}", agent_id=role, role=role,
+                created_at=message.get("created_at"), title=record.get("name") or None,
+            )  # fmt: skip
 
 
-_DISCORD = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")
-
-
-class DiscordExport(Importer):
+class DiscordExport(ConversationExport):
     """A channel as DiscordChatExporter writes it in JSON, under the nicknames that its members see."""
 
     name: ClassVar[str] = "discord"
     about: ClassVar[str] = "a channel exported by DiscordChatExporter as JSON"
+    key = "messages"
 
     def recognises(self, source: Source) -> bool:
         start = source.beginning.lstrip()[:4096]
         return start.startswith("{") and all(f'"{key}"' in start for key in ("guild", "channel", "exportedAt"))
 
-    def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        self.require_no_fields(options)
-        for line, record in records(file):
-            listed = record.get("messages") if isinstance(record, dict) else None
-            if not isinstance(listed, list):
-                yield Row(
-                    line, record if isinstance(record, ValueError) else ValueError("has no messages; export it again")
-                )
+    def said(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+        channel = _object(record.get("channel"))
+        for message in map(_object, _listed(record["messages"])):
+            author, text = _object(message.get("author")), message.get("content")
+            if message.get("type", "Default") not in _SAID_ON_DISCORD:
+                yield Skipped(line, str(message.get("type"))[:40])
                 continue
-            if not listed:
-                yield Skipped(line, "channel without messages")
-            channel = record.get("channel") if isinstance(record, dict) else None
-            place = channel if isinstance(channel, dict) else {}
-            yield from each_record(
-                [(line, item if isinstance(item, dict) else ValueError("is no message")) for item in listed],
-                partial(_discord, place),
-            )
+            yield _row(
+                line, str(channel.get("name") or channel.get("id")), text if isinstance(text, str) else "",
+                id=f"discord:{message.get('id')}", agent_id=author.get("nickname") or author.get("name"),
+                role="assistant" if author.get("isBot") else "user", created_at=message.get("timestamp"),
+                edited_at=message.get("timestampEdited"),
+                reactions=[_reaction(_object(item)) for item in _listed(message.get("reactions"))] or None,
+            )  # fmt: skip
 
 
-def _discord(channel: Mapping[str, Any], line: int, message: dict[str, Any]) -> Iterator[Found]:
-    author = message.get("author")
-    author = author if isinstance(author, dict) else {}
-    if message.get("type", "Default") not in _DISCORD:
-        yield Skipped(line, str(message.get("type"))[:40])
-    elif not (isinstance(text := message.get("content"), str) and text.strip()):
-        yield Skipped(line, "message without text")
-    else:
-        listed = message.get("reactions")
-        reactions = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-        yield message_row(
-            line,
-            {
-                "id": f"discord:{message.get('id')}",
-                "agent_id": author.get("nickname") or author.get("name"),
-                "channel": channel.get("name") or channel.get("id"),
-                "text": text,
-                "created_at": message.get("timestamp"),
-                "role": "assistant" if author.get("isBot") else "user",
-                "edited_at": message.get("timestampEdited"),
-                "reactions": [_reaction(item) for item in reactions] or None,
-            },
-        )
+_SAID_ON_DISCORD = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")
 
 
 def _reaction(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a reaction as Slack writes it: thumbs by name, and who gave them."""
-    emoji, users = item.get("emoji"), item.get("users")
-    code = emoji.get("code") or emoji.get("name") if isinstance(emoji, dict) else None
-    given = [str(user.get("id")) for user in users if isinstance(user, dict)] if isinstance(users, list) else []
-    return {"name": str(code), "users": given, "count": item.get("count")}
+    emoji, users = _object(item.get("emoji")), map(_object, _listed(item.get("users")))
+    return {"name": str(emoji.get("code") or emoji.get("name")), "users": [str(user.get("id")) for user in users]}
 
 
-def _first(source: Source) -> list[dict[str, Any]]:
-    """Return the first records of a file, or, of one whose first is longer than what is looked at, what its keys tell."""
-    if source.is_folder:
-        return []
-    if found := first_records(source)[:3]:
-        return found
-    start = source.beginning.lstrip()
-    kinds = {"mapping": {}, "chat_messages": []}
-    return [{key: kind} for key, kind in kinds.items() if start[:1] == "[" and f'"{key}"' in start]
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -216,6 +216,12 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     return imported
 
 
+def explained(world: World, path: Path) -> Iterator[str]:
+    """Yield lines on who wrote the spans in a file of traces, how many have words, whose they are, and why others have none."""
+    traces: Any = find_importer("otlp")
+    return traces().explained(Source(path, str(path)), Aliases.of(world.names()))
+
+
 def read_export(given: Sequence[str | Path], options: ImportOptions) -> tuple[list[Message], Imported]:
     """Return the messages of sources as ``import_messages`` would store them, oldest first, and how they were read; no world is
     needed, and speakers are mapped to any name.

@@ -18,6 +18,7 @@ from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.world.revisions import files_at
 
 WORLD_FILE = "persona.yaml"
+MessageField = Literal["id", "agent_id", "channel", "recipient", "text", "created_at", "run_id"]
 # The options of an evaluation that a world has for all of them.
 OF_A_WORLD = (
     *("window", "samples", "regression_delta", "proposition_delta", "undecided_delta", "threshold", "min_coverage"),
@@ -52,10 +53,8 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
         default_factory=list,
         description="Names of who hears of failed runs; the environment has each one's address in PERSONA_ALERT_WEBHOOK_NAME.",
     )
-
-    message_fields: dict[str, Literal["id", "agent_id", "channel", "recipient", "text", "created_at", "run_id"]] = Field(
-        default_factory=dict,
-        description="Fields of messages by the keys under which lines of another program have them, as --map KEY=FIELD of ingest.",
+    message_fields: dict[str, MessageField] = Field(
+        default_factory=dict, description="Fields of messages by another program's keys, as --map KEY=FIELD of ingest."
     )
 
     @property

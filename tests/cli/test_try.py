@@ -136,7 +136,10 @@ def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(persona: Pe
 UNREADABLE = {
     "empty": (b"", "read as messages; say what it is with --format"),
     "binary": (bytes(range(256)) * 20, "bad.jsonl: "),
-    "no format": (b'{"foo": 1}\n', "(messages, openai, chatgpt, claude, discord, slack, langfuse, langsmith, sillytavern, otlp)"),
+    "no format": (
+        b'{"foo": 1}\n',
+        "(messages, openai, chatgpt, claude, discord, slack, langfuse, langsmith, sillytavern, otlp)",
+    ),
     "not UTF-8": ("grüße".encode("latin-1") * 9, "bad.jsonl: is not UTF-8"),
 }
 

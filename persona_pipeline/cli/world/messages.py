@@ -198,7 +198,11 @@ def collect(
     Takes traces and events over OTLP/HTTP. A request is answered with success when what it brought is stored, and not before.
     """
     if explain is not None:
-        _explain(explain)
+        from persona_pipeline.importing.run import explained
+        from persona_pipeline.reporting.text import one_line
+
+        for line in explained(open_world(), explain):
+            typer.echo(line[:2] + one_line(line[2:], 300))
         return
     token = token_in(token_env)
     require_token(token, token_env, host)
@@ -217,21 +221,6 @@ def collect(
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve(application, host=host, port=port, limits=limits, turned_away=application.state.turned_away)
-
-
-def _explain(path: Path) -> None:
-    from persona_pipeline.importing.base import Source
-    from persona_pipeline.importing.traces.importer import explained
-    from persona_pipeline.reporting.text import one_line
-    from persona_pipeline.world.names import Aliases
-
-    for name, scope in sorted(explained(Source(path, str(path)), Aliases.of(open_world().names())).items()):
-        whose = one_line(", ".join(sorted(scope.agents)[:_MOST_NAMED]) or "nobody", 200)
-        typer.echo(
-            f"{name}: {scope.spans} spans, {scope.with_words} with words, {len(scope.channels)} channels; agents: {whose}"
-        )
-        for reason, count in scope.silent.most_common(_MOST_NAMED):
-            typer.echo(f"  {count} {reason}")
 
 
 app = typer.Typer(help="Messages in the store.", no_args_is_help=True)

@@ -4,7 +4,6 @@ import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -14,6 +13,7 @@ from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece, RefusedEr
 from persona_pipeline.importing.traces.messages import as_said, turns_of
 from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
 from persona_pipeline.world.messages.files import Row
+from persona_pipeline.world.models import grouped
 from persona_pipeline.world.names import Aliases
 
 _SPANS, _LOGS = ("resourceSpans", "resource_spans"), ("resourceLogs", "resource_logs")
@@ -62,50 +62,42 @@ class OTLPFile(Importer):
             yield Row(line, turn.message)
         yield from (Skipped(line, "spans and events without a message") for line in sorted(silent))
 
+    def explained(self, file: Source, aliases: Aliases) -> Iterator[str]:
+        """Yield lines on what each instrumentation in a file of traces says, and why the rest of its spans has no words.
 
-@dataclass
-class ScopeSpans:
-    """What spans and events of one instrumentation hold."""
-
-    spans: int = 0
-    with_words: int = 0
-    agents: set[str] = field(default_factory=set)
-    channels: set[str] = field(default_factory=set)
-    silent: Counter[str] = field(default_factory=Counter)
-
-
-def explained(file: Source, aliases: Aliases) -> dict[str, ScopeSpans]:
-    """Return what each instrumentation in a file of traces says, and why the rest of its spans has no words.
-
-    Raises:
-        ConfigError: the file cannot be read, or what it holds are no traces.
-    """
-    require_otel()
-    found: dict[str, ScopeSpans] = defaultdict(ScopeSpans)
-    pieces: list[Piece] = []
-    scopes: dict[tuple[str, str], str] = {}
-    for line, part in _parts(file):
-        if isinstance(part, ValueError):
-            raise ConfigError(Problem(str(part), file.name, line))
-        for item in part:
-            scope = found[item.scope]
-            scope.spans += item.is_span
-            try:
-                piece = piece_of(item)
-            except RefusedError as error:
-                scope.silent[f"refused: {error}"] += 1
-                continue
-            if piece is not None:
-                pieces.append(piece)
-                scopes.setdefault((piece.trace_id, piece.span_id), item.scope)
-                scope.with_words += any(said.text.strip() for said in (*piece.inputs, *piece.outputs))
-            if reason := why_silent(item, piece):
-                scope.silent[WHY_SILENT[reason]] += 1
-    for turn in as_said(turns_of(pieces, aliases).values())[0].values():
-        scope = found[scopes[str(turn.message.extras["trace_id"]), str(turn.message.extras["span_id"])]]
-        scope.channels.add(turn.message.channel or "")
-        scope.agents |= {turn.message.agent_id} if turn.told is None else set()
-    return found
+        Raises:
+            ConfigError: the file cannot be read, or what it holds are no traces.
+        """
+        require_otel()
+        spans, worded, pieces = Counter[str](), Counter[str](), list[Piece]()
+        scopes: dict[tuple[str, str], str] = {}
+        silent: dict[str, Counter[str]] = defaultdict(Counter)
+        for line, part in _parts(file):
+            if isinstance(part, ValueError):
+                raise ConfigError(Problem(str(part), file.name, line))
+            for item in part:
+                spans[item.scope] += item.is_span
+                try:
+                    piece = piece_of(item)
+                except RefusedError as error:
+                    silent[item.scope][f"refused: {error}"] += 1
+                    continue
+                if piece is not None:
+                    pieces.append(piece)
+                    scopes.setdefault((piece.trace_id, piece.span_id), item.scope)
+                    worded[item.scope] += any(said.text.strip() for said in (*piece.inputs, *piece.outputs))
+                if reason := why_silent(item, piece):
+                    silent[item.scope][WHY_SILENT[reason]] += 1
+        said = [*as_said(turns_of(pieces, aliases).values())[0].values()]
+        by_scope = grouped(
+            said, lambda turn: scopes[str(turn.message.extras["trace_id"]), str(turn.message.extras["span_id"])]
+        )
+        for name, count in sorted(spans.items()):
+            turns = by_scope.get(name, [])
+            agents = ", ".join(sorted({turn.message.agent_id for turn in turns if turn.told is None})) or "nobody"
+            channels = len({turn.message.channel for turn in turns})
+            yield f"{name}: {count} spans, {worded[name]} with words, {channels} channels; agents: {agents}"
+            yield from (f"  {count} {reason}" for reason, count in silent[name].most_common())
 
 
 def _parts(file: Source) -> Iterator[Part]:

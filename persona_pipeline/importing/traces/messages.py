@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -100,7 +100,7 @@ _TICK = timedelta(microseconds=1)
 # Who speaks, at the start of a line.
 _VOICE = re.compile(r"^[ \t]*(\w[^:\n]{0,63}):[ \t]+", re.MULTILINE)
 # Stored turns so long before and after are looked at for what a conversation went on from.
-_NEAR = timedelta(days=1)
+_NEAR = timedelta(hours=1)
 # Spans above a call that are looked at; they may also go round in a ring.
 _MOST_ABOVE = 64
 
@@ -459,14 +459,40 @@ def _known(
         texts = sorted(wordings(turn for place in places for turn in by_place[place]))
         there = ours & _MESSAGES.c.channel_id.in_(places)
         conditions += [there & _MESSAGES.c.text.in_(chunk) for chunk in chunks(texts)]
-        moments = [turn.message.created_at for place in places for turn in by_place[place]]
-        conditions.append(there & _MESSAGES.c.created_at.between(min(moments) - _NEAR, max(moments) + _NEAR))
-    found = {}
+    found: dict[str, TracedMessage] = {}
     for condition in conditions:
-        for row in connection.execute(sa.select(_MESSAGES).where(condition)):
-            message = message_of(row)
-            found[message.id] = TracedMessage(message, message.extras.get("trace_id", ""), message.extras.get("told"))
+        found |= _turns(connection, sa.select(_MESSAGES).where(condition))
+    # An answer leads to what followed it and to others to the same words, and one of these to what was told for it.
+    for _ in range(3 if turns else 0):
+        before = len(found)
+        found |= _turns(connection, _of_their_exchanges([*turns.values(), *found.values()]))
+        if len(found) == before:
+            break
     return found
+
+
+def _turns(connection: Connection, query: sa.Select[Any]) -> dict[str, TracedMessage]:
+    messages = [message_of(row) for row in connection.execute(query)]
+    return {each.id: TracedMessage(each, each.extras.get("trace_id", ""), each.extras.get("told")) for each in messages}
+
+
+def _of_their_exchanges(turns: Sequence[TracedMessage]) -> sa.Select[Any]:
+    """Return the query for stored turns near these: other answers to the same, what follows or is followed, and of their traces."""
+    places = {turn.message.channel for turn in turns}
+    moments = [turn.message.created_at for turn in turns]
+    digests = {
+        name: {turn.message.extras.get(name) for turn in turns} - {None} for name in ("asked", "continued", "behind")
+    }
+    traces = {turn.trace_id for turn in turns if turn.told is None}
+    same = {
+        "asked": digests["asked"],
+        "continued": digests["behind"],
+        "behind": digests["continued"],
+        "trace_id": traces,
+    }
+    near = _MESSAGES.c.created_at.between(min(moments) - _NEAR, max(moments) + _NEAR)
+    alike = (_MESSAGES.c.extras[name].as_string().in_(sorted(map(str, values))) for name, values in same.items())
+    return sa.select(_MESSAGES).where(_MESSAGES.c.channel_id.in_(sorted(map(str, places))), near, sa.or_(*alike))
 
 
 def _remove(connection: Connection, messages: Sequence[Message]) -> int:
