@@ -306,6 +306,16 @@ def _told(world: World, number: int, given: dict[str, Any], caplog: pytest.LogCa
             "redacted",
         ),
         (
+            {
+                "openinference.span.kind": "LLM",
+                "llm.input_messages.0.message.role": "user",
+                "llm.input_messages.0.message.content": "Hi",
+                "llm.output_messages.0.message.content": "__REDACTED__",
+            },
+            "redacted",
+            "redacted",
+        ),
+        (
             {"openinference.span.kind": "CHAIN", "input.value": "Hi", "output.value": "Yes?"},
             "no_call_of_a_model",
             "no calls of a model",

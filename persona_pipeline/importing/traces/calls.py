@@ -83,22 +83,25 @@ _CONTENTS = re.compile(
 
 
 def why_silent(item: OtlpRecord, piece: "Piece | None") -> str | None:
-    """Return why a span has no words; None: it has some, or nobody would look for any there."""
-    if not item.is_span or (piece is not None and any(said.text.strip() for said in (*piece.inputs, *piece.outputs))):
+    """Return why a span has no words, or one side of it has none; None: it has all, or nobody would look for any there."""
+    sides = (piece.inputs, piece.outputs) if piece is not None else ((), ())
+    worded = [any(said.text.strip() for said in side) for side in sides]
+    if not item.is_span or all(worded):
         return None
     found = attributes(item.record.attributes)
     operation = str(found.get("ai.operationId") or found.get("gen_ai.operation.name") or "")
     kind = found.get("openinference.span.kind") or found.get("langfuse.observation.type")
     calls_model = operation in ("chat", "generate_content", "text_completion") or kind in ("LLM", "generation")
-    texts = [value for key, value in found.items() if isinstance(value, str) and value and _CONTENTS.fullmatch(key)]
+    texts = {key: value for key, value in found.items() if isinstance(value, str) and value}
+    contents = [value for key, value in texts.items() if _CONTENTS.fullmatch(key)]
     if operation.startswith("ai.") and ".do" not in operation:
         # Around the calls of Vercel's AI SDK, whose words it repeats.
         return None
-    if any(map(_REDACTED.fullmatch, texts)) or (calls_model and any(map(_REDACTED.search, texts))):
-        return "redacted"
-    if piece is not None and piece.outputs:
+    if any(map(_REDACTED.fullmatch, texts.values())) or (calls_model and any(map(_REDACTED.search, contents))):
+        return "redacted" if calls_model or not any(worded) else None
+    if any(worded) or sides[1]:
         return None
-    if texts:
+    if contents:
         return "form_not_known" if calls_model or kind is None else "no_call_of_a_model"
     return "no_contents" if calls_model else None
 
