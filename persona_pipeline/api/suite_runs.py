@@ -185,7 +185,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
     """
     check_keywords(how, Running)
     world, judge = how.get("world"), how.get("judge")
-    world = world and opened_world(world)
+    world = None if world is None else opened_world(world)
     settings = world.settings if world else get_settings()
     loaded = suite if isinstance(suite, Suite) else _load(suite, settings)
     if judge is None or isinstance(judge, str):
