@@ -156,7 +156,7 @@ def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Co
     """Return the assets, checks, jobs, sensors, schedules and resources of a world.
 
     ``messages``: where they come from, if from an asset. ``leave_out``: ``sensors``, ``schedules``, ``suites``, ``corrections``,
-    ``batches``.
+    ``batches``, ``weeks``.
     """
     parts: list[dg.Definitions] = []
     messages_from: list[dg.AssetKey] = []
@@ -165,7 +165,7 @@ def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Co
         messages_from = [place.key("message_rows")]
     elif messages:
         messages_from = [messages.asset]
-    agents = build_agents(place, messages_from)
+    agents = build_agents(place, messages_from, weekly="weeks" not in leave_out)
     cohort = build_cohort(agents.specs)
     parts += [agents.definitions, cohort.definitions, build_changes(agents, cohort.evaluate_cohort)]
     if "suites" not in leave_out:
@@ -274,7 +274,7 @@ class PersonaWorldScaffolder(dg.Scaffolder):
         scaffold_component(request, {"world": WORLD, "prefix": prefix})
 
 
-Part = Literal["sensors", "schedules", "suites", "corrections", "batches"]
+Part = Literal["sensors", "schedules", "suites", "corrections", "batches", "weeks"]
 
 
 class MessagesFrom(dg.Model, dg.Resolvable):

@@ -236,7 +236,8 @@ def build_forget_old_runs(specs: Specs, ours: Ours) -> dg.JobDefinition:
         for run_id in list(old_runs(instance, before, ours)):
             delete_run(instance, run_id)
             deleted += 1
-        observed = forget_observations(instance, [spec.key for spec in specs.sources.by_name.values()], before)
+        sources = [*specs.sources.by_name.values(), *([specs.weeks.messages] if specs.weeks else [])]
+        observed = forget_observations(instance, [spec.key for spec in sources], before)
         context.add_output_metadata({"deleted": deleted, "observations": observed, "before": before.isoformat()})
 
     @place.op()

@@ -1,0 +1,164 @@
+"""Time as a dimension: agents' scores week by week, so that history is a backfill and a trend one of Dagster's own plots."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+
+import dagster as dg
+
+from persona_pipeline.base.database.engine import Store, chunks
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.defs import metadata
+from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents.specs import AGENT, WEEK, Specs, Weeks
+from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_lines, failure_of
+from persona_pipeline.defs.platform import run_tags
+from persona_pipeline.defs.platform.assets import AssetOutcome
+from persona_pipeline.defs.platform.dagster_internals import (
+    DATA_VERSION,
+    OBSERVED,
+    lineage_tags,
+    newest_events,
+    newest_versions,
+    partition_tags,
+)
+from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
+from persona_pipeline.defs.platform.instance_storage import in_one_batch
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.evaluation.changes import DAYS_OF_WEEK, week_versions
+from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
+from persona_pipeline.guard.report import AgentReport
+from persona_pipeline.reporting.view import NOTHING_TO_JUDGE
+from persona_pipeline.world.models import Window
+from persona_pipeline.world.world import World
+
+_MOMENT = timedelta(microseconds=1)
+# Agents whose weeks are looked at together.
+_AT_ONCE = 100
+
+
+def week_observations(
+    weeks: Weeks, instance: dg.DagsterInstance, store: Store, agent_ids: Sequence[str]
+) -> Iterator[dg.AssetObservation]:
+    """Yield the weeks that agents were evaluated in on other messages than there are now, so that these show as out of date."""
+    over = weeks.over
+    for some in chunks(agent_ids, _AT_ONCE):
+        keys = {weeks.key(agent_id, week): (agent_id, week) for agent_id in some for week in over}
+        seen = newest_versions(instance, weeks.messages.key, OBSERVED, list(keys)) if keys else {}
+        now = week_versions(store, some, over) if seen else {}
+        for key, about in keys.items():
+            if key in seen and seen[key] != now[about]:
+                yield _observation(weeks, key, now[about])
+
+
+def _observation(weeks: Weeks, key: dg.MultiPartitionKey, version: str) -> dg.AssetObservation:
+    return dg.AssetObservation(weeks.messages.key, partition=key, tags={DATA_VERSION: version, **partition_tags(key)})
+
+
+def window_of(week: date, newest: datetime | None) -> Window | None:
+    """Return a week as a window, which ends with the ``newest`` message if that is in it; None: nobody has spoken since it began.
+
+    A window that ended later than the newest message would be newer than every evaluation until somebody speaks.
+    """
+    start = datetime.combine(week, time.min, UTC)
+    if newest is None or newest < start:
+        return None
+    # A window's first moment is left out, its last is not.
+    return Window(min(newest, start + timedelta(days=DAYS_OF_WEEK) - _MOMENT), start - _MOMENT)
+
+
+def evaluate_week(
+    context: dg.AssetExecutionContext,
+    world: World,
+    evaluation: EvaluationSettings,
+    week: date,
+    agent_ids: Sequence[str],
+) -> CohortResult:
+    """Evaluate agents as of the end of a week; of a week in which nobody has spoken yet there is no result."""
+    window = window_of(week, world.newest_message_time())
+    request = evaluation.request(world, agent_ids)
+    if window is None:
+        return CohortResult(request.window)
+    judge = evaluation.open_judge(world)
+    about = {"since": window.start, "as_of": window.end, "history": 0, "touched": False}
+    result = evaluate_cohort(world, judge, request.model_copy(update=about))
+    for report in result.reports.values():
+        for dimension in report.evaluation.dimensions.values():
+            retry_unanswered(dimension.unscored_reasons, judge, context.retry_number)
+    return result
+
+
+def week_outcome(report: AgentReport | None) -> AssetOutcome:
+    """Return how an agent did in a week, in numbers that Dagster plots; None: nobody spoke."""
+    if report is None or not report.evaluation.sample_size:
+        return AssetOutcome(content_hash([]), {"messages": 0, "verdict": NOTHING_TO_JUDGE})
+    found = outcomes.run_outcome(report.evaluation)
+    facts = {
+        **found.metadata,
+        **metadata.conclusion_metadata(report.conclusion),
+        "regressions": len(report.comparison.regressions),
+        "proposition_drops": len(report.comparison.drops),
+        "findings": len(report.findings),
+    }
+    return AssetOutcome(found.version, facts)
+
+
+def events_of_week(
+    weeks: Weeks, instance: dg.DagsterInstance, found: Mapping[dg.MultiPartitionKey, tuple[str, AssetOutcome]]
+) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
+    """Yield of partitions which version of their messages was evaluated, then what came of them, which rests on that."""
+    with in_one_batch(instance):
+        for key, (version, _) in found.items():
+            yield _observation(weeks, key, version)
+    seen = newest_events(instance, weeks.messages.key, OBSERVED, set(found))
+    with in_one_batch(instance):
+        for key, (version, outcome) in found.items():
+            tags = lineage_tags(outcome.version, None, {weeks.messages.key: (version, seen.get(key))})
+            yield dg.AssetMaterialization(
+                weeks.scores.key, partition=key, metadata=outcome.metadata, tags={**tags, **partition_tags(key)}
+            )
+
+
+def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition]:
+    """Return what is said in weeks and the step that evaluates it; nothing where the settings name no first week."""
+    place, weeks = specs.place, specs.weeks
+    if weeks is None:
+        return []
+
+    @dg.multi_asset(
+        name=place.name("weekly_scores"),
+        specs=[weeks.scores],
+        partitions_def=weeks.partitions,
+        pool=place.judge_pool,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description="Evaluate agents as of the end of weeks, week by week, as any run does. A broken agent stops no other.",
+    )
+    @place.bound
+    def weekly_scores(
+        context: dg.AssetExecutionContext, world: WorldResource, evaluation: EvaluationSettings
+    ) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
+        asked: dict[date, list[str]] = defaultdict(list)
+        for key in context.partition_keys:
+            about = weeks.partitions.get_partition_key_from_str(key).keys_by_dimension
+            asked[date.fromisoformat(about[WEEK])].append(about[AGENT])
+        agents = {agent_id for some in asked.values() for agent_id in some}
+        whom = " ".join(agents) if len(agents) == 1 else f"{len(agents)} agents"
+        when = f"{len(asked)} weeks from {min(asked)} on"
+        run_tags.add_run_tags(context.instance, context.run_id, {run_tags.AGENT: whom, run_tags.WINDOW: when})
+        size, broken = place.orchestration.shard_size, dict[str, AgentVerdict]()
+        with known_failures():
+            opened = world.open()
+            for problem in opened.sync_messages().problems:
+                context.log.warning(f"left out: {problem}")
+            for week, some in ((first, part) for first in sorted(asked) for part in chunks(asked[first], size)):
+                # What is said from here on is not sure to be among what is evaluated.
+                versions = week_versions(opened.store, some, [week])
+                result = evaluate_week(context, opened, evaluation, week, some)
+                broken |= {line.agent_id: line for line in agent_lines(result) if line.broken}
+                found = {a: week_outcome(result.reports.get(a)) for a in some if a not in result.broken}
+                made = {weeks.key(a, week): (versions[a, week], outcome) for a, outcome in found.items()}
+                yield from events_of_week(weeks, context.instance, made)
+        if failure := failure_of(list(broken.values())):
+            raise failure
+
+    return [weeks.messages, weekly_scores]
