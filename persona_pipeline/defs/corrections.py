@@ -123,9 +123,7 @@ def build_corrections(place: Place) -> dg.Definitions:
             found = statistics.correction_statistics(world.open().store, config.span())
         return corrections_outcome(found).result()
 
-    selection = dg.AssetSelection.assets(correction_statistics)
-    count = place.asset_job("count_corrections", selection, "Counts what the gate did lately. Judges nothing.")
     tags = run_tags.request_tags("daily count")
     about = "Counts what the gate did in the last 30 days."
-    daily = place.schedule("daily_corrections", count, "0 4 * * *", about, tags=tags)
-    return dg.Definitions(assets=[correction_statistics], jobs=[count], schedules=[daily])
+    daily = place.schedule("daily_corrections", correction_statistics, "0 4 * * *", about, tags=tags)
+    return dg.Definitions(assets=[correction_statistics], schedules=[daily])

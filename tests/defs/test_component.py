@@ -295,10 +295,10 @@ def test_alerts_are_about_the_worlds_own_runs(shop: Shop) -> None:
 def test_tidying_is_about_the_worlds_own_runs(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = [shop.run("evaluate_agent").run_id for _ in range(2)]
     own = [shop.materialize("messages").run_id for _ in range(2)]
-    lab = [shop.run("lab__check_message_counts").run_id for _ in range(2)]
-    office = [shop.run("office__check_message_counts").run_id for _ in range(2)]
+    lab = [shop.run("lab__read_messages").run_id for _ in range(2)]
+    office = [shop.run("office__read_messages").run_id for _ in range(2)]
     monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: pd.Timedelta(seconds=-days))
-    assert shop.run("office__forget_old_runs").success
+    assert shop.run("office__upkeep").success
     left = {run.run_id for run in shop.instance.get_runs()}
     assert left >= {*mine, *own, *lab, office[1]} and office[0] not in left
 

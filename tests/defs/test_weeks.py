@@ -5,14 +5,18 @@ from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
-from persona_pipeline.defs.agents.weeks import window_of
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.defs.agents.weeks import window_end
 from persona_pipeline.defs.component import build_world
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.world import World
+from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.defs import support
 from tests.defs.support import Project
@@ -100,28 +104,49 @@ def test_a_broken_agent_stops_no_other(weekly: Project) -> None:
     result = backfill(weekly, WEEKS[0], WEEKS[1])
     assert not result.success
     assert set(made(result)) == {f"{a}|{week}" for a in EVERYBODY if a != "jim" for week in WEEKS[:2]}
-    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data
-    assert failure.error_display_string.count("personas/jim.yaml") == 1
+    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data.user_failure_data
+    assert failure and (failure.description or "").count("unknown key 'personna'") == 1
 
 
-def late(project: Project, change: Callable[[World], object]) -> None:
-    world = World.open(project.root)
-    change(world)
-    world.store.close()
-    assert [request.job_name for request in project.requests("source_observations")] == []
+def say(store: Store, message_id: str, day: int, text: str) -> None:
+    moment = datetime(2026, 6, day, 12, tzinfo=UTC)
+    write_messages(store, [Message(message_id, "pam", text, moment, "general")])
 
 
-def test_a_late_message_makes_its_week_out_of_date_and_nothing_is_judged(weekly: Project) -> None:
-    backfill(weekly, WEEKS[0], WEEKS[1])
-    missing = {f"{a}|{WEEKS[2]}": "MISSING" for a in EVERYBODY}
+def take_back(store: Store) -> None:
+    with store.begin() as connection:
+        connection.execute(sa.delete(tables.run_messages).where(tables.run_messages.c.id == "said"))
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        (lambda store: say(store, "late", 10, "I forgot to say so."), {WEEKS[1]}),
+        (lambda store: say(store, "said", 11, "Something else."), {WEEKS[1]}),
+        (take_back, {WEEKS[1]}),
+        # Consistency compares a week with the one before.
+        (lambda store: say(store, "late", 3, "I forgot to say so."), {WEEKS[0], WEEKS[1]}),
+        (lambda store: say(store, "late", 17, "What is missing stays so."), set()),
+    ],
+    ids=["comes", "changes", "goes", "comes in the week before", "comes in a week never evaluated"],
+)
+def test_a_late_message_makes_its_weeks_out_of_date_and_nothing_is_judged(
+    weekly: Project, change: Callable[[Store], None], expected: set[str]
+) -> None:
+    world = World.open(weekly.root)
+    say(world.store, "said", 11, "I always say so.")
+    backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam"))
+    missing = dict.fromkeys(stale(weekly), "MISSING")
+    assert stale(weekly) == missing and f"pam|{WEEKS[2]}" in missing and f"pam|{WEEKS[1]}" not in missing
+    weekly.observe()
     assert stale(weekly) == missing
     runs = weekly.instance.get_runs_count()
-    moment = datetime(2026, 6, 10, 12, tzinfo=UTC)
-    message = Message(id="late", agent_id="pam", channel="general", text="I forgot to say so.", created_at=moment)
-    late(weekly, lambda world: world.write([message]))
-    assert stale(weekly) == {**missing, f"pam|{WEEKS[1]}": "STALE"}
+    change(world.store)
+    world.store.close()
+    assert weekly.requests("source_observations") == []
+    assert stale(weekly) == {**missing, **{f"pam|{week}": "STALE" for week in expected}}
     assert weekly.instance.get_runs_count() == runs
-    backfill(weekly, WEEKS[1], WEEKS[1], ("pam", "pam"))
+    assert backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam")).success
     assert stale(weekly) == missing
 
 
@@ -138,10 +163,7 @@ def test_a_late_message_makes_its_week_out_of_date_and_nothing_is_judged(weekly:
 def test_a_week_ends_before_the_next_begins_or_with_the_newest_message(
     newest: datetime | None, expected: datetime | None
 ) -> None:
-    window = window_of(FIRST, newest)
-    assert (window and window.end) == expected
-    if window:
-        assert datetime(2026, 6, 1, tzinfo=UTC) in window and datetime(2026, 6, 8, tzinfo=UTC) not in window
+    assert window_end(FIRST, newest) == expected
 
 
 def keys_of(definitions: dg.Definitions) -> set[str]:

@@ -29,7 +29,6 @@ from persona_pipeline.evaluation.changes import DAYS_OF_WEEK, week_versions
 from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE
-from persona_pipeline.world.models import Window
 from persona_pipeline.world.world import World
 
 _MOMENT = timedelta(microseconds=1)
@@ -55,16 +54,16 @@ def _observation(weeks: Weeks, key: dg.MultiPartitionKey, version: str) -> dg.As
     return dg.AssetObservation(weeks.messages.key, partition=key, tags={DATA_VERSION: version, **partition_tags(key)})
 
 
-def window_of(week: date, newest: datetime | None) -> Window | None:
-    """Return a week as a window, which ends with the ``newest`` message if that is in it; None: nobody has spoken since it began.
+def window_end(week: date, newest: datetime | None) -> datetime | None:
+    """Return when the window of a week ends: with it, or with the ``newest`` message; None: nobody has spoken since it began.
 
     A window that ended later than the newest message would be newer than every evaluation until somebody speaks.
     """
     start = datetime.combine(week, time.min, UTC)
     if newest is None or newest < start:
         return None
-    # A window's first moment is left out, its last is not.
-    return Window(min(newest, start + timedelta(days=DAYS_OF_WEEK) - _MOMENT), start - _MOMENT)
+    # The last moment of a window is in it, the one it begins after is not.
+    return min(newest, start + timedelta(days=DAYS_OF_WEEK) - _MOMENT)
 
 
 def evaluate_week(
@@ -74,13 +73,13 @@ def evaluate_week(
     week: date,
     agent_ids: Sequence[str],
 ) -> CohortResult:
-    """Evaluate agents as of the end of a week; of a week in which nobody has spoken yet there is no result."""
-    window = window_of(week, world.newest_message_time())
+    """Evaluate agents as of the end of a week; of a week since which nobody has spoken there is no result."""
+    end = window_end(week, world.newest_message_time())
     request = evaluation.request(world, agent_ids)
-    if window is None:
+    if end is None:
         return CohortResult(request.window)
     judge = evaluation.open_judge(world)
-    about = {"since": window.start, "as_of": window.end, "history": 0, "touched": False}
+    about = {"as_of": end, "window": f"{DAYS_OF_WEEK}d", "since": None, "history": 0, "touched": False}
     result = evaluate_cohort(world, judge, request.model_copy(update=about))
     for report in result.reports.values():
         for dimension in report.evaluation.dimensions.values():
