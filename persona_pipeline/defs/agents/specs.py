@@ -116,7 +116,7 @@ def build_weeks(place: Place, sources: Sources) -> Weeks | None:
         deps=[messages],
         group_name=place.path("evaluation"),
         kinds={"sql"},
-        description="How the agent did in a week, overall and by dimension, as *Plots* draws it. Several partitions are evaluated "
+        description="How the agent did in a week, overall and by dimension, in numbers to plot. Several partitions are evaluated "
         "in one run, and the newest results stay as they are.",
         partitions_def=partitions,
         owners=OWNERS,

@@ -93,7 +93,8 @@ def week_outcome(report: AgentReport | None) -> AssetOutcome:
         return AssetOutcome(content_hash([]), {"messages": 0, "verdict": NOTHING_TO_JUDGE})
     found = outcomes.run_outcome(report.evaluation)
     facts = {
-        **found.metadata,
+        # Every number is a plot: what it cost would stand before the scores.
+        **{name: fact for name, fact in found.metadata.items() if not name.startswith("judge/")},
         **metadata.conclusion_metadata(report.conclusion),
         "regressions": len(report.comparison.regressions),
         "proposition_drops": len(report.comparison.drops),
