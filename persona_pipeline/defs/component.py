@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args
 
@@ -204,7 +205,7 @@ NAMES = tuple(sorted({*_JUDGING, *_RUNNING, *_ASKED}))
 def _written(field: FieldInfo) -> Any:
     """Return the type of a setting as YAML has it, or None."""
     kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
-    if any(kind in (SecretStr, Path) for kind in kinds):
+    if any(kind in (SecretStr, Path, date) for kind in kinds):
         return str | None
     return Optional[field.annotation]  # noqa: UP045
 
