@@ -27,6 +27,15 @@ The gate's service under load and abuse: every message back once and unchanged, 
 The service runs as a process of its own on SQLite; judge and clients are in this one, and nothing leaves the machine. ``load``
 takes as many seconds as it is given, over eight kinds of judge at 1, 50 and 300 messages at once; without arguments all of it runs.
 
+**passing**
+
+The gate in the way of a model (``corrections serve --upstream``): what it adds to an answer at 10 at once without a judge, and how
+many of 16,600 answers are lost or changed while the upstream, the judge, the store, the client or the gate itself fails.
+
+    python benchmarks/gate.py passing [latency] [faults] [--requests 16600]
+
+The service is a process of its own; model, judge and clients are in this one. Half of the answers are streamed.
+
 **replay**
 
 Whether a threshold for a stated risk keeps it: realised share of good replies held, over splits of known and next ones.
@@ -69,7 +78,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import numpy as np
 import sqlalchemy as sa
 import yaml
@@ -115,6 +126,8 @@ from tests.support.messages_server import (
     message,
     status,
 )
+from tests.support.model_server import ModelServer, Written
+from tests.support.serving import serving
 
 ALL_ON = CorrectionSettings(
     action_gate_enabled=True, anti_convergence_enabled=True, repetition_suppression_enabled=True
@@ -336,8 +349,8 @@ MODES: dict[str, Callable[[Call], Outcome]] = {
 
 
 @contextmanager
-def service(judge: str, *options: str) -> Iterator[tuple[int, int, World]]:
-    """Run the service against a judge; yield its port, its process's id and its world."""
+def service(judge: str, *options: str, broken: str = "") -> Iterator[tuple[int, int, World]]:
+    """Run the service against a judge; yield its port, its process's id and its world. ``broken``: code that breaks some of it."""
     with tempfile.TemporaryDirectory() as folder:
         root = write_small_world(Path(folder) / "world")
         world = World.open(root, f"sqlite:///{root / 'gate.db'}")
@@ -353,7 +366,7 @@ def service(judge: str, *options: str) -> Iterator[tuple[int, int, World]]:
             "ANTHROPIC_BASE_URL": judge,
             "ANTHROPIC_API_KEY": "none",
         }
-        code = "from persona_pipeline.cli import main; main()"
+        code = f"{broken}\nfrom persona_pipeline.cli import main; main()"
         command = [sys.executable, "-c", code, "corrections", "serve", "--port", str(port), *options]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -577,6 +590,165 @@ def run_load() -> int:
     return int(failed > 0)
 
 
+# Of the model's answers; each has three sentences.
+FAULTS: dict[str, Written] = {
+    "upstream resets": Written(fault="reset"),
+    "upstream slow": Written(pause=0.2),
+    "half a stream": Written(fault="half"),
+    "bad JSON": Written(fault="bad"),
+    "gzip": Written(fault="gzip"),
+    "429": Written(fault="429"),
+    "500": Written(fault="500"),
+    **{name: Written() for name in ("judge slow", "judge down", "store down", "client leaves", "gate raises")},
+}
+JUDGE_FAULTS: dict[str, Callable[[Call], Outcome]] = {
+    "judge slow": lambda call: Hang(),
+    "judge down": lambda call: status(500),
+}
+BROKEN = {
+    "gate raises": """
+from persona_pipeline.corrections.gate import ActionGate
+async def raising(*_, **__): raise RuntimeError("broken on purpose")
+ActionGate.check = raising
+""",
+    "store down": """
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.corrections.service import app
+made = app.create_app
+def down(*_, **__): raise OSError("no store")
+def create_app(*given, **told):
+    found = made(*given, **told)
+    Store.connect = Store.begin = Store.row = down
+    return found
+app.create_app = create_app
+""",
+}
+CHAT = "/v1/chat/completions"
+
+
+async def model_answer(
+    client: Any, url: str, model: str, number: int, *, leaves: bool = False
+) -> tuple[int, bytes, bool]:
+    """Return status and bytes of an answer, every other one streamed, and whether it came to its end."""
+    body = {"model": model, "stream": number % 2 == 1, "messages": [{"role": "user", "content": f"number {number}"}]}
+    received, whole = b"", True
+    try:
+        async with client.stream("POST", url + CHAT, json=body, headers={"authorization": "Bearer k"}) as response:
+            async for chunk in response.aiter_raw():
+                received += chunk
+                if leaves:
+                    return response.status_code, received, False
+    except httpx2.RemoteProtocolError:
+        whole = False
+        if not received:
+            return 0, b"", False
+    return response.status_code, received, whole
+
+
+def spoken(asked: Any, written: Written) -> Written:
+    said = asked.turns[-1]["content"]
+    return replace(written, text=f"This is {said} of them all. It says hello to {said}. And that is the end of {said}.")
+
+
+async def counted_answers(direct: str, through: str, mode: str, count: int) -> Counter[str]:
+    """Ask directly and through the gate, 20 at once; return how many answers were the same."""
+    found: Counter[str] = Counter()
+    places, leaves = asyncio.Semaphore(20), mode == "client leaves"
+    async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None)) as client:
+
+        async def one(number: int) -> None:
+            async with places:
+                try:
+                    seen = await model_answer(client, through, "ann", number, leaves=leaves)
+                    wanted = await model_answer(client, direct, "ann", number)
+                except Exception as error:
+                    found[f"lost ({type(error).__name__})"] += 1
+                    return
+            if leaves:
+                found["same" if wanted[1].startswith(seen[1]) else "changed"] += 1
+            elif wanted[0] == 0:
+                found["same" if seen[0] == 502 else "changed"] += 1
+            else:
+                found["same" if seen == wanted else "changed"] += 1
+
+        await asyncio.gather(*(one(number) for number in range(count)))
+    return found
+
+
+def passing_faults(requests: int) -> int:
+    """Every fault; return how many answers were lost or changed."""
+    wrong = 0
+    each = -(-requests // len(FAULTS))
+    for mode, written in FAULTS.items():
+        model = ModelServer(lambda asked, written=written: spoken(asked, written))
+        judged = JUDGE_FAULTS.get(mode, answer_gate)
+        with (
+            serving(model) as direct,
+            MessagesServer(judged) as judge,
+            service(judge.url, "--upstream", direct, broken=BROKEN.get(mode, "")) as (port, _, world),
+        ):
+            started = time.monotonic()
+            found = asyncio.run(counted_answers(direct, f"http://127.0.0.1:{port}", mode, each))
+            took = time.monotonic() - started
+            total = correction_statistics(world.store).total
+        print(
+            f"{mode:<16}{each:>7}{took:>8.1f} s  {dict(found)}, checks {total.checks}, fail-open {total.fail_open}",
+            flush=True,
+        )
+        wrong += found.total() - found["same"]
+    print(f"{each * len(FAULTS):,} answers, lost or changed: {wrong}")
+    return wrong
+
+
+async def model_seconds(url: str, model: str, count: int, *, stream: bool) -> list[float]:
+    places = asyncio.Semaphore(10)
+    async with httpx2.AsyncClient(timeout=60, limits=httpx2.Limits(max_connections=None)) as client:
+
+        async def one(number: int) -> float:
+            async with places:
+                started = time.perf_counter()
+                await model_answer(client, url, model, 2 * number + stream)
+                return time.perf_counter() - started
+
+        await asyncio.gather(*(one(number) for number in range(20)))
+        return list(await asyncio.gather(*(one(number) for number in range(count))))
+
+
+def passing_latency() -> int:
+    """Answers of a model that takes 100 ms, 10 at once; return whether more than 10 ms is added to p99 where no judge is asked."""
+    model = ModelServer(lambda asked: spoken(asked, Written(pause=0.1)))
+    added = []
+    with (
+        serving(model) as direct,
+        MessagesServer(answer_gate) as judge,
+        service(judge.url, "--upstream", direct) as (port, _, world),
+    ):
+        write_config(world.store, "bob", CorrectionSettings())
+        ways = {"through, nobody's model": "gpt-5", "through, an agent without a gate": "bob", "through, judged": "ann"}
+        for stream in (False, True):
+            head(f"A model of 100 ms, 10 at once, {'streamed' if stream else 'whole'}")
+            for _ in range(3):
+                base = asyncio.run(model_seconds(direct, "gpt-5", 300, stream=stream))
+                show("direct", base)
+                for name, of in ways.items():
+                    seconds = asyncio.run(model_seconds(f"http://127.0.0.1:{port}", of, 300, stream=stream))
+                    show(name, seconds)
+                    if of != "ann":
+                        added.append((quantile(seconds, 0.99) - quantile(base, 0.99)) * 1000)
+    print("added to p99 without a judge, ms:", " ".join(f"{item:.1f}" for item in added))
+    return int(float(np.median(added)) > 10)
+
+
+def run_passing() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", metavar="PART", help="latency, faults")
+    parser.add_argument("--requests", type=int, default=16_600)
+    arguments = parser.parse_args()
+    parts = arguments.parts or ("latency", "faults")
+    failed = passing_latency() if "latency" in parts else 0
+    return int(failed + (passing_faults(arguments.requests) if "faults" in parts else 0) > 0)
+
+
 WEIGHTS = np.array([1, 1, 1, 1, 2, 1, 0.5, 1.5])
 GATE, REPETITION = CorrectionKind.ACTION_GATE, CorrectionKind.REPETITION_SUPPRESSION
 # Points by which bad replies lie lower.
@@ -736,6 +908,7 @@ COMMANDS = {
     "checks": run_checks,
     "caching": run_caching,
     "load": run_load,
+    "passing": run_passing,
     "replay": run_replay,
 }
 

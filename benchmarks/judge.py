@@ -4,13 +4,15 @@
 
 How fast and how cheap the live judge is, against a local server that answers after 300 ms.
 
-Run: python benchmarks/judge.py live [--runs 3]
+Run: python benchmarks/judge.py live [--runs 3] [--only processes]
 
     fan-out        200 judgments, 20 at once: seconds, and the ratio to the ideal, which is the number of rounds times 300 ms.
                    Claims on 20 transcripts have no first call to wait for but their own; claims on one transcript wait for one.
     width          the same against a server that answers 529 above 8 calls at once.
     limits         claims against a server that takes 50, 500 and 5,000 requests a minute and says so: requests sent a judgment,
                    failures, and the ratio to the ideal, which sends what the limit allows, 20 at once.
+    processes      four processes with one key and one store against a server that takes 500 requests a minute, told in its
+                   headers and not told: requests sent a judgment, failures, seconds.
     long tail      700 judgments where latencies vary log-normally (sigma 1, median 300 ms): the ratio to what all latencies
                    together take 20 at once, and to what they take when each place takes the next call as it falls free.
     tokens         a full evaluation of the sample world: input tokens that had to be processed, as a ratio to one uncached call
@@ -174,6 +176,43 @@ def limits() -> None:
         )
 
 
+def processes() -> None:
+    per_minute, each, count = 500, 250, 4
+    for untold in ([], ["--untold"]):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            server("--latency", str(LATENCY), "--requests-per-minute", str(per_minute), *untold) as (url, counts),
+            ProcessPoolExecutor(count) as pool,
+        ):
+            open_store(f"sqlite:///{folder}/world.db").close()
+            places = [(url, each, f"sqlite:///{folder}/world.db", number) for number in range(count)]
+            started = time.perf_counter()
+            failed = sum(pool.map(judged_beside_others, places))
+            seconds = time.perf_counter() - started
+        ideal = (each * count - per_minute) * 60 / per_minute
+        print(
+            f"processes {count} with {each} claims each at {per_minute} requests a minute{' that nobody tells' if untold else ''}: "
+            f"{counts['calls'] / (each * count):.3f} requests a judgment, {failed} failures, {seconds:.1f} s; ideal {ideal:.1f} s",
+            flush=True,
+        )
+
+
+def judged_beside_others(place: tuple[str, int, str, int]) -> int:
+    """Judge what no other process asks, and return how many judgments failed."""
+    url, count, database, number = place
+    store = open_store(database)
+
+    async def run() -> int:
+        judge = opened(url, cache=store)
+        asked = [item for n in range(5) for item in requests(count // 5, trajectory=trajectory(f"{number} {n}"))]
+        async with judge.backend:
+            return sum(verdict.score is None for verdict in await judge.judge(asked))
+
+    failed = asyncio.run(run())
+    store.close()
+    return failed
+
+
 def long_tail() -> None:
     for transcripts in (1, 20):
         with server("--latency", str(LATENCY), "--long-tail") as (url, counts):
@@ -249,8 +288,17 @@ def spent(parts: Sequence[Sequence[JudgeRequest]], *, grouping: int = 1, store: 
 def run_live() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", help="one part")
     arguments = parser.parse_args()
-    for part in (lambda: fan_out(arguments.runs), throttled, limits, long_tail, tokens):
+    parts = {
+        "fan-out": lambda: fan_out(arguments.runs),
+        "width": throttled,
+        "limits": limits,
+        "processes": processes,
+        "long-tail": long_tail,
+        "tokens": tokens,
+    }
+    for part in [parts[arguments.only]] if arguments.only else parts.values():
         part()
 
 

@@ -67,9 +67,9 @@ from .api.suite_runs import (
 from .base.errors import ConfigError as ConfigError
 from .base.errors import PersonaError as PersonaError
 from .base.errors import Problem as Problem
-from .corrections.decision import GateDecision as GateDecision
 from .corrections.gate import ActionGate as ActionGate
 from .corrections.interventions import Interventions as Interventions
+from .corrections.records import GateDecision as GateDecision
 from .corrections.statistics import correction_statistics as correction_statistics
 from .defs.component import PersonaWorld as PersonaWorld
 from .defs.component import build_persona_checks as build_persona_checks

@@ -245,6 +245,11 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
     elif "accepted_drops" in data:
         written(tmp_path, "persona.yaml", block.text)
         assert load_world_file(tmp_path).options.keys() == {*OF_A_WORLD}
+    elif "guardrails" in data:
+        module, _, name = data["guardrails"][0]["litellm_params"]["guardrail"].rpartition(".")
+        assert f"class {name}(" in (PROJECT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+    elif "model_list" in data:
+        assert data["model_list"][0]["litellm_params"]["extra_headers"] == {"X-Persona-Agent": "michael"}
     elif "load_from" in data:
         shipped = parse_document((PROJECT / "deploy" / "workspace.yaml").read_text(encoding="utf-8"), "workspace.yaml")
         shipped.data["load_from"][0]["grpc_server"]["host"] = "127.0.0.1"
@@ -324,7 +329,7 @@ def test_every_key_of_a_file_is_described(page: str, models: tuple[type, ...]) -
 # What runs a suite stands on one page, how a suite comes from elsewhere on another.
 PAGE_OF_GROUP = {
     "suite": ("docs/reference/running-suites.md", "docs/how-to/suites.md", "docs/how-to/coming-from-other-tools.md"),
-    "corrections": ("docs/how-to/corrections.md",),
+    "corrections": ("docs/how-to/corrections.md", "docs/how-to/gate-in-the-way.md"),
 }
 
 

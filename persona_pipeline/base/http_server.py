@@ -91,7 +91,7 @@ class Boundary:
         # The server may know better when the request began to arrive.
         scope.setdefault(ARRIVED, time.monotonic())
         try:
-            body = self._refusal(scope["method"], scope["path"], headers) or await self._body(headers, receive)
+            body = self.refusal(scope["method"], scope["path"], headers) or await self._body(headers, receive)
             if isinstance(body, JSONResponse):
                 await body(scope, receive, send_with_id)
             else:
@@ -103,7 +103,7 @@ class Boundary:
             path = scope["path"].encode("unicode_escape").decode("ascii")
             _LOGGER.info("%s %s %s %.1f ms %s", scope["method"], path, status, milliseconds, request_id)
 
-    def _refusal(self, method: str, path: str, headers: dict[str, str]) -> JSONResponse | None:
+    def refusal(self, method: str, path: str, headers: dict[str, str]) -> JSONResponse | None:
         access = self._access
         if access.token is None and _host_name(headers.get("host", "")) not in _LOOPBACK_NAMES:
             return _refused(421, "this service answers requests to localhost only; set a token to open it")

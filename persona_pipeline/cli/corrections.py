@@ -32,6 +32,7 @@ from persona_pipeline.cli.options import (
 if TYPE_CHECKING:
     from persona_pipeline.corrections.configuration import StoredConfig
     from persona_pipeline.corrections.replay.thresholds import CorrectionKind, Replay
+    from persona_pipeline.corrections.service.app import ModelUpstream
     from persona_pipeline.judging.verdict import Backend
     from persona_pipeline.world.models import Window
     from persona_pipeline.world.world import World
@@ -76,8 +77,22 @@ def serve(
     connections: Annotated[int, typer.Option(min=16, help="Connections open at once, of all clients.")] = 2000,
     connections_per_address: Annotated[int, typer.Option(min=1, help="Of one address.")] = 1000,
     header_timeout: HeaderTimeout = 5.0,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            help="Pass all else under /v1 on to this server, such as https://api.openai.com/v1, and check what agents answer.",
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="MODEL=AGENT: who speaks when this model is asked.", show_default=False)
+    ] = None,
+    agent_key_env: Annotated[
+        list[str] | None,
+        typer.Option(help="VARIABLE=AGENT: who speaks when the key in this variable is sent.", show_default=False),
+    ] = None,
 ) -> None:
-    """Serve the gate and the interventions over HTTP.
+    """Serve the gate and interventions over HTTP, or stand in the way of a model.
 
     GET /openapi.json describes them.
     """
@@ -98,9 +113,36 @@ def serve(
         access=Access(token, max_body, config_token),
         most_at_once=at_once,
         keep_text_days=world.settings.keep_text_days,
+        upstream=_upstream(upstream, world, agent or [], agent_key_env or []),
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
+
+
+def _upstream(url: str | None, world: "World", models: list[str], variables: list[str]) -> "ModelUpstream | None":
+    """Return what ``--upstream`` and its agents say; an agent's own id is a model's name for it too."""
+    from persona_pipeline.corrections.service.app import ModelUpstream
+
+    if url is None:
+        if models or variables:
+            raise ConfigError("--agent and --agent-key-env say who speaks to an upstream; give --upstream too")
+        return None
+    known = world.agent_ids()
+    by_model = {name: name for name in known} | _agents_of(models, "--agent", known)
+    by_variable = _agents_of(variables, "--agent-key-env", known)
+    if missing := [name for name in by_variable if token_in(name) is None]:
+        raise ConfigError(f"--agent-key-env: no key is in {', '.join(missing)}")
+    return ModelUpstream(url, by_model, {token_in(name) or "": agent for name, agent in by_variable.items()})
+
+
+def _agents_of(written: list[str], option: str, known: list[str]) -> dict[str, str]:
+    found = {name: agent for name, _, agent in (item.rpartition("=") for item in written)}
+    for name, agent in found.items():
+        if not name or agent not in known:
+            raise ConfigError(
+                f"{option} {name}={agent}: no agent {agent!r} is in the world{did_you_mean(agent, known)}"
+            )
+    return found
 
 
 @config.command("show")

@@ -30,7 +30,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
-from persona_pipeline.cli.suites.options import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
+from persona_pipeline.cli.suites.run import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
     from persona_pipeline.lab.compare.compare import AskedVersions

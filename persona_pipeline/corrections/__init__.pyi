@@ -4,14 +4,14 @@ from .configuration import StoredSettings as StoredSettings
 from .configuration import read_config as read_config
 from .configuration import reset_config as reset_config
 from .configuration import write_config as write_config
-from .decision import Action as Action
-from .decision import GateDecision as GateDecision
-from .decision import Outcome as Outcome
 from .gate import ActionGate as ActionGate
 from .gate import gate_backend as gate_backend
 from .interventions import Interventions as Interventions
 from .nudges import AntiConvergence as AntiConvergence
 from .nudges import RepetitionSuppression as RepetitionSuppression
 from .nudges import guidance_block as guidance_block
+from .records import Action as Action
+from .records import GateDecision as GateDecision
+from .records import Outcome as Outcome
 from .statistics import CorrectionStatistics as CorrectionStatistics
 from .statistics import correction_statistics as correction_statistics

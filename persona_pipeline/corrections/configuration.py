@@ -1,6 +1,8 @@
 """Each agent's correction settings: from its persona file, unless somebody set them here."""
 
+import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +18,7 @@ from persona_pipeline.world.models import CorrectionSettings
 
 FROM_PERSONA, FROM_API = "persona", "api"
 _TABLE = tables.agent_evaluation_config
+_FRESH_SECONDS = 1.0
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -89,6 +92,7 @@ class StoredSettings:
         self._pool = DaemonPool(2, "correction-settings")
         self._breaker = Breaker(threshold=5)
         self._last: dict[str, CorrectionSettings] = {}
+        self._looked: dict[str, float] = {}
 
     def __call__(self, agent_id: str) -> CorrectionSettings:
         if self._breaker.refusal() is None:
@@ -102,6 +106,13 @@ class StoredSettings:
                 self._breaker.failed("database", type(error).__name__)
                 _LOGGER.warning("settings of %r not read (%s); the last known hold", agent_id, type(error).__name__)
         return self._last.get(agent_id, CorrectionSettings())
+
+    async def soon(self, agent_id: str) -> CorrectionSettings | None:
+        """Look them up without holding the event loop, once a second; None: nothing was ever known of them."""
+        if agent_id not in self._last or time.monotonic() > self._looked[agent_id] + _FRESH_SECONDS:
+            self._looked[agent_id] = time.monotonic()
+            await asyncio.to_thread(self, agent_id)
+        return self._last.get(agent_id)
 
     def _read(self, agent_id: str) -> CorrectionSettings:
         future = self._pool.submit(lambda: read_config(self._store, agent_id).settings)

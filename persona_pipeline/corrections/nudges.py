@@ -82,7 +82,10 @@ class RepetitionTexts(BaseModel, extra="forbid"):
 
 
 class GateTexts(BaseModel, extra="forbid"):
-    """How an agent is told that its message was not sent, and why; ``your_message`` stands for ``{{action}}`` in claims."""
+    """How an agent is told that its message was not sent, and why; ``your_message`` stands for ``{{action}}`` in claims.
+
+    ``go_on`` is for a message of which a part has been sent.
+    """
 
     rejected: Annotated[NudgeText, _holding("score", "threshold")]
     missing: _ClaimText
@@ -90,6 +93,7 @@ class GateTexts(BaseModel, extra="forbid"):
     instead: Annotated[NudgeText, _holding("advice")]
     rewrite: NudgeText
     your_message: NudgeText
+    go_on: Annotated[NudgeText, _holding("said")] = "This has been sent already, write only what follows it: {{said}}"
 
 
 # A file need not have every text.

@@ -12,8 +12,7 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, pruning_time, upsert
-from persona_pipeline.corrections.decision import Action, Outcome
-from persona_pipeline.corrections.records import ACTION_LIFETIME
+from persona_pipeline.corrections.records import ACTION_LIFETIME, Action, Outcome
 from persona_pipeline.world.models import Window
 
 # Latencies are kept in classes: of whole milliseconds up to here, of 2 % width above.

@@ -1,4 +1,4 @@
-"""What sees that files, messages or voices change, brings messages in, and starts runs because of it."""
+"""What sees that files, messages or voices change, reads message files, and starts runs because of it."""
 
 import hashlib
 import json
@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 import dagster as dg
 
@@ -26,7 +25,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
 )
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import EVALUATION, Place
-from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents, opened_world
+from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
 from persona_pipeline.evaluation.changes import (
     MESSAGES,
@@ -49,7 +48,7 @@ from persona_pipeline.world.messages.counting import said_by_agent
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 from persona_pipeline.world.runs import evaluated_since, note_asked
-from persona_pipeline.world.world import World, bring_rows
+from persona_pipeline.world.world import World
 
 
 def observation(specs: Specs, change: SourceChange) -> dg.AssetObservation:
@@ -372,7 +371,7 @@ def _looked(cursor: str | None) -> Mapping[str, int]:
     return found if isinstance(found, dict) else {}
 
 
-_MOST_LEFT_OUT = 20
+MOST_LEFT_OUT = 20
 # What a run could not read is not asked for again at once.
 _PATIENCE = timedelta(minutes=5)
 
@@ -387,7 +386,7 @@ def build_reading(place: Place) -> dg.Definitions:
             opened = world.open()
             result = opened.mirror_messages()
             later = opened.future_messages()
-        for problem in [*result.problems, *later][:_MOST_LEFT_OUT]:
+        for problem in [*result.problems, *later][:MOST_LEFT_OUT]:
             context.log.warning(f"left out: {problem}")
         written = result.written
         context.add_output_metadata(
@@ -429,46 +428,6 @@ def build_reading(place: Place) -> dg.Definitions:
         )
 
     return dg.Definitions(jobs=[read_messages], sensors=[message_files])
-
-
-def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str, str]) -> dg.Definitions:
-    """Return the asset that brings an asset's rows into the store of a place, and the sensor that has it follow that asset."""
-
-    @place.asset(
-        "message_rows",
-        "world",
-        ins={"rows": dg.AssetIn(key=upstream, metadata={"allow_missing_partitions": True})},
-        kinds={"sql"},
-        # Not eager(): that waits until no partition of the other asset is missing.
-        automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
-        description=f"The rows of `{upstream.to_user_string()}` as messages in the store, by id: they are added or updated, never "
-        "removed. What is no message is left out and named in the log.",
-    )
-    def message_rows(context: dg.AssetExecutionContext, rows: Any) -> dg.MaterializeResult:
-        # That an agent is no partition yet tells sensors that it is new.
-        with known_failures(), opened_world(place) as world:
-            result = bring_rows(world, rows, source=upstream.to_user_string(), columns=columns)
-        for problem in result.problems[:_MOST_LEFT_OUT]:
-            context.log.warning(f"left out: {problem}")
-        written = result.written
-        return dg.MaterializeResult(
-            metadata={
-                "added": written.inserted,
-                "changed": written.updated,
-                "unchanged": written.unchanged,
-                "left_out": len(result.problems) + result.unnamed,
-                "speakers": ", ".join(sorted(result.speakers)) or "nobody",
-            }
-        )
-
-    follow = dg.AutomationConditionSensorDefinition(
-        name=place.name("message_rows"),
-        target=dg.AssetSelection.assets(message_rows),
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=place.orchestration.sensor_seconds,
-        description=f"Brings messages into the store when {upstream.to_user_string()} was materialized. Judges nothing.",
-    )
-    return dg.Definitions(assets=[message_rows], sensors=[follow])
 
 
 def build_changes(agents: Agents, evaluate_cohort: dg.JobDefinition) -> dg.Definitions:

@@ -19,9 +19,15 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.definitions import build_agents
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line
 from persona_pipeline.defs.batches import build_batches
-from persona_pipeline.defs.changes import build_changes, build_message_rows
+from persona_pipeline.defs.changes import MOST_LEFT_OUT, build_changes
 from persona_pipeline.defs.cohort import build_cohort
 from persona_pipeline.defs.corrections import build_corrections
+from persona_pipeline.defs.platform.dagster_internals import (
+    MATERIALIZED,
+    newest_events,
+    upstream_graph,
+    upstream_values,
+)
 from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import (
@@ -40,6 +46,7 @@ from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import RECORDED
+from persona_pipeline.world.messages.mirroring import SyncResult
 from persona_pipeline.world.world import bring_rows, template_world, write_new
 
 # Partitioned asset checks are a preview in Dagster 1.13; the tests hold what we use of them.
@@ -56,6 +63,93 @@ class Upstream:
 
     asset: dg.AssetKey
     columns: Mapping[str, str] | None = None
+
+
+def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str, str]) -> dg.Definitions:
+    """Return the asset that brings an asset's rows into the store of a place, and the sensor that has it follow that asset.
+
+    Rows are loaded by the IO manager of the other asset, a partition at a time, and only what was materialized since the last
+    look: what a first look reads grows with the history, what a later one reads does not.
+    """
+
+    @place.asset(
+        "message_rows",
+        "world",
+        deps=[upstream],
+        kinds={"sql"},
+        # Not eager(): that waits until no partition of the other asset is missing.
+        automation_condition=dg.AutomationCondition.any_deps_updated() & ~dg.AutomationCondition.in_progress(),
+        description=f"The rows of `{upstream.to_user_string()}` as messages in the store, by id: they are added or updated, never "
+        "removed. What is no message is left out and named in the log.",
+    )
+    def message_rows(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        partitions, read_to = _unread(context, upstream)
+        total = SyncResult()
+        failed: dict[str, str] = {}
+        # That an agent is no partition yet tells sensors that it is new.
+        with (
+            known_failures(),
+            opened_world(place) as world,
+            upstream_values(context) as loader,
+        ):
+            for partition in partitions:
+                try:
+                    rows = loader.load_asset_value(upstream, partition_key=partition)
+                # Whatever an IO manager of somebody else raises: the other partitions are read.
+                except Exception as error:
+                    if len(failed) + 1 == len(partitions):
+                        raise
+                    failed[partition or ""] = f"{type(error).__name__}: {error}"
+                    context.log.warning(
+                        f"partition {partition} cannot be loaded, next time again: {failed[partition or '']}"
+                    )
+                    continue
+                total.add(bring_rows(world, rows, source=upstream.to_user_string(), columns=columns))
+        for problem in total.problems[:MOST_LEFT_OUT]:
+            context.log.warning(f"left out: {problem}")
+        return dg.MaterializeResult(
+            metadata={
+                "added": total.written.inserted,
+                "changed": total.written.updated,
+                "unchanged": total.written.unchanged,
+                "left_out": len(total.problems) + total.unnamed,
+                "speakers": ", ".join(sorted(total.speakers)) or "nobody",
+                "partitions": len(partitions) - len(failed),
+                _READ_TO: read_to,
+                _TO_READ_AGAIN: [*failed],
+            }
+        )
+
+    follow = dg.AutomationConditionSensorDefinition(
+        name=place.name("message_rows"),
+        target=dg.AssetSelection.assets(message_rows),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=place.orchestration.sensor_seconds,
+        description=f"Brings messages into the store when {upstream.to_user_string()} was materialized. Judges nothing.",
+    )
+    return dg.Definitions(assets=[message_rows], sensors=[follow])
+
+
+_READ_TO, _TO_READ_AGAIN = "read_to_event", "to_read_again"
+
+
+def _unread(context: dg.AssetExecutionContext, upstream: dg.AssetKey) -> tuple[list[str | None], int]:
+    """Return the partitions materialized since the last look, those that could not be loaded then, and the newest event.
+
+    An asset without partitions is one that is always read: None.
+    """
+    newest = newest_events(context.instance, upstream, MATERIALIZED)
+    if not newest:
+        return [] if upstream_graph(context).get(upstream).is_partitioned else [None], 0
+    last = context.instance.get_latest_materialization_event(context.asset_key)
+    known = last.asset_materialization.metadata if last and last.asset_materialization else {}
+    read_to, again = (known[name].value if name in known else None for name in (_READ_TO, _TO_READ_AGAIN))
+    top = max(newest.values())
+    # An event log that began anew counts from one.
+    if not isinstance(read_to, int) or read_to > top:
+        read_to = 0
+    retried = again if isinstance(again, list) else []
+    return [it for it, event in sorted(newest.items()) if event > read_to or it in retried], top
 
 
 def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Collection[str] = ()) -> dg.Definitions:

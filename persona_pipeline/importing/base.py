@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.world.messages.files import Row, parse_message
+from persona_pipeline.world.names import Aliases
 
 TEXTS = ("text", "input_text", "output_text")
 _ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "chat": "assistant"}
@@ -206,10 +207,12 @@ class ReadOptions:
     Attributes:
         fields: message fields by the dotted key their value stands under (``--map KEY=FIELD``).
         starting: when the first conversation began, for formats that say no times.
+        aliases: what agents are called, for formats in which several names may be theirs.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     starting: datetime | None = None
+    aliases: Aliases = field(default_factory=Aliases)
 
     def given(self, record: Any) -> dict[str, str]:
         """Return the fields a record has under the keys that were mapped."""
@@ -239,6 +242,11 @@ class Importer(ABC):
         if source.is_folder:
             raise ConfigError(Problem(f"is a folder; {self.name} is read from files, name them", source.name))
         return [source]
+
+    def require_no_fields(self, options: ReadOptions) -> None:
+        """Raise ``ConfigError`` where keys are mapped of a format that has its own."""
+        if options.fields:
+            raise ConfigError(f"--map KEY=FIELD is not for {self.name}, whose keys are known; --map SPEAKER=AGENT is")
 
     @abstractmethod
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:

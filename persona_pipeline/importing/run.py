@@ -3,11 +3,12 @@
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, ClassVar
 
 from persona_pipeline.base.database.engine import open_store
@@ -60,12 +61,16 @@ class OwnMessages(Importer):
 
 _HERE = "persona_pipeline.importing"
 _ENDINGS = (".jsonl", ".json", ".csv")
+_LARGEST_UNPACKED = 2_000_000_000
 IMPORTERS = Registry(
     "persona_pipeline.importers",
     Importer,
     {
         "messages": f"{_HERE}.run:OwnMessages",
-        "openai": f"{_HERE}.openai:OpenAIChats",
+        "openai": f"{_HERE}.chats:OpenAIChats",
+        "chatgpt": f"{_HERE}.chats:ChatGPTExport",
+        "claude": f"{_HERE}.chats:ClaudeExport",
+        "discord": f"{_HERE}.chats:DiscordExport",
         "slack": f"{_HERE}.slack:SlackExport",
         "langfuse": f"{_HERE}.langfuse:LangfuseExport",
         "langsmith": f"{_HERE}.langsmith:LangSmithExport",
@@ -179,17 +184,24 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
     Raises:
         ConfigError: a source cannot be read at all, its format is not clear, or a mapping names no agent or nobody who speaks.
     """
-    imported = Imported()
+    imported, names = Imported(), world.names()
+    aliases = Aliases.of(names)
     with ExitStack() as stack:
         files: list[tuple[Came, _SourceRows]] = []
         for item in given:
-            named = _stdin(stack) if str(item) == STDIN else Source(Path(item), str(item))
+            named = _stdin(stack) if str(item) == STDIN else _unpacked(stack, Source(Path(item), str(item)))
+            is_copy = str(named.path) != str(item)
             for source in files_of(named, options.format):
-                importer = importer_of(source, options.format, mapped=bool(options.reading.fields))
+                keys = options.reading.fields or world.written.message_fields
+                importer = importer_of(source, options.format, mapped=bool(keys))
+                own = isinstance(importer, OwnMessages) and importer.recognises(source)
+                # What a world says of other programs' lines is for those alone.
+                fields = keys if isinstance(importer, OwnMessages) and not own else options.reading.fields
                 imported.formats[source.name] = importer.name
                 for file in importer.files(source):
-                    stored = source.name if str(item) == STDIN else world.message_source(file.path)
-                    files.append((Came(stored, file.name), _SourceRows(importer, file, options.reading)))
+                    stored = file.name if is_copy else world.message_source(file.path)
+                    reading = replace(options.reading, fields=fields, aliases=aliases)
+                    files.append((Came(stored, file.name), _SourceRows(importer, file, reading)))
         imported.result = world.ingest_all(files, mapping=options.speakers, restore=options.restore)
     for _, rows in files:
         imported.skipped += rows.counted.skipped
@@ -197,13 +209,17 @@ def import_messages(world: World, given: Sequence[str | Path], options: ImportOp
         imported.cut += rows.counted.cut
         imported.marked += rows.counted.marked
         imported.unread += rows.counted.unread
-    names = world.names()
-    aliases = Aliases.of(names)
     for message in imported.marked:
         own = aliases.owned(mapped(message, options.speakers))
         if own.agent_id in names:
             imported.marks += marks_of(own, imported.unread)
     return imported
+
+
+def explained(world: World, path: Path) -> Iterator[str]:
+    """Yield lines on who wrote the spans in a file of traces, how many have words, whose they are, and why others have none."""
+    traces: Any = find_importer("otlp")
+    return traces().explained(Source(path, str(path)), Aliases.of(world.names()))
 
 
 def read_export(given: Sequence[str | Path], options: ImportOptions) -> tuple[list[Message], Imported]:
@@ -258,6 +274,23 @@ class _SourceRows:
             self.swiped = replace(message, extras=others)
         kept = {key: value for key, value in message.extras.items() if key != "swipes"}
         self.counted.marked.append(replace(message, extras=kept))
+
+
+def _unpacked(stack: ExitStack, source: Source) -> Source:
+    """Return an archive as the folder of what it holds of messages; ChatGPT's and Claude's hold other lists beside them."""
+    if source.path.suffix.lower() != ".zip" or not source.path.is_file():
+        return source
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="persona-")))
+    try:
+        with zipfile.ZipFile(source.path) as archive:
+            members = [item for item in archive.infolist() if item.filename.lower().endswith(_ENDINGS)]
+            chosen = [item for item in members if PurePath(item.filename).name == "conversations.json"] or members
+            if sum(item.file_size for item in chosen) > _LARGEST_UNPACKED:
+                raise ConfigError(Problem("is larger than 2 GB unpacked; unpack it and name its parts", source.name))
+            archive.extractall(folder, chosen)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        raise ConfigError(Problem(f"cannot be unpacked ({error})", source.name)) from error
+    return replace(source, path=folder)
 
 
 def _stdin(stack: ExitStack) -> Source:

@@ -8,7 +8,6 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source, message_row, timestamp
 from persona_pipeline.importing.records import first_records, records
 from persona_pipeline.world.messages.files import Row, parse_time
@@ -39,8 +38,7 @@ class SillyTavernChats(Importer):
         )
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        if options.fields:
-            raise ConfigError("--map KEY=FIELD is not for sillytavern, whose keys are known; --map SPEAKER=AGENT is")
+        self.require_no_fields(options)
         lines = list(records(file))
         chat = _Chat.of(PurePath(file.name).stem, [item for _, item in lines if isinstance(item, dict)])
         for line, item in lines:

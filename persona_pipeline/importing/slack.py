@@ -1,4 +1,4 @@
-"""A Slack export, unpacked: a folder a channel with a JSON file a day, and who the members are."""
+"""A Slack export: a folder a channel with a JSON file a day, and who the members are."""
 
 import html
 import re
@@ -26,7 +26,9 @@ class SlackExport(Importer):
     """Messages of channels and direct messages, under members' display names; ids are made of the conversation and the time."""
 
     name: ClassVar[str] = "slack"
-    about: ClassVar[str] = "a Slack export, unpacked: a folder a channel with a JSON file a day, and users.json"
+    about: ClassVar[str] = (
+        "a Slack export, as .zip or unpacked: a folder a channel with a JSON file a day, and users.json"
+    )
 
     of_folders: ClassVar[bool] = True
 
@@ -39,9 +41,7 @@ class SlackExport(Importer):
 
     def files(self, source: Source) -> Sequence[Source]:
         if not source.is_folder:
-            raise ConfigError(
-                Problem("is no folder; unpack the export and name the folder with users.json", source.name)
-            )
+            raise ConfigError(Problem("is no export; name its .zip, or the folder with users.json", source.name))
         days = _days(source.path)
         if not days:
             raise ConfigError(
@@ -52,8 +52,7 @@ class SlackExport(Importer):
         return [Source(path, str(Path(source.name) / path.relative_to(source.path))) for path in days]
 
     def rows(self, file: Source, options: ReadOptions) -> Iterator[Found]:
-        if options.fields:
-            raise ConfigError("--map KEY=FIELD is not for slack, whose keys are known; --map SPEAKER=AGENT is")
+        self.require_no_fields(options)
         folder, line = file.path.parent.name, 1
         try:
             for line, item in strict_array(file.text()):
@@ -62,10 +61,13 @@ class SlackExport(Importer):
             yield Row(max(line, error.lineno), ValueError(f"is not JSON ({error.msg}); what follows is not read"))
 
     def _learn(self, root: Path) -> None:
-        for name in _MEMBERS:
-            for member in _listed(root / name):
+        for members in _MEMBERS:
+            for member in _listed(root / members):
                 profile = member.get("profile")
-                self._names[str(member.get("id"))] = _name_of(profile) or _name_of(member)
+                name = _name_of(profile) or _name_of(member)
+                # What an app posts may say nothing but its number.
+                bot = profile.get("bot_id") if isinstance(profile, dict) else None
+                self._names |= {str(key): name for key in (member.get("id"), bot) if key}
         for name, key in _LISTS.items():
             for item in _listed(root / name):
                 self._conversations[str(item.get(key))] = item
@@ -106,7 +108,14 @@ class SlackExport(Importer):
         if isinstance(user, str) and user in self._names:
             return self._names[user]
         bot = item.get("bot_profile")
-        shown = (item.get("username"), _name_of(profile), _name_of(bot), user, item.get("bot_id"))
+        shown = (
+            item.get("username"),
+            _name_of(profile),
+            _name_of(bot),
+            self._names.get(str(item.get("bot_id"))),
+            user,
+            item.get("bot_id"),
+        )
         return next((name for name in shown if isinstance(name, str) and name), "unknown")
 
     def _text(self, item: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from urllib.parse import unquote
 
 import re2
@@ -130,63 +130,12 @@ def _is_readable(text: str) -> bool:
 
 _SQUARED = {start + index: chr(97 + index) for start in (0x1F130, 0x1F150, 0x1F170) for index in range(26)}
 
-# Words of these meanings, in any order, within so many bytes of each other.
-_TOGETHER: tuple[tuple[frozenset[str], int], ...] = (
-    (frozenset({"drop", "rules", "before"}), 70),
-    (frozenset({"give", "score", "top"}), 60),
-    (frozenset({"address", "judge", "score"}), 80),
-    (frozenset({"address", "judge", "top"}), 80),
-    (frozenset({"address", "judge", "claim"}), 80),
-    (frozenset({"judge", "give", "top"}), 70),
-    (frozenset({"judge", "give", "claim"}), 70),
-    (frozenset({"claim", "true", "before"}), 60),
-    (frozenset({"claim", "give", "top"}), 60),
-    (frozenset({"claim", "give", "true"}), 60),
-    (frozenset({"drop", "judge", "give"}), 70),
-    (frozenset({"drop", "score", "top"}), 80),
-    (frozenset({"drop", "claim", "true"}), 80),
-)
-_MARKERS = (
-    r"(?:system|sys|assistant|user|im_start|im_end|tool_result|tool_use|function_results?|transcript|instructions?|verdict"
-    r"|inst|score|evidence)"
-)
-# Answers, roles and delimiters of the machinery. Gaps are short and bounded: RE2 is linear, and its automata stay small.
-_FRAMES = (
-    r"[\"']?(?:verdicts?|proposition_id|tool_result|tool_use_id)[\"']?\s*[:=]\s*[\[{\"']",
-    r"[\"']score[\"']\s*:\s*\d",
-    rf"<{{1,2}}\|?\s*/?\s*{_MARKERS}\b[^<>]{{0,40}}\|?>",
-    r"(?:^|\n)\s*(?:#{1,4}\s*)?(?:assistant|human|developer)\s*(?:prompt|message)?\s*:\s*\S",
-    r"(?:^|\n)\s*(?:#{1,4}\s*)?(?:system|instruction|response)\s*(?:prompt|message|update)?\s*(?:v\d)?\s*:\s*\n?\s*\S.{0,60}"
-    r"(?:scor|rat(?:e|ing)|grad|award|lenien|nine|\b9\b|verdict|you are|ignore)",
-    r"\[/?(?:inst|system(?: message)?|end(?: of)? (?:data|transcript|messages|conversation))\]",
-    r"(?:-{3,}|={3,}|#{3,}|\bbegin|\bend)\s*(?:of )?(?:end of )?"
-    r"(?:data|transcript|messages|conversation|evidence|evaluator|tool output|tool result)\b.{0,10}(?:-{3,}|={3,}|\n|\.|notes)",
-    r"\bend[_ ]of[_ ]transcript\b",
-    r"\brole\s*:\s*system\b",
-    r"<!--.{0,40}(?:judge|grader|evaluat|score|award)",
-    r"\b(?:new|updated|hidden) (?:system (?:prompt|instructions?)|rubric)\b",
-    r"\brate (?:me|us|it|this) highly\b",
-    r"#+ *evaluation result|grading instructions",
-    r"(?:override|bypass|leniency|evaluation) (?:code|mode|enabled)",
-    # So near each other that no third word is needed.
-    r"\b(?:ignore|disregard|forget|override|skip|drop|no attention to|do not follow|don't follow)\b.{0,20}"
-    r"\b(?:rubric|grading|judging|evaluation|scoring|criteria|the prompt|your prompt|guidelines)\b",
-    r"\b(?:grade|rate|score|mark)\s+(?:this|it|that|me|us|everything|all)\b.{0,12}\b(?:9|nine|perfect|full|highest|top)\b",
-    r"(?:^|[.!,:;]\s*)scores?\s?[:=]?\s?(?:9|nine)\b",
-)
-# Letters in one run: of any text, and of one that is written apart or without spaces.
-_ALWAYS = (
-    r"(?:ignore|disregard|forget|override)(?:all|the|any|every|your|these|those)?(?:of|the|your)?(?:previous|prior|above|earlier)"
-    r"(?:instruction|rule|rubric|prompt|criteria|guideline)",
-)
-_RUNS = (
-    r"(?:ignore|disregard|forget|override)(?:all|the|any|every|your|these|those)?(?:judging|grading|scoring)?"
-    r"(?:instruction|rule|rubric|prompt|criteria|guideline)",
-    r"(?:score|rate|grade|rating)(?:of|it|this|is|as|a|:)?(?:9|nine|perfect|full)",
-    r"(?:give|award|assign)(?:it|this|me|a|the|full)?(?:score|scoreof|mark|point|grade)s?(?:9|nine|full|$)",
-    r"judge(?:score|give|rate)",
-    r"(?:score|rate)\d?judge",
-)
+# Which words mean an attack together, and what does by itself.
+_PATTERNS = tomllib.loads((Path(__file__).parent / "data" / "injection.toml").read_text(encoding="utf-8"))
+_TOGETHER: list[tuple[frozenset[str], int]] = [
+    (frozenset(meanings), reach) for meanings, reach in _PATTERNS["together"]
+]
+_FRAMES, _ALWAYS, _RUNS = (tuple[str, ...](_PATTERNS[name]) for name in ("frames", "always", "runs"))
 # "At nine" is an hour and no score, and what nobody should forget is not to be dropped.
 _HARMLESS = re2.compile(
     r"\b(?:at|by|until|till|past|around|before|after|since|um|ab|alle|las|às|as|o) (?:9|nine|neun|nove|nueve)\b"
@@ -238,7 +187,7 @@ def _near(places: Iterable[tuple[int, ...]], earliest: int) -> bool:
 
 @cache
 def _concepts() -> dict[str, re2._Regexp]:
-    words = tomllib.loads(files("persona_pipeline.judging").joinpath("injection.toml").read_text(encoding="utf-8"))
+    words = tomllib.loads((Path(__file__).parent / "data" / "injection_words.toml").read_text(encoding="utf-8"))
     return {name: re2.compile("|".join(map(_stem, listed.split()))) for name, listed in words.items()}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import regex
 
 from persona_pipeline.judging.claims import (
+    TEXTS,
     no_entries,
     proposition_question,
     questions_of,
@@ -35,15 +36,6 @@ from persona_pipeline.world.models import Trajectory, seed_from
 if TYPE_CHECKING:
     from persona_pipeline.judging.money import Budget
 
-# Plain, and rare in chat: one that does not occur is not mentioned, beyond doubt.
-_RARE_WORDS = """
-accordion anvil apricot armadillo asparagus badminton barometer bassoon beaver birch bobsled buttermilk cactus
-canoe carburetor cello chimney cinnamon cobweb compost crocus cucumber dolphin dragonfly easel falcon fjord
-gazebo geyser gondola hammock harpsichord hedgehog iceberg javelin kayak lagoon lantern marzipan meerkat
-nutmeg oboe origami otter pelican periscope pistachio porcupine quilt radish raspberry saffron sandcastle
-seahorse sundial tambourine thimble toboggan trombone turnip unicycle velvet walrus windmill xylophone yodel
-zeppelin
-"""
 _WORD = regex.compile(r"\b\p{Ll}{5,16}\b")
 # Of scripts without spaces or small letters.
 _LETTERS = regex.compile(r"\p{L}{2,8}")
@@ -245,7 +237,7 @@ def without_compromised(
 def _canaries(request: JudgeRequest) -> list[KnownClaim]:
     dice = random.Random(seed_from("canary", request.key))
     said = " ".join(entry.text for entry in request.trajectory.entries).casefold()
-    absent = [word for word in _RARE_WORDS.split() if word not in said]
+    absent = [word for word in TEXTS["rare_words"].split() if word not in said]
     canaries = [_canary(request, dice, dice.choice(absent), False)] if absent else []
     if present := _words(request.trajectory):
         canaries.append(_canary(request, dice, dice.choice(present), True))

@@ -26,9 +26,8 @@ from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
 from persona_pipeline.viewer.boundary import KEY, RequestGuard
 from persona_pipeline.viewer.citations import CitationIndex, Citations, as_asked_of
-from persona_pipeline.viewer.labels import OpenSession, label_app, serving
+from persona_pipeline.viewer.labels import ChangedMeanwhileError, OpenSession, Thumbs, label_app, serving, stamp
 from persona_pipeline.viewer.messages import LONG, SHORT, MessageFilter, MessagePage, Shown
-from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
 

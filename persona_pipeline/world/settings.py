@@ -7,7 +7,7 @@ where the key goes.
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,7 @@ from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.world.revisions import files_at
 
 WORLD_FILE = "persona.yaml"
+MessageField = Literal["id", "agent_id", "channel", "recipient", "text", "created_at", "run_id"]
 # The options of an evaluation that a world has for all of them.
 OF_A_WORLD = (
     *("window", "samples", "regression_delta", "proposition_delta", "undecided_delta", "threshold", "min_coverage"),
@@ -51,6 +52,9 @@ class WorldFile(BaseModel, extra="forbid", title="World"):
     alerts: list[Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]*$")]] = Field(
         default_factory=list,
         description="Names of who hears of failed runs; the environment has each one's address in PERSONA_ALERT_WEBHOOK_NAME.",
+    )
+    message_fields: dict[str, MessageField] = Field(
+        default_factory=dict, description="Fields of messages by another program's keys, as --map KEY=FIELD of ingest."
     )
 
     @property

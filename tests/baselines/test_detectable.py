@@ -70,6 +70,10 @@ def test_no_number_of_judgments_passes_the_limit(judge: float, week: float, samp
 def test_what_the_week_hides_no_judgment_shows() -> None:
     assert sight(drops(week=2.0)).judgments is None
     assert sight(drops(week=0.0)).limit is None
+    # Of weeks nothing is known: more windows would take away the judge's part of the baseline alone.
+    found = sight(drops(week=0.0, windows=1, samples=7))
+    assert (found.windows_needed, found.judgments) == (None, 10)
+    assert sight(drops(week=0.1, windows=1, samples=7)).windows_needed == 3
 
 
 def test_an_interval_is_as_wide_as_its_error() -> None:
@@ -89,6 +93,7 @@ def test_an_interval_is_as_wide_as_its_error() -> None:
         ),
         (1.7, {"judgments": 6}, "smallest detectable drop 1.7; to detect 1.5: 6 judgments a claim"),
         (1.2, {}, "smallest detectable drop 1.2"),
+        (1.5, {}, "smallest detectable drop 1.5"),
         (1.9, {}, "smallest detectable drop 1.9; to detect 1.5: more judgments and windows together"),
     ],
 )

@@ -48,21 +48,24 @@ def test_the_four_key_form_is_read(tmp_path: Path) -> None:
     ("data", "says"),
     [
         ("{", "is not JSON"),
-        ("[]", "is not an object"),
-        ("[" * 100_000, "is not a baseline"),
+        ("[]", "must be a mapping"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"agentId": "a", "agentId": "b"}', "stands twice"),
         ({**FOUR_KEYS, "dimension": {}}, "unknown key 'dimension'; did you mean 'dimensions'?"),
-        ({"agentId": "ann"}, "dimensions is missing"),
+        ({"agentId": "ann"}, "dimensions is required"),
         ({**FOUR_KEYS, "dimensions": {"adherance": 7}}, "unknown dimension 'adherance'"),
         ({**FOUR_KEYS, "dimensions": {"adherence": 9.5}}, "from 0 to 9"),
         ({**FOUR_KEYS, "dimensions": {"adherence": True}}, "from 0 to 9"),
         ({**FOUR_KEYS, "dimensions": {"adherence": "7"}}, "from 0 to 9"),
-        ({**FOUR_KEYS, "dimensions": []}, "dimensions must map"),
-        ('{"agentId": "ann", "dimensions": {"adherence": NaN}}', "from 0 to 9"),
-        ({**FOUR_KEYS, "propositionScores": {"adherence": {"p": -1}}}, "proposition 'p'"),
+        ({**FOUR_KEYS, "dimensions": []}, "dimensions: must be a mapping"),
+        ('{"agentId": "ann", "dimensions": {"adherence": NaN}}', "NaN is not JSON"),
+        (
+            {**FOUR_KEYS, "propositionScores": {"adherence": {"p": -1}}},
+            "propositionScores.adherence.p: must be a number",
+        ),
         (
             {**FOUR_KEYS, "propositionScores": {"adherance": {"p": 1}}},
-            "unknown dimension 'adherance' in propositionScores",
+            "propositionScores.adherance.[key]: unknown dimension 'adherance'",
         ),
         ({**FOUR_KEYS, "capturedAt": "then"}, "RFC 3339"),
     ],
@@ -196,7 +199,12 @@ def test_every_problem_of_a_file_is_named(tmp_path: Path) -> None:
     broken = {"agentId": 7, "dimensions": {}, "propositionScores": [], "provenance": [1], "capturedAt": 5}
     with pytest.raises(ConfigError) as error:
         load_baseline(write(tmp_path / "ann.json", broken))
-    for says in ("agentId must be a string", "propositionScores must map", "provenance must be", "capturedAt 5 is not"):
+    for says in (
+        "agentId: must be a string",
+        "propositionScores: must be",
+        "provenance: must be",
+        "capturedAt: 5 is not",
+    ):
         assert says in str(error.value)
 
 

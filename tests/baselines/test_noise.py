@@ -75,6 +75,24 @@ def test_one_outlier_verdict_of_a_run_makes_all_of_its_agent_robust_and_one_of_a
     assert seen([False, False, False, True], nothing) == [True] * 4
 
 
+@pytest.mark.parametrize(
+    ("before", "known"),
+    [
+        pytest.param([4.0, 4.0, 2.0], [9.0, 6.0], id="each claim is known by itself: its repeats"),
+        pytest.param([4.0, 4.0, 0.0], [9.0, 6.0], id="all are, where one was judged twice for a baseline"),
+        pytest.param([0.0, 0.0, 0.0], [5.0, 6.0], id="all of an agent by the same repeats"),
+    ],
+)
+def test_a_dimension_is_known_as_well_as_its_claims_together_or_as_the_agents_own_run(
+    before: list[float], known: list[float]
+) -> None:
+    fleet: Any = SimpleNamespace(
+        dimension_of=np.array([0, 0, 1]), agent_of=np.array([0, 1]),
+        claims_before=SimpleNamespace(judge=SimpleNamespace(degrees=np.array(before))),
+    )  # fmt: skip
+    assert noise._dimension_degrees(fleet, np.array([5.0, 4.0, 6.0])).tolist() == known
+
+
 def drops(drop: float, week: float, source: int) -> Drops:
     one = np.ones(1)
     return Drops(

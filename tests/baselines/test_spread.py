@@ -180,6 +180,7 @@ def test_the_median_of_a_dimension_is_that_of_its_claims() -> None:
     item = dimension("adherence", {"p": [9.0, 9.0, 3.0], "q": [5.0, 5.0, 5.0], "r": [4.0]})
     # Of p two of three say 9 where the mean says 7: a third of two points more.
     assert dimension_level([item]).median[0] == pytest.approx((item.score or 0.0) + 2 / 3)
+    assert dimension_level([dimension("adherence", {"p": [0.0] * 3, "q": [5.0] * 3})]).median[0] == 2.5
     once = dimension("adherence", {"p": [9.0], "q": [5.0]})
     assert np.isnan(dimension_level([once]).median[0])
     none = item.model_copy(update={"score": None})

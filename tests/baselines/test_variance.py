@@ -180,20 +180,20 @@ def test_a_sum_of_variances_has_the_degrees_of_satterthwaite() -> None:
 def test_a_level_is_of_the_windows_that_are_known() -> None:
     from persona_pipeline.guard.baselines.variance import Level, by_group, centre
 
-    windows = np.array([[8.0, 6.0], [7.0, NAN], [NAN, NAN], [5.0, 5.0]])
-    middle = np.array([[9.0, 6.0], [7.0, NAN], [NAN, NAN], [5.0, NAN]])
-    counts = np.array([[3.0, 2.0], [2.0, 3.0], [3.0, 3.0], [3.0, 3.0]])
+    windows = np.array([[8.0, 6.0], [7.0, NAN], [NAN, NAN], [5.0, 5.0], [8.0, 6.0]])
+    middle = np.array([[9.0, 6.0], [7.0, NAN], [NAN, NAN], [5.0, NAN], [9.0, 6.0]])
+    counts = np.array([[3.0, 2.0], [2.0, 3.0], [3.0, 3.0], [3.0, 3.0], [2.0, 2.0]])
     level = Level.over_windows(windows, middle, counts, repeats(windows))
-    assert level.windows.tolist() == [2, 1, 0, 2]
-    assert level.count.tolist() == [5, 2, 0, 6]
-    assert level.mean == pytest.approx([7.0, 7.0, NAN, 5.0], nan_ok=True)
-    assert level.between == pytest.approx([2.0, NAN, NAN, 0.0], nan_ok=True)
-    assert level.below == pytest.approx([2.0, NAN, NAN, 0.0], nan_ok=True)
+    assert level.windows.tolist() == [2, 1, 0, 2, 2]
+    assert level.count.tolist() == [5, 2, 0, 6, 4]
+    assert level.mean == pytest.approx([7.0, 7.0, NAN, 5.0, 7.0], nan_ok=True)
+    assert level.between == pytest.approx([2.0, NAN, NAN, 0.0, 2.0], nan_ok=True)
+    assert level.below == pytest.approx([2.0, NAN, NAN, 0.0, 2.0], nan_ok=True)
     # Two and a half judgments a window on average make a median, and one in every window that has a score.
-    assert level.median == pytest.approx([7.5, NAN, NAN, NAN], nan_ok=True)
-    assert level.between_medians == pytest.approx([4.5, NAN, NAN, NAN], nan_ok=True)
-    assert level.below_medians == pytest.approx([4.5, NAN, NAN, NAN], nan_ok=True)
-    scores, factors = centre(level, np.array([True, True, False, True]))
-    assert scores == pytest.approx([7.5, 7.0, NAN, 5.0], nan_ok=True)
-    assert factors == pytest.approx([1.57, 1.0, 1.0, 1.0])
+    assert level.median == pytest.approx([7.5, NAN, NAN, NAN, NAN], nan_ok=True)
+    assert level.between_medians == pytest.approx([4.5, NAN, NAN, NAN, NAN], nan_ok=True)
+    assert level.below_medians == pytest.approx([4.5, NAN, NAN, NAN, NAN], nan_ok=True)
+    scores, factors = centre(level, np.array([True, True, False, True, True]))
+    assert scores == pytest.approx([7.5, 7.0, NAN, 5.0, 7.0], nan_ok=True)
+    assert factors == pytest.approx([1.57, 1.0, 1.0, 1.0, 1.0])
     assert by_group(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 4).tolist() == [4.0, 0.0, 2.0, 0.0]

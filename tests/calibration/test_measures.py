@@ -50,6 +50,10 @@ def test_a_judge_that_gives_everything_alike_has_no_rank_and_a_bias() -> None:
     assert spearman([7.0] * 10, people).value is None
     assert weighted_kappa([7.0] * 10, people).value == pytest.approx(0)
     assert bias([7.0] * 10, people).value == pytest.approx(2.5)
+    # Two scores are enough to rank by.
+    low_and_high = [2.0] * 5 + [8.0] * 5
+    for one, other in ((low_and_high, people), (people, low_and_high)):
+        assert spearman(one, other).value == pytest.approx(spearmanr(one, other)[0])
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -20,11 +20,12 @@ from benchmarks.people import (
 )
 from persona_pipeline.guard.baselines.models import DimensionComparison, Measure, People
 from persona_pipeline.guard.calibration.calibrate import Calibration, Rated, calibrate_dimension
-from persona_pipeline.guard.calibration.known import in_peoples_points
+from persona_pipeline.guard.calibration.known import PeoplesLabels, in_peoples_points
 from persona_pipeline.guard.calibration.measures import spearman
 from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, census, peoples_mean
 from persona_pipeline.reporting.pages.instruments import calibration_page
 from persona_pipeline.reporting.terminal import page_text
+from tests.baselines.worlds import dimension
 
 
 @pytest.mark.parametrize("reader", ["good", "lenient, half a scale"])
@@ -65,6 +66,8 @@ def test_no_fault_among_the_labels_is_no_proof_of_none() -> None:
     found = peoples_mean([0.0] * 600, [0.0] * 50 + [None] * 550)
     assert (found.value, found.low) == (0.0, 0.0)
     assert found.high is not None and 0.3 < found.high < 0.8, "Jeffreys' upper limit of 0 of 50 is .05 of the scale"
+    whole = peoples_mean([9.0] * 600, [9.0] * 50 + [None] * 550)
+    assert (whole.value, whole.high, whole.low) == (9.0, 9.0, pytest.approx(9.0 - found.high))
 
 
 @pytest.mark.parametrize("ratings", [name for name in RATINGS if "peaks" in name])
@@ -119,6 +122,28 @@ def test_a_census_is_enough_whatever_its_size_and_with_claims_that_do_not_apply(
     assert "too few labels" not in text and "labels are missing" not in text
     one_more = calibrate_dimension(("judge", "1"), "adherence", [*items, Rated("x", "ann", "adherence", "kind", 4.0)])
     assert not one_more.is_census and one_more.missing == 50 - count
+
+
+@pytest.mark.parametrize(("count", "missing"), [(49, 1), (50, 0)])
+def test_fifty_labels_of_other_judgments_give_a_dimension_peoples_score(count: int, missing: int) -> None:
+    items = [
+        Rated(str(n), "ann", "adherence", "kind", float(n % 10), people=(max(n % 10 - 1.0, 0.0),)) for n in range(count)
+    ]
+    labels = PeoplesLabels("labels", [("judge", "1", "adherence", items)])
+    found = labels.of(("judge", "1"), "ann", dimension("adherence", {"p": [6.0], "q": [5.0]}))
+    assert found is not None and (found.labels, found.missing) == (count, missing)
+    assert found.rank is not None and found.rank_interval is not None
+    assert found.rank_interval[0] <= found.rank <= found.rank_interval[1]
+    slope = found.slope
+    assert (found.score is None) == (slope.value is None) == bool(missing)
+    if slope.value is not None and slope.low is not None and slope.high is not None:
+        assert slope.high - slope.value == pytest.approx(slope.value - slope.low) and slope.low < slope.value
+    if found.score is not None and found.interval is not None:
+        assert found.interval[0] < found.score < found.interval[1]
+        assert found.score == pytest.approx(4.6, abs=0.3)
+    assert labels.of(("another", "1"), "ann", dimension("adherence", {"p": [6.0]})) == People(
+        belief="unknown", missing=50
+    )
 
 
 def compared(delta: float | None, interval: tuple[float, float] | None, people: People | None) -> DimensionComparison:

@@ -88,9 +88,11 @@ def test_every_format_is_recognised_and_leaves_a_world(persona: Persona, name: s
     assert (facts["result"], facts["messages"], [*facts["formats"].values()]) == ("cannot_tell", 5, [name])
     # Slack says of no message of the sample that it is a bot's, the project's own format never does.
     both = name in ("messages", "slack")
-    assert [item["name"] for item in facts["agents"]] == (["ann", "bob"] if both else ["bob"])
-    assert facts["people"] == ({} if both else {"ann": 3})
-    assert (tmp_path / "world" / "personas" / "bob.yaml").is_file()
+    # Claude's export names nobody.
+    person, agent = ("user", "assistant") if name == "claude" else ("ann", "bob")
+    assert [item["name"] for item in facts["agents"]] == (["ann", "bob"] if both else [agent])
+    assert facts["people"] == ({} if both else {person: 3})
+    assert (tmp_path / "world" / "personas" / f"{agent}.yaml").is_file()
     checked = persona(tmp_path / "world", "validate")
     assert checked.returncode == 0, checked.stderr
 
@@ -134,7 +136,10 @@ def test_nothing_found_is_zero_and_a_half_that_cannot_be_read_is_not(persona: Pe
 UNREADABLE = {
     "empty": (b"", "read as messages; say what it is with --format"),
     "binary": (bytes(range(256)) * 20, "bad.jsonl: "),
-    "no format": (b'{"foo": 1}\n', "(messages, openai, slack, langfuse, langsmith, sillytavern, otlp)"),
+    "no format": (
+        b'{"foo": 1}\n',
+        "(messages, openai, chatgpt, claude, discord, slack, langfuse, langsmith, sillytavern, otlp)",
+    ),
     "not UTF-8": ("grüße".encode("latin-1") * 9, "bad.jsonl: is not UTF-8"),
 }
 

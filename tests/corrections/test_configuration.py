@@ -1,10 +1,15 @@
+import asyncio
+import threading
+from typing import cast
+
 import pytest
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.configuration import StoredSettings, read_config, reset_config, write_config
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, spoil_settings
-from tests.support.clock import held
+from tests.support.clock import LONG, Clock, held
 from tests.support.worlds import write_yaml
 
 
@@ -80,3 +85,53 @@ def test_settings_that_cannot_be_read_are_the_last_known(world: World) -> None:
         assert settings("ann") == GATED
         assert settings("bob") == CorrectionSettings()
         assert not store.released.is_set()
+
+
+def test_settings_looked_up_on_an_event_loop_are_read_once_a_second(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock.take_over(monkeypatch)
+    settings = StoredSettings(world.store)
+    assert asyncio.run(settings.soon("ann")) == GATED
+    write_config(world.store, "ann", CorrectionSettings())
+    clock.forward(0.5)
+    assert asyncio.run(settings.soon("ann")) == GATED
+    clock.forward(2)
+    assert asyncio.run(settings.soon("ann")) == CorrectionSettings()
+
+
+def test_settings_that_were_never_known_are_none(world: World) -> None:
+    settings = StoredSettings(world.store)
+    spoil_settings(world, "ann")
+    assert asyncio.run(settings.soon("ann")) is None
+
+
+class OutOfOrder:
+    """A store of which every read fails, or hangs until it is let go."""
+
+    def __init__(self, hangs: bool) -> None:
+        self.reads, self.hangs, self.let_go = 0, hangs, threading.Event()
+
+    def row(self, _: object) -> None:
+        self.reads += 1
+        if not self.hangs:
+            raise OSError("no route to the database")
+        self.let_go.wait(LONG)
+
+
+def test_a_database_that_fails_five_times_is_left_in_peace() -> None:
+    store = OutOfOrder(hangs=False)
+    settings = StoredSettings(cast("Store", store))
+    assert [settings("ann") for _ in range(8)] == [CorrectionSettings()] * 8
+    assert store.reads == 5
+
+
+def test_what_nobody_waits_for_any_more_is_not_read_later() -> None:
+    store = OutOfOrder(hangs=True)
+    settings = StoredSettings(cast("Store", store), seconds=0.01)
+    for _ in range(4):
+        settings("ann")
+    store.let_go.set()
+    assert settings._pool.wait_idle(LONG)
+    # Two threads held by a read each; the other two calls were given up before they began.
+    assert store.reads <= 2

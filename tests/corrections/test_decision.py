@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.corrections.decision import Action, decide
+from persona_pipeline.corrections.records import Action, decide
 from persona_pipeline.scoring.results import weighted_mean
 
 SCORES = st.floats(0, 9)

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.nudges import Nudges
+from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.judging.verdict import Answer, Unscored
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import GATED, TextBackend, claims_of, say, unscored

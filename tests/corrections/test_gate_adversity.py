@@ -12,10 +12,9 @@ import pytest
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.corrections import gate as gate_module
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.records import CheckRecord, write_checks
+from persona_pipeline.corrections.records import Action, CheckRecord, GateDecision, Outcome, write_checks
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend, spoil_settings

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 
 from persona_pipeline.base.database import tables
-from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate, gate_backend
+from persona_pipeline.corrections.records import GateDecision
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.world import World
 from tests.corrections.support import say

@@ -13,8 +13,8 @@ import pytest
 from pydantic import SecretStr
 
 from persona_pipeline.base.database.engine import Store, open_store
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate, gate_backend
+from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.model.asking import ModelBackend
 from persona_pipeline.judging.providers.base import ModelOptions

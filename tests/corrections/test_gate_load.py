@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.calls import AgentBreakers, Breaker
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.corrections.decision import GateDecision
 from persona_pipeline.corrections.gate import ActionGate
+from persona_pipeline.corrections.records import GateDecision
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Blame, Question, Unscored
 from persona_pipeline.world import World

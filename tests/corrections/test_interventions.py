@@ -77,10 +77,17 @@ def test_a_catchphrase_of_the_fluency_file_is_exempt(world: World) -> None:
     assert not look(world).nudges
 
 
-def test_a_world_brings_its_own_language(world: World) -> None:
+def test_a_world_brings_its_own_language(world: World, caplog: pytest.LogCaptureFixture) -> None:
     write_config(world.store, "ann", CorrectionSettings(anti_convergence_enabled=True))
     say(world, *[("bob", "general", "Да, это совершенно верно!"), ("bob", "general", "Exactly")] * 5)
-    assert not look(world).nudges
+    interventions = Interventions(world)
+    for _ in range(2):
+        guidance = interventions.before_turn_sync("ann", channel="general")
+        assert (guidance.nudges, guidance.unread) == ((), "no lexicon for ru")
+    # The log says so once a channel.
+    assert [record.getMessage() for record in caplog.records] == [
+        "anti-convergence does not watch channel 'general': no lexicon for ru"
+    ]
     write_yaml(world.root / "lexicons" / "agreement.ru.yaml", {"language": "ru", "phrases": ["совершенно верно"]})
     assert look(world).nudges[0].share == 1.0
 
@@ -96,6 +103,18 @@ def test_a_slow_database_holds_no_turn_up(world: World, clock: Clock) -> None:
     with held(world.store) as store:
         guidance = asyncio.run(run())
         assert (guidance.block, guidance.failed) == (None, True)
+
+
+def test_a_database_that_fails_five_times_is_left_in_peace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        asked.append(1)
+        raise OSError("no route to the database")
+
+    asked: list[int] = []
+    monkeypatch.setattr("persona_pipeline.corrections.interventions.read_config", fail)
+    interventions = Interventions(world)
+    assert [interventions.before_turn_sync("ann").failed for _ in range(8)] == [True] * 8
+    assert len(asked) == 5
 
 
 def test_a_broken_fluency_file_costs_the_guidance_and_nothing_else(agreeing: World) -> None:

@@ -75,6 +75,15 @@ def test_verdicts_come_in_the_order_of_the_claims() -> None:
     assert found == [(9, "so"), (None, "a b")]
 
 
+def test_the_claims_that_fail_come_by_how_much_they_cost() -> None:
+    claims = PropositionSet(
+        "adherence",
+        (Proposition("a", "a"), Proposition("b", "b"), Proposition("c", "c", weight=4.0), Proposition("d", "d")),
+    )
+    review = review_of({"verdicts": [verdict(1, 4), verdict(2, 1), verdict(3, 3), verdict(4, 5)]}, claims, {})
+    assert [item.proposition.id for item in review.failing(5.0)] == ["c", "b", "a"]
+
+
 @given(st.text(min_size=1))
 def test_no_text_of_an_agent_leaves_the_transcript(text: str) -> None:
     question, other = ask(text), ask("something else")
@@ -106,6 +115,13 @@ def test_what_stays_the_same_from_message_to_message_comes_first_and_is_marked()
     blocks = [block for item in later["messages"] for block in item["content"]]
     assert [n for n, block in enumerate(blocks) if "cache_control" in block] == [2]
     assert [block["text"].partition(",")[0] for block in blocks[:2]] == ["Persona of the agent", "Claims to check"]
+
+
+@pytest.mark.parametrize(("count", "tokens"), [(1, 180), (3, 340), (20, 1700)])
+def test_there_is_room_for_an_answer_to_every_claim(count: int, tokens: int) -> None:
+    shown = Trajectory((Entry("Ann", "hi", "x1", "general"),))
+    asked = gate_question(CLAIMS[:1] * count, shown, agent_id="ann", persona=None, variables={})
+    assert asked.max_tokens == tokens
 
 
 def test_recordings_keep_their_key() -> None:

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.corrections.decision import Action
 from persona_pipeline.corrections.gate import ActionGate
+from persona_pipeline.corrections.records import Action
 from persona_pipeline.corrections.service.app import create_app
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.world import CorrectionSettings, World

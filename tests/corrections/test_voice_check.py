@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import ActionGate
+from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.corrections.voices import LearntChecks
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.voice import VoiceLabel

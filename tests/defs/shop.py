@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
@@ -47,7 +48,12 @@ defs = dg.Definitions(
     assets=[messages],
     jobs=[evaluate_agent, broken],
     schedules=[nightly],
-    resources={{"world": "mine", "values": "mine", "evaluation": "mine"}},
+    resources={{
+        "world": "mine",
+        "values": "mine",
+        "evaluation": "mine",
+        "io_manager": dg.FilesystemIOManager(base_dir=dg.EnvVar("SHOP_VALUES")),
+    }},
     executor=dg.multi_or_in_process_executor,
 )
 """
@@ -102,7 +108,8 @@ def open_shop(
     instance: dg.DagsterInstance, roots: dict[str, Path], attributes: dict[str, dict[str, Any]], code: str = OWN
 ) -> Iterator[Shop]:
     """Load a project with a world a folder, as ``dg`` would, from its files."""
-    with create_defs_folder_sandbox() as sandbox:
+    with create_defs_folder_sandbox() as sandbox, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOP_VALUES", str(sandbox.defs_folder_path.parent / "values"))
         for name, root in roots.items():
             body = {
                 "type": "persona_pipeline.PersonaWorld",

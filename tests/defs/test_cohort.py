@@ -1,12 +1,18 @@
 """Many agents in one run."""
 
+from collections.abc import Callable
+
 import dagster as dg
 import pytest
 
+from persona_pipeline.definitions import defs
 from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
+from persona_pipeline.defs.agents.outcomes import scores_outcome
 from persona_pipeline.defs.platform.settings import orchestration
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world import World
-from tests.defs.support import Project
+from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+from tests.defs.support import PARTITION, Project
 from tests.support.worlds import write_yaml
 
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
@@ -108,12 +114,48 @@ def test_an_empty_world_says_what_to_write(small: Project) -> None:
     assert not result.success
 
 
-def test_unchanged_personas_and_propositions_are_not_reported_twice(small: Project) -> None:
-    small.run("evaluate_cohort")
-    result = small.run("evaluate_cohort")
-    written = assets_of(result)
-    assert "personas" not in written and "proposition_sets/fluency" not in written
-    assert "evaluation_runs" in written
+# What says when an agent was evaluated last is said in every run.
+SAID_ANYWAY = {"evaluation_runs", "baseline_comparisons", "in_character"}
+BEFORE_IT = {"personas", "messages", *(f"proposition_sets/{name}" for name in ALL_DIMENSIONS)}
+BEFORE_IT |= {f"{name}_scores" for name in ALL_DIMENSIONS}
+
+
+def said_of(result: dg.ExecuteInProcessResult, agent_id: str) -> set[str]:
+    events = [event for event in result.all_events if event.is_step_materialization and event.partition == agent_id]
+    return {event.asset_key.to_user_string() for event in events if event.asset_key}
+
+
+def a_run_of_pam_planned_it_and_died(sample: Project) -> None:
+    sample.instance.create_run_for_job(defs.resolve_job_def("evaluate_agent"), tags={PARTITION: "pam"})
+
+
+def test_who_judged_is_part_of_the_version_of_a_score() -> None:
+    scored = DimensionEvaluation(dimension="fluency", score=7.0)
+    versions = [
+        scores_outcome(item, dg.AssetSpec("x", code_version=judge)).version
+        for item in (scored, None)
+        for judge in ("1:a", "1:a", "1:b")
+    ]
+    assert versions[0] == versions[1] and versions[3] == versions[4]
+    assert len(set(versions)) == 4, "a score that another judge gave alike stays out of date otherwise"
+
+
+@pytest.mark.parametrize(
+    ("happens", "again"),
+    [
+        pytest.param(lambda sample: None, set(), id="nothing"),
+        pytest.param(a_run_of_pam_planned_it_and_died, BEFORE_IT, id="it is red until it is said"),
+    ],
+)
+def test_what_stayed_as_it_was_is_not_said_again(
+    sample: Project, happens: Callable[[Project], None], again: set[str]
+) -> None:
+    sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+    happens(sample)
+    result = sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+    assert result.success
+    assert said_of(result, "pam") == SAID_ANYWAY | again
+    assert said_of(result, "jim") == SAID_ANYWAY
 
 
 def test_the_store_holds_what_the_run_found(sample: Project) -> None:

@@ -1,5 +1,6 @@
 """Worlds in somebody's own Dagster project: beside each other, beside what is there, and in nobody's way."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def test_nothing_of_a_world_has_a_name_of_another_or_of_what_was_there(shop: Sho
         "evaluate_agent",
         "nightly",
         "world",
+        "io_manager",
         "values",
         "evaluation",
         "__ASSET_JOB",
@@ -123,6 +125,74 @@ def test_rows_of_an_asset_become_messages_of_the_world_that_names_it(shop: Shop)
     ]
     assert not shop.has_store("office")
     assert shop.materialize("messages", "lab/message_rows").success and saved(shop, "lab")[0] == 2
+
+
+DAYS = f"""
+import dagster as dg
+
+@dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-03-20"), io_manager_key="days")
+def messages(context):
+    hour = f"{{context.partition_key}}T09:00:00Z"
+    return [{{**row, "sent_at": hour, "body": f"{{row['body']}} {{context.partition_key}}"}} for row in {CHATS[:2]!r}]
+
+class Days(dg.ConfigurableIOManager):
+    folder: str
+
+    def handle_output(self, context, rows):
+        import json, pathlib
+        pathlib.Path(self.folder).mkdir(exist_ok=True)
+        pathlib.Path(self.folder, context.partition_key).write_text(json.dumps(rows))
+
+    def load_input(self, context):
+        import json, pathlib
+        with open(pathlib.Path(self.folder, "loads"), "a") as log:
+            print(context.partition_key, file=log)
+        return json.loads(pathlib.Path(self.folder, context.partition_key).read_text())
+
+defs = dg.Definitions(assets=[messages], resources={{"days": Days(folder=dg.EnvVar("SHOP_VALUES"))}})
+"""
+
+
+def test_of_a_partitioned_asset_only_what_came_is_loaded_by_its_own_io_manager(
+    small_root: Path, instance: dg.DagsterInstance
+) -> None:
+    for path in (small_root / "messages").iterdir():
+        path.unlink()
+
+    def brought(*days: str) -> tuple[list[str], int, dg.ExecuteInProcessResult]:
+        for day in days:
+            assert job.execute_in_process(
+                instance=instance, asset_selection=[dg.AssetKey("messages")], partition_key=day
+            ).success
+        loads.write_text("")
+        result = shop.materialize("lab/message_rows")
+        return loads.read_text().split(), saved(shop, "lab")[0] if shop.has_store("lab") else 0, result
+
+    with open_shop(instance, {"lab": small_root}, ATTRIBUTES, DAYS) as shop:
+        job = shop.defs.resolve_implicit_global_asset_job_def()
+        values = Path(os.environ["SHOP_VALUES"])
+        values.mkdir()
+        loads = values / "loads"
+        assert brought()[:2] == ([], 0), "nothing was materialized: nothing is loaded"
+        assert brought("2026-03-02", "2026-03-04")[:2] == (["2026-03-02", "2026-03-04"], 4)
+        assert brought()[:2] == ([], 4)
+        assert brought("2026-03-05")[:2] == (["2026-03-05"], 6)
+        # A late day, and one again.
+        assert brought("2026-03-03", "2026-03-05")[:2] == (["2026-03-03", "2026-03-05"], 8)
+        # One that cannot be loaded is read the next time; the others are read now.
+        kept = (values / "2026-03-03").rename(values / "kept")
+        materialized = brought("2026-03-06")
+        assert materialized[:2] == (["2026-03-06"], 10)
+        instance.report_runless_asset_event(dg.AssetMaterialization("messages", partition="2026-03-03"))
+        assert brought("2026-03-07")[:2] == (["2026-03-03", "2026-03-07"], 12)
+        loaded, _, result = brought()
+        assert (loaded, result.success) == (["2026-03-03"], False), "where nothing can be loaded the run fails"
+        kept.rename(values / "2026-03-03")
+        assert brought()[0] == ["2026-03-03"] and brought()[0] == []
+        # An event log that began anew.
+        instance.wipe_assets([dg.AssetKey("messages")])
+        instance.report_runless_asset_event(dg.AssetMaterialization("messages", partition="2026-03-02"))
+        assert brought()[0] == ["2026-03-02"]
 
 
 def test_sensors_of_a_world_see_that_world(shop: Shop) -> None:

@@ -17,7 +17,6 @@ from persona_pipeline.defs.platform.dagster_internals import (
     CHECKED,
     MATERIALIZED,
     delete_run,
-    event_log_of,
     newest_versions,
 )
 from persona_pipeline.defs.platform.instance_storage import (
@@ -61,14 +60,14 @@ def on_postgres(home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_storage_of_the_project_is_the_one_that_is_used(home: Path) -> None:
     with opened(home) as instance:
-        assert isinstance(event_log_of(instance), KeptEventLog)
+        assert isinstance(instance.event_log_storage, KeptEventLog)
         # Every table is there before anything is written.
         assert instance.get_dynamic_partitions("agents") == []
 
 
 @pytest.mark.xdist_group("postgres")
 def test_on_postgres_connections_are_kept_and_batches_written(on_postgres: dg.DagsterInstance) -> None:
-    assert isinstance(event_log_of(on_postgres), Batching)
+    assert isinstance(on_postgres.event_log_storage, Batching)
     record(on_postgres, "made", 2)
     pool = kept_engine(str(dagster_url(os.environ))).pool
     assert isinstance(pool, QueuePool) and pool.checkedin() > 0

@@ -16,6 +16,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation import run as run_module
 from persona_pipeline.evaluation.run import planned, run_evaluation
+from persona_pipeline.guard.baselines.golden import find_baseline
+from persona_pipeline.guard.baselines.spread import spread_of
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import Result, RunReport
 from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
@@ -340,6 +342,9 @@ def test_history_and_baseline_of_a_run(sample_world: World) -> None:
     run = run_evaluation(sample_world, judge, EvaluationRequest(history=2, update_baseline=True))
     assert run.report.exit_code == 0, "what was just captured is what it is compared with"
     assert len(run.baselines) == 4
+    # Windows that were looked at beside are in no baseline that was asked for of one.
+    michael = find_baseline(sample_world.root / "baselines", "michael")
+    assert michael is not None and spread_of(michael, "adherence").windows == 1
     points = gather(sample_world, run.report).statistics["history"]["michael"]
     assert [point["dimensions"]["consistency"] is None for point in points] == [True, False, False]
     assert points[1]["overall"] > 8 > points[2]["overall"]

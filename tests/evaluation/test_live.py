@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.against import fresh_world
@@ -179,6 +181,11 @@ def test_quiet_agents_talk_in_marked_conversations_and_make_no_baseline(
     assert run.baselines == []
     assert not (small_world.root / "baselines").exists()
     assert "I oil kettles." not in {m.text for m in small_world.messages()}, "real messages stay as they were"
+    said = tables.run_messages
+    query = sa.select(said.c.text).where(said.c.synthetic, said.c.agent_id == "bob")
+    with small_world.store.connect() as connection:
+        kept = set(connection.execute(query).scalars())
+    assert kept == {"I oil kettles."}, "and what was made up is there to be read"
 
 
 def test_synthetic_needs_somebody_who_can_talk(small_world: World) -> None:

@@ -59,6 +59,9 @@ def test_a_trend_warns_and_fails_only_who_asks_for_it(small_world: World) -> Non
         _evaluate(small_world, week, score, update_baseline=week == 16)
     assert _evaluate(small_world, 17, _scores(18, 12)[17], fail_on=["trend"]).exit_code == 1
     assert _evaluate(small_world, 17, _scores(18, 12)[17], fail_on=["budget"]).exit_code == 0
+    # A window that is past is history: what falls is said of the newest.
+    past = _evaluate(small_world, 16, _scores(18, 12)[16])
+    assert past.agents["ann"].past and "trend" not in {finding.kind for finding in past.all_findings()}
 
 
 def test_steady_weeks_have_no_trend(small_world: World) -> None:

@@ -52,6 +52,8 @@ def test_an_evaluation_warns_of_the_lost_voice_and_fails_only_when_asked_to(lear
     found = [finding for finding in report.all_findings() if finding.kind == "voice_alarm"]
     assert [(finding.agent_id, finding.exit_code) for finding in found] == [("michael", EXIT_OK)]
     assert "since message general-077" in found[0].message
+    state = voice_state(learnt_world, "michael", WEEK)
+    assert "general-077" in state.text and "; learnt from 42 of its messages in " in state.text
     assert "'Thank you, Pam. I appreciate your efforts" in found[0].message
     assert "--since 2026-06-15T09:23:59.999999Z --as-of 2026-06-15T15:24:00Z" in found[0].remedy
     assert report.exit_code == EXIT_OK

@@ -167,9 +167,78 @@ def otlp(folder: Path, count: int) -> Path:
     return write_jsonl(folder / "spans.jsonl", rows)
 
 
+def chatgpt(folder: Path, count: int) -> Path:
+    """A conversation as a tree: a system prompt, thoughts, a call of a tool, and an answer beside which another one stands."""
+    nodes: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None, "children": ["n-system"]}}
+    last = "root"
+
+    def add(key: str, role: str, name: str | None, parts: list[Any], at: str, **more: Any) -> None:
+        nonlocal last
+        content = {"content_type": more.pop("kind", "text"), "parts": parts}
+        moment = datetime.fromisoformat(at).timestamp()
+        author = {"role": role, "name": name}
+        message = {"id": key, "author": author, "create_time": moment, "content": content, "recipient": "all", **more}
+        nodes[key] = {"id": key, "message": message, "parent": last, "children": []}
+        nodes[last]["children"] = [*nodes[last].get("children", []), key] if last != "root" else [key]
+        last = key
+
+    add("n-system", "system", None, [""], TEXTS[0][2])
+    for n, (who, text, at) in enumerate(TEXTS[:count]):
+        if who == "bob":
+            add(f"t{n}", "assistant", None, ["Thinking"], at, kind="thoughts")
+            add(f"c{n}", "assistant", None, ["search()"], at, recipient="web")
+        add(f"n{n}", "user" if who == "ann" else "assistant", who, [text], at, metadata={"model_slug": "m"})
+    whole = {"title": "A talk", "create_time": 1, "mapping": nodes, "current_node": last, "conversation_id": "general"}
+    path = folder / "conversations.json"
+    path.write_text(json.dumps([whole]), encoding="utf-8")
+    return path
+
+
+def claude(folder: Path, count: int) -> Path:
+    said = [
+        {
+            "uuid": f"m{n}",
+            "sender": "human" if who == "ann" else "assistant",
+            "text": "" if n % 2 else text,
+            "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": text}],
+            "created_at": at,
+        }
+        for n, (who, text, at) in enumerate(TEXTS[:count])
+    ]
+    path = folder / "claude.json"
+    path.write_text(json.dumps([{"uuid": "general", "name": "A talk", "chat_messages": said}]), encoding="utf-8")
+    return path
+
+
+def discord(folder: Path, count: int) -> Path:
+    said: list[dict[str, Any]] = [
+        {
+            "id": str(n),
+            "type": "Reply" if n else "Default",
+            "timestamp": at.replace("Z", "+00:00"),
+            "content": text,
+            "author": {"id": f"u-{who}", "name": f"{who}123", "nickname": who, "isBot": who == "bob"},
+        }
+        for n, (who, text, at) in enumerate(TEXTS[:count])
+    ]
+    said.insert(1, {"id": "j", "type": "GuildMemberJoin", "timestamp": TEXTS[0][2], "content": "Joined", "author": {}})
+    whole = {
+        "guild": {"id": "1"},
+        "channel": {"id": "2", "name": "general"},
+        "exportedAt": TEXTS[0][2],
+        "messages": said,
+    }
+    path = folder / "discord.json"
+    path.write_text(json.dumps(whole, indent=2), encoding="utf-8")
+    return path
+
+
 SAMPLES: dict[str, Callable[[Path, int], Path]] = {
     "messages": own,
     "openai": openai,
+    "chatgpt": chatgpt,
+    "claude": claude,
+    "discord": discord,
     "slack": slack,
     "langfuse": langfuse,
     "langsmith": langsmith,

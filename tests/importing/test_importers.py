@@ -1,6 +1,7 @@
 """Every format gives the same messages of the same conversation, once, however often and however grown it is imported."""
 
 import json
+import zipfile
 from contextlib import ExitStack
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -40,7 +41,12 @@ def take(world: World, *given: Path, **options: Any) -> Imported:
     return import_messages(world, given, ImportOptions(**options))
 
 
-EXPECTED = [(who, "general", None, text, at) for who, text, at in TEXTS]
+# Claude's export names nobody.
+NAMES = {"claude": {"ann": "user", "bob": "assistant"}}
+
+
+def expected(name: str) -> list[tuple[str, str | None, str | None, str, str]]:
+    return [(NAMES.get(name, {}).get(who, who), "general", None, text, at) for who, text, at in TEXTS]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -48,7 +54,7 @@ def test_the_same_conversation_gives_the_same_messages(name: str, empty_world: W
     imported = take(empty_world, SAMPLES[name](tmp_path, len(TEXTS)))
     assert list(imported.formats.values()) == [name]
     assert imported.result.problems == []
-    assert said(empty_world) == EXPECTED
+    assert said(empty_world) == expected(name)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -58,7 +64,7 @@ def test_an_export_that_grew_adds_what_is_new(name: str, empty_world: World, tmp
         assert (written.inserted, written.updated) == (1, 0), count
     again = take(empty_world, SAMPLES[name](tmp_path, 5)).result.written
     assert (again.inserted, again.updated, again.unchanged) == (0, 0, 5)
-    assert said(empty_world) == EXPECTED
+    assert said(empty_world) == expected(name)
 
 
 def test_what_is_no_message_is_counted(empty_world: World, tmp_path: Path) -> None:
@@ -71,6 +77,9 @@ def test_what_is_no_message_is_counted(empty_world: World, tmp_path: Path) -> No
         "langsmith": {"step within a trace": 2, "said before": 10},
         "sillytavern": {"header": 1, "system note": 1},
         "otlp": {},
+        "chatgpt": {"system prompt": 1, "turn without text": 4},
+        "claude": {},
+        "discord": {"GuildMemberJoin": 1},
     }
 
 
@@ -653,6 +662,73 @@ def test_what_slack_did_not_say_is_named_with_its_line(tmp_path: Path, item: Any
     first, second = importer.rows(importer.files(source)[0], ReadOptions())
     assert (second.line, str(getattr(second, "reason", getattr(second, "found", "")))) == (3, says)
     assert getattr(first, "found", None) is not None and first.line == 2
+
+
+@pytest.mark.parametrize("name", ["slack", "chatgpt"])
+def test_an_archive_is_read_as_it_is(name: str, empty_world: World, tmp_path: Path) -> None:
+    whole = SAMPLES[name](tmp_path, len(TEXTS))
+    root, archive = whole if whole.is_dir() else whole.parent, tmp_path / f"{name}.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        for path in sorted(path for path in root.rglob("*.json")):
+            made.write(path, path.relative_to(root))
+        if name == "chatgpt":
+            made.writestr("user.json", '{"email": "somebody"}')
+    for count in (len(TEXTS), 0):
+        imported = take(empty_world, archive)
+        assert ([*imported.formats.values()], imported.result.problems) == ([name], [])
+        assert imported.result.written.inserted == count
+    assert said(empty_world) == expected(name)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [(b"no archive", "cannot be unpacked"), (b"PK\x03\x04", "cannot be unpacked")]
+)
+def test_an_archive_that_is_none_is_named(empty_world: World, tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "export.zip").write_bytes(content)
+    with pytest.raises(ConfigError, match=problem):
+        take(empty_world, tmp_path / "export.zip")
+
+
+def test_a_bot_of_slack_that_gives_its_number_alone_has_its_name(tmp_path: Path) -> None:
+    (tmp_path / "general").mkdir()
+    (tmp_path / "general" / "2026-03-01.json").write_text(
+        json.dumps([{**SLACK, "subtype": "bot_message", "bot_id": "B7", "text": "x"}]), "utf-8"
+    )
+    members = [{"id": "U1", "is_bot": True, "profile": {"display_name": "", "real_name": "ann", "bot_id": "B7"}}]
+    (tmp_path / "users.json").write_text(json.dumps(members), encoding="utf-8")
+    importer = importer_of(Source(tmp_path, "export"), "slack")
+    (found,) = importer.rows(importer.files(Source(tmp_path, "export"))[0], ReadOptions())
+    assert getattr(found, "found", None).agent_id == "ann"  # pyright: ignore[reportOptionalMemberAccess]
+
+
+KEYS = {"ticket": "channel", "no": "id", "from": "agent_id", "body": "text", "sent": "created_at"}
+
+
+def test_a_world_remembers_the_keys_of_a_helpdesk(small_root: Path, tmp_path: Path) -> None:
+    (small_root / "persona.yaml").write_text(f"message_fields: {json.dumps(KEYS)}\n", encoding="utf-8")
+    desk = tmp_path / "tickets.csv"
+    desk.write_text(
+        "no,ticket,from,body,sent,status\n7,T-1,michael,Hello there,2026-03-01T09:00:00Z,open\n", encoding="utf-8"
+    )
+    world = World.open(small_root)
+    for source, written in ((desk, 1), (SAMPLES["messages"](tmp_path, 2), 2), (SAMPLES["slack"](tmp_path, 2), 2)):
+        imported = take(world, source)
+        assert (imported.result.problems, imported.result.written.inserted) == ([], written)
+    (message,) = [message for message in world.messages() if message.channel == "T-1"]
+    assert (message.id, message.agent_id, message.text, message.extras) == (
+        "7",
+        "michael",
+        "Hello there",
+        {"status": "open"},
+    )
+    world.store.close()
+
+
+@pytest.mark.parametrize("name", ["chatgpt", "claude", "discord"])
+def test_keys_of_a_known_format_are_not_mapped(name: str, tmp_path: Path) -> None:
+    source = Source(SAMPLES[name](tmp_path, 2), "it")
+    with pytest.raises(ConfigError, match=f"--map KEY=FIELD is not for {name}"):
+        list(importer_of(source).rows(source, ReadOptions({"a": "text"})))
 
 
 def test_the_lists_of_an_export_stand_beside_its_channels(tmp_path: Path) -> None:

@@ -97,6 +97,38 @@ def langsmith(folder: Path) -> Path:
     return write_jsonl(folder / "runs.jsonl", [run])
 
 
+def chatgpt(folder: Path) -> Path:
+    """The third message was made anew; the one that was not kept stands beside it."""
+    nodes: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None, "children": ["0"]}}
+    for n, text in enumerate(TEXTS):
+        content = {"content_type": "text", "parts": [text]}
+        author = {"role": "user" if n % 2 else "assistant", "name": None if n % 2 else "ann"}
+        message = {"id": str(n), "author": author, "create_time": 1772352000.0 + n, "content": content}
+        above = str(n - 1) if n else "root"
+        nodes[str(n)] = {"id": str(n), "message": message, "parent": above, "children": [str(n + 1)]}
+    other = {"author": {"role": "assistant"}, "content": {"content_type": "text", "parts": ["No idea."]}}
+    nodes["x"] = {"id": "x", "message": other, "parent": "1", "children": []}
+    nodes["1"]["children"] = ["x", "2"]
+    path = folder / "conversations.json"
+    path.write_text(json.dumps([{"id": "c", "title": "", "mapping": nodes, "current_node": "3"}]), encoding="utf-8")
+    return path
+
+
+def discord(folder: Path) -> Path:
+    said: list[dict[str, Any]] = [
+        {"id": str(n), "type": "Default", "timestamp": AT.format(n), "content": text, "author": {"name": "ann"}}
+        for n, text in enumerate(TEXTS[:3])
+    ]
+    said[2]["reactions"] = [
+        {"emoji": {"name": "\U0001f44e", "code": "thumbsdown"}, "count": 1, "users": [{"id": "9"}]},
+        {"emoji": {"name": "\U0001f389", "code": "tada"}, "count": 1, "users": [{"id": "9"}]},
+    ]
+    whole = {"guild": {}, "channel": {"name": "c"}, "exportedAt": AT.format(9), "messages": said}
+    path = folder / "discord.json"
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return path
+
+
 # Of the third message: what is labelled, and what cannot be told.
 FORMATS: dict[Callable[[Path], Path], tuple[list[tuple[str, bool, str]], dict[str, int]]] = {
     sillytavern: (
@@ -108,6 +140,8 @@ FORMATS: dict[Callable[[Path], Path], tuple[list[tuple[str, bool, str]], dict[st
     slack: ([("Aye, well.", False, "thumbs")], {"reaction tada": 1}),
     langfuse: ([("Aye, well.", False, "thumbs")], {"length 0.4": 1}),
     langsmith: ([("Aye, well.", False, "thumbs")], {}),
+    chatgpt: ([("Aye, well.", True, "regeneration"), ("No idea.", False, "regeneration")], {}),
+    discord: ([("Aye, well.", False, "thumbs")], {"reaction tada": 1}),
 }
 
 

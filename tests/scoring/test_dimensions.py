@@ -7,7 +7,7 @@ import pytest
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, scorers
+from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.repetition import phrase_uses
 from persona_pipeline.testing.judges import ScriptedJudge
@@ -308,6 +308,60 @@ def test_ideas_are_counted_once_and_only_when_all_channels_were_judged() -> None
     assert evaluation.statistics["ideas"] == {"general": ["Sell tea", "Buy a kettle"]}
     failed = score(plan, unscored(Unscored.TIMEOUT))
     assert failed.statistics["idea_count"] is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "scored", "reason", "failed", "spread"),
+    [
+        pytest.param((6, 8), 7.0, None, {}, 2**0.5, id="two answers"),
+        pytest.param((Unscored.TIMEOUT, 8), 8.0, None, {"timeout": 1}, None, id="what failed leaves the other"),
+        pytest.param((8, Unscored.UNRECORDED), None, "unrecorded", {"unrecorded": 1}, None, id="stale leaves nothing"),
+        pytest.param(
+            (Unscored.TIMEOUT, Unscored.UNRECORDED), None, "unrecorded", {"timeout": 1, "unrecorded": 1}, None,
+            id="stale is said before what failed",
+        ),
+        pytest.param((Unscored.NOT_APPLICABLE, Unscored.TIMEOUT), None, "timeout", {"timeout": 1}, None, id="no answer"),
+    ],
+)  # fmt: skip
+def test_of_a_claim_judged_twice(
+    answers: Sequence[int | Unscored],
+    scored: float | None,
+    reason: str | None,
+    failed: dict[str, int],
+    spread: float | None,
+) -> None:
+    plan = scorers()["adherence"](case(OWN, samples=2), claims("adherence"))
+    given = iter(answers)
+
+    def answer(request: JudgeRequest) -> Verdict | int:
+        found = next(given)
+        return Verdict(request.proposition_id, unscored=found) if isinstance(found, Unscored) else found
+
+    row = score(plan, answer).propositions["p"]
+    assert (row.score, row.unscored, row.failed, row.spread) == (
+        scored,
+        reason,
+        failed,
+        spread and pytest.approx(spread),
+    )
+
+
+@pytest.mark.parametrize("suspected", [(), (0,), (1,), (0, 1)])
+def test_one_judgment_that_suspects_an_injection_is_enough(suspected: tuple[int, ...]) -> None:
+    plan = scorers()["adherence"](case(OWN, samples=2), claims("adherence"))
+    given = [Verdict("p", score=8, injection_suspected=number in suspected) for number in range(2)]
+    assert plan.finish(given).propositions["p"].injection_suspected is bool(suspected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "coverage"),
+    [((), None), ((0.5,), 0.5), ((0.5, 0.9, 0.7), 0.9), ((0.5, None), None), ((None,), None)],
+)
+def test_the_coverage_that_was_asked_for_is_the_highest_if_all_know_it(
+    asked: tuple[float | None, ...], coverage: float | None
+) -> None:
+    failed = [Verdict("p", unscored=Unscored.TIMEOUT, min_coverage=least) for least in asked]
+    assert recorded_coverage([Verdict("p", score=7, min_coverage=1.0), *failed]) == coverage
 
 
 def test_a_stale_recording_is_never_averaged_away() -> None:

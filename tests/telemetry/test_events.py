@@ -15,7 +15,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.telemetry import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, made_emitter, within_span
 from persona_pipeline.corrections.configuration import write_config
-from persona_pipeline.corrections.service.app import create_app
+from persona_pipeline.corrections.service.app import ModelUpstream, create_app
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.importing.traces.messages import keep_pieces
 from persona_pipeline.importing.traces.otlp import attributes
@@ -26,6 +26,8 @@ from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.corrections.support import GATED, TextBackend
 from tests.support.instrumented import QuietServer
+from tests.support.model_server import ModelServer, Written
+from tests.support.serving import serving
 from tests.support.spans import chat, request
 from tests.traces.test_keeping import pieces
 
@@ -285,6 +287,27 @@ def test_the_gate_tells_of_the_span_that_asked(tmp_path: Path, collector: Collec
     }  # fmt: skip
     assert (other["gen_ai.evaluation.score.value"], other["trace"]) == (8.0, "")
     assert "bad 1" not in str(collector.requests)
+
+
+def test_the_gate_in_the_way_tells_of_the_span_that_asked(tmp_path: Path, collector: Collector) -> None:
+    world = WorldBuilder(tmp_path).persona("ann", "Ann is dry.").claim("adherence", "dry", "Ann is dry").open()
+    world.sync()
+    write_config(world.store, "ann", GATED)
+    body = {"model": "ann", "messages": [{"role": "user", "content": "hi"}]}
+    with (
+        serving(ModelServer(lambda asked: Written("good 8" if asked.is_again else "bad 1"))) as model,
+        TestClient(
+            create_app(world, TextBackend(), upstream=ModelUpstream(model, {"ann": "ann"})), base_url="http://localhost"
+        ) as client,
+    ):
+        traced = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+        answer = client.post("/v1/chat/completions", json=body, headers=traced).json()
+    assert answer["choices"][0]["message"]["content"] == "good 8"
+    flush()
+    told = [
+        (event["gen_ai.evaluation.score.label"], event["trace"], event["span"]) for event in collector.events()["gate"]
+    ]
+    assert told == [("corrected", TRACE, SPAN), ("passed_after_retry", TRACE, SPAN)]
 
 
 def test_more_events_than_a_run_has_wait_for_the_collector(collector: Collector) -> None:

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +19,11 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from sqlalchemy.exc import OperationalError
+from typer.testing import CliRunner
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.http_server import Access
+from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.messages import collect
 from persona_pipeline.importing.traces.collector import Bounds, create_app
 from persona_pipeline.importing.traces.reading import RequestBudget
@@ -29,9 +32,10 @@ from persona_pipeline.world import World
 from tests.support.clock import LONG, held
 from tests.support.otlp_relay import post
 from tests.support.serving import serving
-from tests.support.spans import agent, chat, event, logs, request
+from tests.support.spans import agent, chat, event, logs, request, span
 from tests.support.waiting import wait_until
 from tests.traces.test_otlp import as_json
+from tests.traces.test_recorded import RECORDED
 
 JSON = {"content-type": "application/json"}
 SPANS = request(chat(2, ["Hi"], "Yes?", parent=1), agent(1, "ann", "c"))
@@ -279,3 +283,103 @@ def test_what_was_acknowledged_is_stored_however_the_collector_ends(world: World
         assert len(texts) == len(set(texts))
         if how is signal.SIGKILL:
             collector.start()
+
+
+def _told(world: World, number: int, given: dict[str, Any], caplog: pytest.LogCaptureFixture) -> tuple[str, list[str]]:
+    body = request(*(span(place + 1, given, trace=place + 1) for place in range(number)))
+    body.resource_spans[0].scope_spans[0].scope.name = "some-sdk"
+    with serving(create_app(world)) as address:
+        assert post(f"{address}/v1/traces", body.SerializeToString())[0] == 200
+        with urllib.request.urlopen(f"{address}/metrics", timeout=LONG) as answer:
+            metrics = answer.read().decode()
+    return metrics, [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "said_of_it"),
+    [
+        ({"sdk.input": "Hi", "sdk.output": "Yes?"}, "form_not_known", "input and output in a form not known"),
+        ({"gen_ai.operation.name": "chat"}, "no_contents", "without their contents"),
+        (
+            {"openinference.span.kind": "LLM", "input.value": "__REDACTED__", "output.value": "__REDACTED__"},
+            "redacted",
+            "redacted",
+        ),
+        (
+            {
+                "openinference.span.kind": "LLM",
+                "llm.input_messages.0.message.role": "user",
+                "llm.input_messages.0.message.content": "Hi",
+                "llm.output_messages.0.message.content": "__REDACTED__",
+            },
+            "redacted",
+            "redacted",
+        ),
+        (
+            {"openinference.span.kind": "CHAIN", "input.value": "Hi", "output.value": "Yes?"},
+            "no_call_of_a_model",
+            "no calls of a model",
+        ),
+    ],
+)
+def test_spans_without_words_are_counted_and_told_once_a_scope(
+    world: World, caplog: pytest.LogCaptureFixture, given: dict[str, Any], reason: str, said_of_it: str
+) -> None:
+    metrics, lines = _told(world, 20, given, caplog)
+    assert f'persona_collect_spans_without_words_total{{reason="{reason}",scope="some-sdk"}} 20.0' in metrics
+    assert [line for line in lines if line.startswith("20 spans of some-sdk") and said_of_it in line] == lines
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"http.route": "/chat"},
+        {"ai.operationId": "ai.generateText", "ai.prompt": "{}"},
+        {"gen_ai.usage.input_tokens": 3},
+    ],
+)
+def test_of_spans_that_hold_none_nothing_is_said(
+    world: World, caplog: pytest.LogCaptureFixture, given: dict[str, Any]
+) -> None:
+    metrics, lines = _told(world, 20, given, caplog)
+    assert ("some-sdk" in metrics, lines) == (False, [])
+
+
+def test_grpc_is_refused_in_words(world: World) -> None:
+    """The bytes are those of a call as gRPC's own library sends it, in two halves."""
+    call = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000" + "000004010400000001") + b"head"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = free.getsockname()
+    with serving(create_app(world, grpc=address)):
+        for cut in (10, 30, len(call)):
+            with socket.create_connection(address, timeout=LONG) as connection:
+                connection.sendall(call[:cut])
+                connection.sendall(call[cut:])
+                answer = b""
+                while b"http/protobuf" not in answer:
+                    answer += connection.recv(4096)
+            assert b"\x01\x05\x00\x00\x00\x01" in answer, "headers of the call's stream, which end it"
+
+
+def test_a_port_for_grpc_that_others_have_stays_theirs(world: World) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        serving(create_app(world, grpc=taken.getsockname())) as address,
+    ):
+        assert post(f"{address}/v1/traces", SPANS.SerializeToString())[0] == 200
+
+
+def test_langfuses_sdk_sends_to_a_path_of_its_own(world: World, url: str) -> None:
+    assert post(f"{url}/api/public/otel/v1/traces", SPANS.SerializeToString())[0] == 200
+    assert said(world) == LINES
+
+
+def test_a_file_is_explained_by_scope() -> None:
+    path = RECORDED / "crewai_1.jsonl"
+    done = CliRunner().invoke(app, ["collect", "--explain", str(path)])
+    assert done.output.splitlines() == [
+        "openinference.instrumentation.crewai: 6 spans, 0 with words, 0 channels; agents: nobody",
+        "  6 had input and output, and were no calls of a model",
+        "openinference.instrumentation.openai: 4 spans, 4 with words, 1 channels; agents: ann, bob",
+    ]

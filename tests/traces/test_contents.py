@@ -49,6 +49,18 @@ def _numbered(prompt: str, completion: str) -> dict[str, Any]:
     return found | {f"{completion}.0.role": "assistant", f"{completion}.0.content": "Please."}
 
 
+CHAT = [{"role": said.role, "content": said.text} for said in HEARD[0]]
+VERCEL = {
+    "ai.operationId": "ai.generateText.doGenerate",
+    "ai.prompt.messages": json.dumps(
+        [*CHAT[:3], {"role": "user", "content": [{"type": "text", "text": "Tea?"}, {"type": "file", "data": "x"}]}]
+    ),
+    "ai.response.text": "Please.",
+    "ai.response.toolCalls": "[]",
+}
+LANGFUSE = {"langfuse.observation.type": "generation", "langfuse.observation.output": "Please."}
+
+
 EVENTS = [
     ("gen_ai.system.message", {"content": "Be Ann.", "gen_ai.system": "openai"}),
     ("gen_ai.user.message", {"content": "Hi"}),
@@ -67,6 +79,28 @@ PROMPT = json.dumps([{"role": said.role, "content": said.text} for said in HEARD
         pytest.param({key: json.dumps(value) for key, value in CURRENT.items()}, (), id="current, as JSON"),
         pytest.param({}, [("gen_ai.client.inference.operation.details", CURRENT)], id="details as a span's event"),
         pytest.param(OPENINFERENCE, (), id="OpenInference"),
+        pytest.param(VERCEL, (), id="Vercel's AI SDK"),
+        pytest.param(LANGFUSE | {"langfuse.observation.input": json.dumps(CHAT)}, (), id="Langfuse, a list"),
+        pytest.param(
+            LANGFUSE
+            | {
+                "langfuse.observation.input": json.dumps({"tools": [], "messages": CHAT}),
+                "langfuse.observation.output": json.dumps(
+                    {"role": "assistant", "content": "Please.", "tool_calls": None}
+                ),
+            },
+            (),
+            id="Langfuse, objects",
+        ),
+        pytest.param(
+            LANGFUSE
+            | {
+                "langfuse.observation.input": json.dumps(CHAT),
+                "langfuse.observation.output": json.dumps([*CHAT, {"role": "assistant", "content": "Please."}]),
+            },
+            (),
+            id="Langfuse, all of it as the output",
+        ),
         pytest.param(_numbered("gen_ai.prompt", "gen_ai.completion"), (), id="OpenLLMetry"),
         pytest.param(_numbered("llm.prompts", "llm.completions"), (), id="OpenLLMetry of old"),
         pytest.param({}, EVENTS, id="one event a message"),
@@ -98,6 +132,18 @@ def test_every_convention_says_the_same(found: dict[str, Any], events: list[Any]
         {"gen_ai.input.messages": "[not JSON"},
         {"gen_ai.input.messages": 7},
         {"gen_ai.prompt.x.content": "Hi"},
+        {
+            "ai.operationId": "ai.generateText",
+            "ai.prompt": json.dumps({"messages": CHAT}),
+            "ai.response.text": "Please.",
+        },
+        {
+            "langfuse.observation.type": "agent",
+            "langfuse.observation.input": "Hi",
+            "langfuse.observation.output": "Yes?",
+        },
+        {"langfuse.observation.type": "generation", "langfuse.observation.output": '{"score": 3}'},
+        {"gen_ai.operation.name": "execute_tool", "gen_ai.output.messages": "21 C", **CURRENT},
     ],
 )
 def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
@@ -117,6 +163,8 @@ def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
         ('[{"type": "mine", "text": "data"}]', '[{"type": "mine", "text": "data"}]'),
         ('{"type": "answer", "value": 3}', '{"type": "answer", "value": 3}'),
         ("[{broken", "[{broken"),
+        ('[{"text": "Bedrock"}, {"toolUse": {"name": "look"}}, {"text": "two"}]', "Bedrock\ntwo"),
+        ('[{"text": "data", "more": 1}]', '[{"text": "data", "more": 1}]'),
         ([{"type": "tool_result", "content": "72 F"}], ""),
         ({"type": "text", "content": "alone"}, "alone"),
         ("null\x00byte", "null\ufffdbyte"),
@@ -124,6 +172,12 @@ def test_spans_without_contents_say_nothing(found: dict[str, Any]) -> None:
 )
 def test_words_of_a_content(content: Any, text: str) -> None:
     assert text_of(content) == text
+
+
+@pytest.mark.parametrize("kind", ["toolCalls", "object"])
+def test_a_call_that_answers_without_words_has_answered(kind: str) -> None:
+    found = {"ai.prompt.messages": json.dumps(CHAT[:2]), f"ai.response.{kind}": "[]"}
+    assert contents(found, ())[1] == [SaidMessage("assistant", "")]
 
 
 def test_an_event_has_its_words_in_its_body_or_in_its_attributes() -> None:

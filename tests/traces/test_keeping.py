@@ -152,11 +152,44 @@ def test_what_a_message_comes_from_stands_in_its_extras(world: World) -> None:
     keep(world, request(chat(5, ["Hi"], "Yes?", given={**given, "user.id": "eve"})))
     asked, answered = world.messages()
     ids = {"trace_id": f"{1:032x}", "span_id": f"{5:016x}"}
-    assert answered.extras == {**ids, "response_id": "resp_1", "model": "m-1"}
-    assert asked.extras == {**answered.extras, "told": "ann"}
+    known = {**ids, "response_id": "resp_1", "model": "m-1"}
+    assert asked.extras == {**known, "told": "ann"}
+    assert answered.extras == {**known, "asked": answered.extras["asked"], "continued": answered.extras["continued"]}
     # Of the names that a span gives, the one that is an agent's counts; without a conversation, the trace is one.
     assert (answered.agent_id, asked.agent_id, answered.channel) == ("ann", "eve", f"trace-{1:032x}")
     assert answered.created_at - asked.created_at == timedelta(seconds=0.5)
+
+
+NODE = {"metadata": '{"langgraph_node": "bob"}'}
+
+
+@pytest.mark.parametrize(
+    ("inner", "middle", "outer", "service", "speaker"),
+    [
+        pytest.param({}, {}, "Ann the Agent", "shop", "ann", id="an alias as a span's name"),
+        pytest.param(NODE, {}, "ann", "shop", "bob", id="a node nearer than a name"),
+        pytest.param({"ai.telemetry.functionId": "bob"}, {}, "ann", "shop", "bob", id="a function of the AI SDK"),
+        pytest.param({"gen_ai.agent.name": "eve"}, NODE, "ann", "shop", "eve", id="whoever is named as an agent"),
+        pytest.param(
+            {"ai.telemetry.functionId": "f"}, {}, "chain", "Ann the Agent", "ann", id="a program that is an agent"
+        ),
+        pytest.param(
+            {"ai.telemetry.functionId": "f"}, NODE, "chain", "shop", "bob", id="an agent above a part of a program"
+        ),
+        pytest.param(
+            {"ai.telemetry.functionId": "f"}, {}, "chain", "shop", "f", id="a part of a program before all of it"
+        ),
+        pytest.param({"metadata": "{broken"}, {}, "chain", "shop", "shop", id="nothing but the program"),
+    ],
+)
+def test_whose_voice_it_is(
+    world: World, inner: dict[str, str], middle: dict[str, str], outer: str, service: str, speaker: str
+) -> None:
+    above = span(1, {"openinference.span.kind": "CHAIN"})
+    above.name = outer
+    between = span(2, middle, parent=1)
+    keep(world, request(chat(3, ["Hi"], "Yes?", parent=2, given=inner), between, above, service=service))
+    assert [name for _, name, _ in said(world)] == ["user", speaker]
 
 
 def test_what_two_spans_say_of_one_answer_is_said_once(world: World) -> None:
@@ -206,6 +239,112 @@ def test_an_answer_that_is_made_anew_answers_the_same_words(world: World) -> Non
     keep(world, request(chat(1, ["Hi", "Yes?", "Tea?"], "No.", trace=2, at=10, given=given)))
     keep(world, request(chat(1, ["Hi", "Yes?", "Tea?"], "Please.", trace=1, at=5, given=given)))
     assert said(world) == [("c", "user", "Tea?"), ("c", "ann", "Please."), ("c", "ann", "No.")]
+
+
+GIVEN = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
+# Calls by their second: what was heard, and the answer; in the end, what counts as said.
+MADE_ANEW = {
+    "the first answer": (
+        {0: (["Hi"], "Bah."), 5: (["Hi"], "Yes?"), 10: (["Hi", "Yes?", "Tea?"], "No.")},
+        ["Hi", "Yes?", "Tea?", "No."],
+    ),
+    "the first answer, but the earlier one was kept": (
+        {0: (["Hi"], "Yes?"), 5: (["Hi"], "Bah."), 10: (["Hi", "Yes?", "Tea?"], "No.")},
+        ["Hi", "Yes?", "Tea?", "No."],
+    ),
+    "a later answer": (
+        {
+            0: (["Hi"], "Yes?"),
+            5: (["Hi", "Yes?", "Tea?"], "No."),
+            10: (["Hi", "Yes?", "Tea?"], "Please."),
+            15: (["Hi", "Yes?", "Tea?", "Please.", "Milk?"], "No."),
+        },
+        ["Hi", "Yes?", "Tea?", "Please.", "Milk?", "No."],
+    ),
+    "the same words at another beginning, after the conversation went on": (
+        {0: (["Hi"], "Yes?"), 5: (["Hi", "Yes?", "Tea?"], "No."), 10: (["Hi"], "You again.")},
+        ["Hi", "Yes?", "Tea?", "No.", "Hi", "You again."],
+    ),
+    "both, where it is not known which one was kept": (
+        {0: (["Hi"], "Bah."), 5: (["Hi"], "Yes?")},
+        ["Hi", "Bah.", "Hi", "Yes?"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE_ANEW)
+def test_of_answers_made_anew_the_one_that_the_conversation_went_on_from_was_said(world: World, name: str) -> None:
+    calls, lines = MADE_ANEW[name]
+    requests = [
+        request(chat(1, heard, answer, trace=at + 1, at=at, given=GIVEN)) for at, (heard, answer) in calls.items()
+    ]
+    for order in itertools.permutations(requests):
+        with world.store.begin() as connection:
+            connection.execute(sa.delete(tables.run_messages))
+            connection.execute(sa.delete(tables.trace_pieces))
+        for each in order:
+            keep(world, each)
+        assert [text for _, _, text in said(world)] == lines
+
+
+def test_an_answer_in_events_that_was_made_anew_is_known_too(world: World) -> None:
+    for at, heard, answer in ((0, ["Hi"], "Bah."), (5, ["Hi"], "Yes?"), (10, ["Hi", "Yes?", "Tea?"], "No.")):
+        keep(world, request(span(2, GIVEN, trace=at + 1, at=at)))
+        keep(world, logs(*_legacy(2, heard, answer, trace=at + 1, at=at)))
+    assert [text for _, _, text in said(world)] == ["Hi", "Yes?", "Tea?", "No."]
+
+
+VOICES = {
+    "a visitor before another agent": ("Visitor: Is it open?\nBob: Until six.", [("Visitor", "Is it open?")]),
+    "a visitor after the agent itself": (
+        "Visitor: Hi\nAnn the Agent: Yes?\nVisitor: Is it open?\nOr not?",
+        [("Visitor", "Is it open?\nOr not?")],
+    ),
+    "nobody whom the world knows": ("Visitor: Hi\nClerk: Yes?", [("user", "Visitor: Hi\nClerk: Yes?")]),
+    "an agent in a sentence": ("I asked:\nBob: was he there?", [("user", "I asked:\nBob: was he there?")]),
+    "one voice": ("bob: Until six.", [("user", "bob: Until six.")]),
+}
+
+
+@pytest.mark.parametrize("name", VOICES)
+def test_several_voices_in_one_text(world: World, name: str) -> None:
+    text, lines = VOICES[name]
+    keep(world, request(chat(1, [text], "No.", given=GIVEN)))
+    assert [(name, text) for _, name, text in said(world)] == [*lines, ("ann", "No.")]
+
+
+def test_a_transcript_that_grows_in_one_text_doubles_nothing(world: World) -> None:
+    transcript = ""
+    for turn in range(3):
+        transcript += f"Visitor: ok\nBob: Purr {turn}\n"
+        keep(world, request(chat(1, [transcript], f"Dry {turn}", trace=turn + 1, at=10 * turn, given=GIVEN)))
+        transcript += f"ann: Dry {turn}\n"
+    assert [(name, text) for _, name, text in said(world)] == [
+        line for turn in range(3) for line in (("Visitor", "ok"), ("ann", f"Dry {turn}"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        ("__REDACTED__", False),
+        ("[REDACTED]", False),
+        (" <redacted>\n", False),
+        ("REDACTED", False),
+        ("[Filtered]", False),
+        ("[Scrubbed due to 'password']", False),
+        ("\u2588\u2588\u2588\u2588", False),
+        ("********", False),
+        ("My name is [REDACTED].", True),
+        ("Redacted.", True),
+        ("*a masked man enters*", True),
+        ("**", True),
+    ],
+)
+def test_what_was_redacted_are_nobodys_words(world: World, text: str, is_said: bool) -> None:
+    keep(world, request(chat(1, [text], "Yes?", given=GIVEN), chat(2, ["Tea?"], text, trace=2, at=5, given=GIVEN)))
+    words = [text] if is_said else []
+    assert [line for _, _, line in said(world)] == [*words, "Yes?", "Tea?", *words]
 
 
 def test_calls_that_send_no_history_say_the_same_again(world: World) -> None:
@@ -277,9 +416,17 @@ def test_a_span_without_valid_ids_and_times_is_refused(changed: dict[str, Any], 
         pieces(request(wrong))
 
 
-def test_a_text_that_no_message_may_have_is_refused() -> None:
-    with pytest.raises(RefusedError, match="longer than 1,000,000"):
-        pieces(request(chat(1, ["x" * 1_000_001], "Yes?")))
+def test_a_text_that_is_too_long_is_cut_and_the_conversation_goes_on(world: World) -> None:
+    given = {"gen_ai.conversation.id": "c", "gen_ai.agent.name": "ann"}
+    long = "x" * 1_200_000
+    keep(world, request(chat(1, ["Hi"], long, given=given)))
+    keep(world, request(chat(1, ["Hi", long, "ok"], "Yes?", trace=2, at=5, given=given)))
+    assert [(name, len(text), text[-2:]) for _, name, text in said(world)] == [
+        ("user", 2, "Hi"),
+        ("ann", 1_000_000, "x\u2026"),
+        ("user", 2, "ok"),
+        ("ann", 4, "s?"),
+    ]
 
 
 def test_names_that_are_no_names_are_made_some(world: World) -> None:

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.session import VoiceLabelling
 from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_key, voice_label
-from persona_pipeline.viewer.thumbs import ChangedMeanwhileError, Thumbs, stamp
+from persona_pipeline.viewer.labels import ChangedMeanwhileError, Thumbs, stamp
 from persona_pipeline.world.world import World
 from tests.viewer.serving import client_of, viewing_app
 

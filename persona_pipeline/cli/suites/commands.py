@@ -10,7 +10,7 @@ import typer
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
-from persona_pipeline.cli.suites.options import (
+from persona_pipeline.cli.suites.run import (
     AllowEnv,
     AllowPath,
     AllowTargets,
@@ -23,8 +23,8 @@ from persona_pipeline.cli.suites.options import (
     load,
     print_json,
     print_lines,
+    run,
 )
-from persona_pipeline.cli.suites.run import run
 
 app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args_is_help=True)
 

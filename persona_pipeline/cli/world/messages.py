@@ -36,8 +36,8 @@ ExportFormat = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="messages (JSON lines or CSV with id, agent_id, channel or recipient, text, created_at), openai, slack, langfuse, "
-        "langsmith, sillytavern, or one that another package adds; default: by a look at each.",
+        help="messages (JSON lines or CSV with id, agent_id, channel or recipient, text, created_at), openai, chatgpt, claude, "
+        "discord, slack, langfuse, langsmith, sillytavern, otlp, or one that another package adds; default: by a look at each.",
     ),
 ]
 Mapped = Annotated[
@@ -185,24 +185,39 @@ def collect(
     ] = 16,
     header_timeout: HeaderTimeout = 5.0,
     body_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for its body to arrive.")] = 30.0,
+    explain: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of traces: say by instrumentation how many spans have words, whose, and why others have none; listen to "
+            "nothing and store nothing."
+        ),
+    ] = None,
 ) -> None:
     """Add messages to the store as they come in OpenTelemetry traces.
 
     Takes traces and events over OTLP/HTTP. A request is answered with success when what it brought is stored, and not before.
     """
+    if explain is not None:
+        from persona_pipeline.importing.run import explained
+        from persona_pipeline.reporting.text import one_line
+
+        for line in explained(open_world(), explain):
+            typer.echo(line[:2] + one_line(line[2:], 300))
+        return
     token = token_in(token_env)
     require_token(token, token_env, host)
     from persona_pipeline.importing.traces.otlp import require_otel
 
     require_otel()
     from persona_pipeline.base.http_server import Access, ServerLimits, serve
-    from persona_pipeline.importing.traces.collector import Bounds, RequestBudget, create_app
+    from persona_pipeline.importing.traces.collector import GRPC_PORT, Bounds, RequestBudget, create_app
 
     world = open_world(sync=True)
     application = create_app(
         world,
         access=Access(token, max_body, body_seconds=body_timeout),
         bounds=Bounds(RequestBudget(max_unpacked, max_items, max_attributes, seconds=read_timeout), waiting, keep_days),
+        grpc=(host, GRPC_PORT) if port == DEFAULT_PORT else None,
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve(application, host=host, port=port, limits=limits, turned_away=application.state.turned_away)

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, Field
 
-from persona_pipeline.corrections.decision import Action, decide
+from persona_pipeline.corrections.records import Action, decide
 
 
 class CorrectionKind(StrEnum):

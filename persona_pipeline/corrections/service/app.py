@@ -22,11 +22,11 @@ from persona_pipeline.base.http_server import ARRIVED, METRICS_TYPE, Access, Bou
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.corrections.configuration import StoredConfig, read_config, write_config
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.gate import DEADLINE_SECONDS, ActionGate
 from persona_pipeline.corrections.interventions import Guidance, Interventions
 from persona_pipeline.corrections.judgment import MOST_AT_ONCE, within
-from persona_pipeline.corrections.records import Bypasses
+from persona_pipeline.corrections.records import Action, Bypasses, GateDecision, Outcome
+from persona_pipeline.corrections.service.passing import ModelUpstream, PassThrough
 from persona_pipeline.corrections.service.wire import (
     AGENT_ID,
     ConfigRequest,
@@ -223,12 +223,14 @@ def create_app(
     deadline: float = DEADLINE_SECONDS,
     most_at_once: int = MOST_AT_ONCE,
     keep_text_days: int | None = None,
+    upstream: ModelUpstream | None = None,
 ) -> FastAPI:
     """Return the application.
 
     ``backend``: the judge of the gate, without a cache. ``access``: by default no token and localhost only. ``deadline``:
     wall-clock seconds of one gate check, from when its request arrives. ``most_at_once``: checks judged at once; see
     ``ActionGate``. ``keep_text_days``: texts in the log of corrections that are older lose their words; None: they are kept.
+    ``upstream``: where all else under ``/v1`` goes, with the gate in the way of what agents answer.
     Raises ``ConfigError``: the world's nudges are not valid.
     """
     service = _Service(world, backend, deadline, most_at_once)
@@ -256,6 +258,8 @@ def create_app(
     app.include_router(_operations(service))
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Boundary, access=access or Access(), bypassed=service.bypasses.count)
+    if upstream is not None:
+        app.add_middleware(PassThrough, upstream=upstream, access=access or Access(), gate=service.gate)
     return app
 
 

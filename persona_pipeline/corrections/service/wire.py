@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from persona_pipeline.corrections.configuration import StoredConfig
-from persona_pipeline.corrections.decision import Action, GateDecision, Outcome
 from persona_pipeline.corrections.interventions import Guidance
 from persona_pipeline.corrections.nudges import Intervention
+from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world.models import CorrectionSettings
 

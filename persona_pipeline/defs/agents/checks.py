@@ -56,14 +56,16 @@ class GateCheck:
     def result(self, specs: Specs, report: AgentReport, line: AgentVerdict) -> dg.AssetCheckResult:
         """Return the check's result; ``line``: the agent's, with what the run may fail on."""
         wrong = self.find(report, line)
-        rows = [{"what": one_line(line, metadata.MOST_TEXT)} for line in wrong]
-        facts = {
-            **metadata.conclusion_metadata(report.conclusion),
-            "found": len(wrong),
-            **({"what_is_wrong": metadata.table(rows, ("what",))} if rows else {}),
-            # Else it stands with the asset, once.
-            **({"comparison": metadata.comparison_table(report.comparison)} if self.compares and wrong else {}),
-        }
+        facts: metadata.Metadata = {"found": len(wrong)}
+        # Where nothing is wrong, what is concluded and the comparison stand with the asset, once.
+        if wrong:
+            rows = [{"what": one_line(text, metadata.MOST_TEXT)} for text in wrong]
+            facts |= {
+                **metadata.conclusion_metadata(report.conclusion),
+                "what_is_wrong": metadata.table(rows, ("what",)),
+            }
+        if wrong and self.compares:
+            facts["comparison"] = metadata.comparison_table(report.comparison)
         return metadata.check_result(self.name, wrong, facts, asset_key=specs.comparisons.key, severity=self.severity)
 
 

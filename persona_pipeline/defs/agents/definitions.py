@@ -97,7 +97,8 @@ def make_scores(at: AgentStep) -> Made:
     for scored in found:
         retry_unanswered(scored.unscored_reasons if scored else {}, judge, at.context.retry_number)
     for dimension, scored in zip(asked, found, strict=True):
-        yield outcomes.scores_outcome(scored).result(at.specs.scores[dimension])
+        spec = at.specs.scores[dimension]
+        yield outcomes.scores_outcome(scored, spec).result(spec)
 
 
 def make_runs(at: AgentStep) -> Made:

@@ -68,10 +68,10 @@ def propositions_outcome(stored: StoredSet) -> AssetOutcome:
     return AssetOutcome(stored.version, facts)
 
 
-def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
+def scores_outcome(evaluation: DimensionEvaluation | None, spec: dg.AssetSpec) -> AssetOutcome:
     """Return a dimension's score, coverage, cost and its worst propositions; None: the agent has no propositions of it."""
     if evaluation is None:
-        return AssetOutcome(content_hash(None), {"status": "no claims for this agent"})
+        return AssetOutcome(content_hash([spec.code_version, None]), {"status": "no claims for this agent"})
     rows = [
         {
             "id": item.id,
@@ -93,7 +93,9 @@ def scores_outcome(evaluation: DimensionEvaluation | None) -> AssetOutcome:
         found = {"unscored": unscored_label(evaluation.unscored), **found}
     else:
         found = {"score": round(evaluation.score, 4), **found}
-    return AssetOutcome(content_hash(evaluation.model_dump(mode="json", exclude={"usage"})), found)
+    # Who judged is part of the version: a score that another judge gave alike would stay out of date.
+    content = evaluation.model_dump(mode="json", exclude={"usage"})
+    return AssetOutcome(content_hash([spec.code_version, content]), found)
 
 
 def voice_outcome(state: VoiceState) -> AssetOutcome:

@@ -12,6 +12,7 @@ from persona_pipeline.defs.platform.assets import AssetOutcome, evaluated
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     OBSERVED,
+    PLANNED,
     lineage_tags,
     newest_events,
     newest_versions,
@@ -47,25 +48,28 @@ class Lineage:
         self._instance = instance
         agents = sorted(agent_ids)
         self._planned = set(planned)
+        # When somebody was evaluated last is read from these, whatever came of it.
+        self._said_anyway = {*planned, specs.runs.key, specs.comparisons.key, specs.in_character.key}
         # From upstream to downstream, each with what it is made from: the same edges as the assets themselves.
         self._parents = {spec.key: tuple(dep.asset_key for dep in spec.deps) for spec in specs.evaluated}
-        self._inputs = {specs.personas.key, *(spec.key for spec in specs.propositions.values())}
         self._code_versions = {spec.key: spec.code_version for spec in specs.evaluated}
         keys = [(spec.key, OBSERVED) for spec in specs.sources.by_name.values()]
         keys += [(key, MATERIALIZED) for key in self._parents]
         self._events: Events = {key: newest_events(instance, key, kind, set(agents)) for key, kind in keys}
         self._versions: Versions = {key: newest_versions(instance, key, kind, agents) for key, kind in keys}
+        self._plans: Events = {key: newest_events(instance, key, PLANNED, set(agents)) for key in self._parents}
 
     def events(
         self, result: CohortResult, names: Collection[str] | None = None
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """Yield materializations, then check evaluations. Personas and proposition sets that stayed as they were yield nothing,
-        unless they are planned: to a backfill what is not materialized has failed.
+        """Yield materializations, then check evaluations. What is upstream of the run and stayed as it was yields nothing, unless
+        it is planned: to a backfill what is not materialized has failed.
 
-        ``names``: the dimensions that were scored; None: everything was.
+        ``names``: the dimensions that were to be scored, of which it is said anyway; None: everything was.
         """
+        asked = {self._specs.scores[name].key for name in names or ()}
         for key, found in _outcomes(self._specs, result, names, self._planned):
-            said_anyway = key not in self._inputs or key in self._planned
+            said_anyway = key in self._said_anyway or key in asked
             changed = {a: outcome for a, outcome in found.items() if said_anyway or self._is_new(key, a, outcome)}
             with in_one_batch(self._instance):
                 for agent_id, outcome in changed.items():
@@ -96,7 +100,9 @@ class Lineage:
         own = self._events[key].get(agent_id)
         if own is None or self._versions[key].get(agent_id) != outcome.version:
             return True
-        return any(self._events[parent].get(agent_id, 0) > own for parent in self._parents[key])
+        # A run that meant to make it and failed has left it red.
+        later = [self._plans[key], *(self._events[parent] for parent in self._parents[key])]
+        return any(events.get(agent_id, 0) > own for events in later)
 
     def _tags(self, key: Key, agent_id: str, outcome: AssetOutcome) -> dict[str, str]:
         inputs = {
@@ -148,7 +154,8 @@ def _outcomes(
         yield specs.propositions[name].key, sets
     for name in ALL_DIMENSIONS:
         found = {
-            a: outcomes.scores_outcome(item.report.evaluation.dimensions.get(name)) for a, item in scored(name).items()
+            a: outcomes.scores_outcome(item.report.evaluation.dimensions.get(name), specs.scores[name])
+            for a, item in scored(name).items()
         }
         yield specs.scores[name].key, found
     if names is None or names or specs.runs.key in planned:
@@ -197,11 +204,7 @@ def evaluate_together(
     yield from lineage.events(result, request.dimensions)
     yield from lineage.observations(result)
     # Dagster planned their checks when the run was made: said again, they stay as they were.
-    yield from check_evaluations(specs, newest_reports(world, past), request.fail_on)
+    runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in past}
+    compared = {agent_id: run.report for agent_id, run in runs.items() if run and run.report}
+    yield from check_evaluations(specs, compared, request.fail_on)
     return result
-
-
-def newest_reports(world: World, agent_ids: Iterable[str]) -> dict[str, AgentReport]:
-    """Return each agent's newest run as it was last compared; an agent that never was is left out."""
-    runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in agent_ids}
-    return {agent_id: run.report for agent_id, run in runs.items() if run and run.report}

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import sqlalchemy as sa
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
     DATA_VERSION_IS_USER_PROVIDED_TAG,
@@ -32,7 +33,7 @@ from dagster._core.storage.cloud_storage_compute_log_manager import (
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 # What keeps its connections open and writes batches derives from these; instance_storage.py says why.
-from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import (
     AssetEventTagsTable,
     SqlEventLogStorageTable,
@@ -74,7 +75,7 @@ RANGE = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 LAUNCHED_BY = GRPC_INFO_TAG
 
 OBSERVED, MATERIALIZED = dg.DagsterEventType.ASSET_OBSERVATION, dg.DagsterEventType.ASSET_MATERIALIZATION
-CHECKED = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+CHECKED, PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
 
 
 def lineage_tags(
@@ -129,10 +130,27 @@ def newest_materialization(
     return None
 
 
+def upstream_graph(context: dg.AssetExecutionContext) -> AssetGraph:
+    """Return the assets a step can load, those upstream too; a run in this process has no public ``repository_def``."""
+    return context.job_def.asset_layer.asset_graph
+
+
+def upstream_values(context: dg.AssetExecutionContext) -> dg.AssetValueLoader:
+    """Return what loads values of these assets by their own IO managers, a partition at a time."""
+    # One that is made elsewhere has no resources of its own: the project's default loads it, as it would an input.
+    default = {"io_manager": context.job_def.resource_defs["io_manager"]}
+    assets = [
+        it if it.resource_defs else dg.with_resources([it], default)[0] for it in upstream_graph(context).assets_defs
+    ]
+    return dg.AssetValueLoader(
+        {spec.key: it for it in assets if isinstance(it, dg.AssetsDefinition) for spec in it.specs}, context.instance
+    )
+
+
 def plan_materialization(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey, partition: str) -> None:
     """Note that a run under way means to materialize an asset. If it then fails without, the partition is red in the catalog."""
     planned = dg.DagsterEvent(
-        dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED.value,
+        PLANNED.value,
         run.job_name,
         event_specific_data=AssetMaterializationPlannedData(key, partition=partition),
     )
@@ -245,10 +263,6 @@ def postgres_storage(
     events._engine = engine
     storage._event_log_storage = events
     return storage
-
-
-def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
-    return instance.event_log_storage
 
 
 def celery_application(broker: str, backend: str, lost_seconds: int) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from persona_pipeline.defs.platform.dagster_internals import (
     DagsterStorage,
     SqlEventLogStorageTable,
     SqliteEventLogStorage,
-    event_log_of,
     postgres_storage,
     sqlite_storage,
 )
@@ -179,11 +178,8 @@ def _engine_of(url: str, process: int) -> Engine:
 @contextmanager
 def in_one_batch(instance: dg.DagsterInstance) -> Iterator[None]:
     """Write the events of one asset that are yielded within together, where the instance's storage can."""
-    events = event_log_of(instance)
-    if isinstance(events, Batching):
-        with events.batch():
-            yield
-    else:
+    events = instance.event_log_storage
+    with events.batch() if isinstance(events, Batching) else nullcontext():
         yield
 
 

@@ -1,28 +1,27 @@
 """Golden baselines on disk: ``baselines/<agent_id>.json``."""
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from persona_pipeline.base.documents.json import content_hash, rfc3339, write_atomically
+from persona_pipeline.base.documents.json import JsonError, content_hash, rfc3339, strict_json, write_atomically
+from persona_pipeline.base.documents.yaml import Document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import spread_of, summarised
-from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.world.personas import check_agent_id
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 BASELINES = "baselines"
-_KEYS = ("agentId", "capturedAt", "dimensions", "propositionScores", "provenance")
 
 
 def baseline_path(folder: Path, agent_id: str) -> Path:
@@ -46,6 +45,47 @@ def find_baseline(folder: Path, agent_id: str) -> Baseline | None:
     return baseline
 
 
+def _known(dimension: str) -> str:
+    if dimension not in ("", *ALL_DIMENSIONS):
+        raise ValueError(f"unknown dimension {dimension!r}{did_you_mean(dimension, ALL_DIMENSIONS)}")
+    return dimension
+
+
+def _score(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= HIGHEST:
+        raise ValueError(f"must be a number from 0 to 9, not {value!r}")
+    return value
+
+
+def _moment(value: Any) -> datetime:
+    try:
+        moment = datetime.fromtimestamp(0, UTC) if value is None else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not an RFC 3339 time") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _by_dimension(value: Any) -> Any:
+    """Return scores of claims by dimension; the flat form does not say which dimension a claim belongs to."""
+    if not isinstance(value, dict):
+        return value
+    flat = {key: item for key, item in value.items() if not isinstance(item, dict)}
+    return {key: item for key, item in value.items() if key not in flat} | ({"": flat} if flat else {})
+
+
+_Scores = dict[Annotated[str, AfterValidator(_known)], dict[str, Annotated[float, BeforeValidator(_score)]]]
+
+
+class _GoldenFile(Baseline):
+    """A golden file as it is written."""
+
+    agent_id: str = Field(alias="agentId")
+    captured_at: Annotated[datetime, BeforeValidator(_moment)] = Field(_moment(None), alias="capturedAt")
+    dimensions: dict[Annotated[str, AfterValidator(_known)], Annotated[float, BeforeValidator(_score)]]
+    proposition_scores: Annotated[_Scores, BeforeValidator(_by_dimension)] = Field({}, alias="propositionScores")
+    provenance: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})] = Field({})
+
+
 def load_baseline(path: Path | str) -> Baseline:
     """Read a golden file, with provenance or in the four-key form.
 
@@ -53,18 +93,21 @@ def load_baseline(path: Path | str) -> Baseline:
         ConfigError: it is missing, not JSON, or its content is not a baseline; every problem of it.
     """
     try:
-        data = json.loads(read_regular(path).decode("utf-8"), object_pairs_hook=_unique)
+        text = read_regular(path).decode("utf-8")
+        document = Document(str(path), strict_json(text), text)
     except OSError as error:
         raise ConfigError(
             Problem(f"cannot be read ({error.strerror}); run persona-pipeline baseline", str(path))
         ) from error
-    except json.JSONDecodeError as error:
+    except JsonError as error:
         raise ConfigError(
             Problem(f"is not JSON ({error.msg}); restore it", str(path), error.lineno, error.colno)
         ) from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(Problem(f"is not a baseline ({error}); restore it", str(path))) from error
-    return _parse(data, str(path))
+    except UnicodeDecodeError as error:
+        raise ConfigError(Problem("is not UTF-8; restore it", str(path))) from error
+    baseline = Baseline(**dict(validate_document(_GoldenFile, document)))
+    _check_spread(baseline, str(path))
+    return baseline
 
 
 def save_baseline(folder: Path, baseline: Baseline) -> Path:
@@ -167,63 +210,6 @@ def _named(item: DimensionEvaluation, span: tuple[datetime | None, datetime]) ->
     return {"start": start, "end": end, "samples": item.samples, "digest": recordings_digest(item)}
 
 
-def _parse(data: Any, path: str) -> Baseline:
-    if not isinstance(data, dict):
-        raise ConfigError(Problem("is not an object; restore it", path))
-    problems = [Problem(f"unknown key {key!r}{did_you_mean(key, _KEYS)}", path) for key in data if key not in _KEYS]
-    problems += [Problem(f"{key} is missing; restore it", path) for key in ("agentId", "dimensions") if key not in data]
-    dimensions = data.get("dimensions", {})
-    if not isinstance(dimensions, dict):
-        problems.append(Problem("dimensions must map a dimension to its score", path))
-        dimensions = {}
-    for name, score in dimensions.items():
-        if name not in ALL_DIMENSIONS:
-            problems.append(Problem(f"unknown dimension {name!r}{did_you_mean(name, ALL_DIMENSIONS)}", path))
-        elif not _is_score(score):
-            problems.append(Problem(f"the score of {name} must be a number from 0 to 9, not {score!r}", path))
-    scores = data.get("propositionScores", {})
-    propositions: dict[str, dict[str, float]] = {}
-    if not isinstance(scores, dict):
-        problems.append(Problem("propositionScores must map propositions to scores", path))
-        scores = {}
-    for key, value in scores.items():
-        # The flat form does not say which dimension a proposition belongs to.
-        dimension, nested = (key, value) if isinstance(value, dict) else ("", {key: value})
-        if dimension not in ("", *ALL_DIMENSIONS):
-            hint = did_you_mean(key, ALL_DIMENSIONS)
-            problems.append(Problem(f"unknown dimension {key!r} in propositionScores{hint}", path))
-        propositions.setdefault(dimension, {}).update(nested)
-        problems += [
-            Problem(f"the score of proposition {item!r} must be a number from 0 to 9, not {score!r}", path)
-            for item, score in nested.items()
-            if not _is_score(score)
-        ]
-    if not isinstance(data.get("agentId", ""), str):
-        problems.append(Problem("agentId must be a string", path))
-    captured_at = data.get("capturedAt")
-    moment = datetime.fromtimestamp(0, UTC)
-    if captured_at is not None:
-        try:
-            moment = datetime.fromisoformat(captured_at)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        except (TypeError, ValueError):
-            problems.append(Problem(f"capturedAt {captured_at!r} is not an RFC 3339 time", path))
-    provenance = data.get("provenance") or {}
-    if not isinstance(provenance, dict):
-        problems.append(Problem("provenance must be an object", path))
-    if problems:
-        raise ConfigError(problems)
-    baseline = Baseline(
-        agent_id=data["agentId"],
-        captured_at=moment,
-        dimensions=dimensions,
-        proposition_scores=propositions,
-        provenance=provenance,
-    )
-    _check_spread(baseline, path)
-    return baseline
-
-
 def _check_spread(baseline: Baseline, path: str) -> None:
     problems = []
     for name in baseline.dimensions:
@@ -236,18 +222,6 @@ def _check_spread(baseline: Baseline, path: str) -> None:
             problems.append(Problem(f"provenance of {name} is not an object of counts and spreads; restore it", path))
     if problems:
         raise ConfigError(problems)
-
-
-def _is_score(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= 9
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
-        raise ValueError(f"key {twice!r} stands twice")
-    return found
 
 
 # What varies is known well from so many agents; reading a thousand files for it would cost more than the evaluation.

@@ -279,11 +279,6 @@ class Calibration(BaseModel, extra="forbid", frozen=True):
     labels_hash: str = ""
     stale: list[str] = Field(default_factory=list)
 
-    def of(self, judge_model: str | None, prompt_version: str | None, dimension: str) -> DimensionCalibration | None:
-        """Return a judge's calibration on a dimension, None when none of its judgments there is labelled."""
-        wanted = (judge_model, prompt_version, dimension)
-        return next((d for d in self.dimensions if (d.judge_model, d.prompt_version, d.dimension) == wanted), None)
-
 
 # A claim is judged by its labels from so many on, and read otherwise from so many points on.
 FEWEST_OF_A_CLAIM = 5

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter as Counts
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from sqlalchemy import event
@@ -15,7 +17,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from persona_pipeline.base.database.engine import pruning_time
 from persona_pipeline.base.http_server import METRICS_TYPE, Access, Boundary
-from persona_pipeline.importing.traces.calls import Piece
+from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece
 from persona_pipeline.importing.traces.messages import Kept, forget_pieces, keep_pieces
 from persona_pipeline.importing.traces.otlp import JSON, PROTOBUF, TooLargeError, UnreadableError
 from persona_pipeline.importing.traces.reading import ReadingProcess, ReadRequest, RequestBudget, TooSlowError
@@ -23,6 +25,15 @@ from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message as Proto
+
+
+# So many spans of an instrumentation, and not one with words, are worth a line; so many instrumentations are told apart.
+_SILENT_SPANS, _MOST_SCOPES = 20, 100
+
+
+def silent(counts: Mapping[str | None, int]) -> str:
+    """Return why most spans of an instrumentation have no words."""
+    return WHY_SILENT[max((reason for reason in counts if reason), key=lambda reason: counts[reason])]
 
 
 class CollectorMetrics:
@@ -39,11 +50,29 @@ class CollectorMetrics:
         self._messages = counter("persona_collect_messages", "Messages inserted, updated, removed.", ("change",))
         about = "Requests and connections that were not taken, by reason."
         self._turned_away = counter("persona_collect_turned_away", about, ("reason",))
+        about = "Spans that hold no words though some were looked for, by who wrote them and why."
+        self._silent = counter("persona_collect_spans_without_words", about, ("scope", "reason"))
+        self._scopes: dict[str, Counts[str | None]] = defaultdict(Counts)
+        self._told: set[str] = set()
         self.waiting = Gauge("persona_collect_waiting", "Requests that are not answered yet.", registry=self.registry)
 
     def turned_away(self, reason: str) -> None:
         """Count a request or a connection that was not taken."""
         self._turned_away.labels(reason).inc()
+
+    def read(self, scopes: Mapping[tuple[str, str | None], int]) -> None:
+        """Count spans without words, and say once of who writes many of them and none with words that nobody can read it."""
+        for (scope, reason), count in scopes.items():
+            if len(self._scopes) >= _MOST_SCOPES and scope not in self._scopes:
+                scope = "others"
+            self._scopes[scope][reason] += count
+            if reason:
+                self._silent.labels(scope, reason).inc(count)
+        for scope in sorted({scope for scope, _ in scopes} - self._told):
+            counts = self._scopes[scope]
+            if counts.total() >= _SILENT_SPANS and not counts[None]:
+                self._told.add(scope)
+                _LOGGER.warning("%d spans of %s %s; see collect --explain", counts.total(), scope, silent(counts))
 
     def kept(self, kept: Kept, given: int) -> None:
         """Count what was written of so many pieces."""
@@ -57,6 +86,63 @@ class CollectorMetrics:
         from prometheus_client import generate_latest
 
         return generate_latest(self.registry)
+
+
+# Of HTTP/2: an empty SETTINGS frame, its acknowledgement, and what a call begins with.
+_SETTINGS, _ACKNOWLEDGED, _CALL = b"\0\0\0\4\0\0\0\0\0", b"\0\0\0\4\1\0\0\0\0", 1
+_PREFACE, _HEAD, _WHOLE_ANSWER = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 9, 5
+_GRPC_SECONDS, _GRPC_BYTES = 10.0, 65_536
+GRPC_PORT = 4317
+NO_GRPC = (
+    "traces are taken over HTTP here: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf and the endpoint's port to 4318"
+)
+
+
+class NoGrpc(asyncio.Protocol):
+    """Answers calls of gRPC, which many exporters begin with, by a sentence that they print; they do not try again."""
+
+    def __init__(self) -> None:
+        fields = {":status": "200", "content-type": "application/grpc", "grpc-status": "12", "grpc-message": NO_GRPC}
+        # HPACK's literal fields without an index; none has 127 characters or more.
+        self._answer = b"".join(
+            b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+            for name, value in fields.items()
+        )
+        self._waiting = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.write(_SETTINGS)
+        asyncio.get_running_loop().call_later(_GRPC_SECONDS, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        self._waiting += data
+        frames = self._waiting.removeprefix(_PREFACE)
+        while len(frames) >= _HEAD and len(frames) >= (size := _HEAD + int.from_bytes(frames[:3], "big")):
+            if frames[3] == _CALL:
+                head = len(self._answer).to_bytes(3, "big") + bytes([_CALL, _WHOLE_ANSWER]) + frames[5:_HEAD]
+                self._transport.write(_ACKNOWLEDGED + head + self._answer)
+            frames = frames[size:]
+        # A preface that is not whole yet waits as it is.
+        self._waiting = self._waiting if len(self._waiting) < len(_PREFACE) else frames
+        if len(frames) > _GRPC_BYTES:
+            self._transport.abort()
+
+
+@asynccontextmanager
+async def refusing_grpc(address: tuple[str, int] | None) -> AsyncIterator[None]:
+    """Say at an address that gRPC is not taken; where others listen there already, they do."""
+    server = None
+    if address is not None:
+        try:
+            server = await asyncio.get_running_loop().create_server(NoGrpc, *address)
+        except OSError as error:
+            _LOGGER.info("nobody says on port %d that gRPC is not taken (%s)", address[1], error.strerror)
+    try:
+        yield
+    finally:
+        if server is not None:
+            server.close()
 
 
 # Pieces that one transaction takes: what waits meanwhile goes with the next.
@@ -233,6 +319,7 @@ class _Collector:
                 self._readers.put_nowait(reader)
             if brought.pieces:
                 await self.writer.store(brought.pieces)
+            self.metrics.read(brought.scopes)
             return brought
         except (TooLargeError, UnreadableError, StoreUnavailableError) as error:
             reason = "too_slow" if isinstance(error, TooSlowError) else None
@@ -250,15 +337,24 @@ class _Collector:
             self._readers.get_nowait().close()
 
 
-def create_app(world: World, *, access: Access | None = None, bounds: Bounds | None = None) -> FastAPI:
-    """Return the application of the collector; ``access``: by default no token and localhost only."""
+def create_app(
+    world: World,
+    *,
+    access: Access | None = None,
+    bounds: Bounds | None = None,
+    grpc: tuple[str, int] | None = None,
+) -> FastAPI:
+    """Return the application of the collector.
+
+    ``access``: by default no token and localhost only. ``grpc``: where exporters are told that it takes no gRPC.
+    """
     _flush_every_commit(world)
     collector = _Collector(world, bounds or Bounds())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
-            async with collector.writer:
+            async with collector.writer, refusing_grpc(grpc):
                 yield
         finally:
             collector.close()
@@ -267,7 +363,9 @@ def create_app(world: World, *, access: Access | None = None, bounds: Bounds | N
         title="persona-pipeline collector", lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
     )
 
+    # The second is where Langfuse's SDK sends to, given this address as its own.
     @app.post("/v1/traces")
+    @app.post("/api/public/otel/v1/traces")
     async def traces(request: Request) -> Response:
         return await collector.export(request, logs=False)
 

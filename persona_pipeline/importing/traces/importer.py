@@ -1,16 +1,19 @@
 """Files of traces: JSON lines as the collector's file exporter writes them, or protobuf."""
 
 import struct
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.importing.base import Found, Importer, ReadOptions, Skipped, Source
 from persona_pipeline.importing.records import records
-from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
-from persona_pipeline.importing.traces.messages import turns_of, without_relayed
+from persona_pipeline.importing.traces.calls import WHY_SILENT, Piece, RefusedError, piece_of, why_silent
+from persona_pipeline.importing.traces.messages import as_said, turns_of
 from persona_pipeline.importing.traces.otlp import OtlpRecord, UnreadableError, items, parsed, parsed_json, require_otel
 from persona_pipeline.world.messages.files import Row
+from persona_pipeline.world.models import grouped
 from persona_pipeline.world.names import Aliases
 
 _SPANS, _LOGS = ("resourceSpans", "resource_spans"), ("resourceLogs", "resource_logs")
@@ -51,14 +54,50 @@ class OTLPFile(Importer):
                 if piece is not None:
                     pieces.append(piece)
                     lines.setdefault((piece.trace_id, piece.span_id), line)
-        # Whose name is whose alias is seen when the messages are stored.
-        kept, _ = without_relayed(turns_of(pieces, Aliases()).values())
+        kept, _ = as_said(turns_of(pieces, options.aliases).values())
         for turn in sorted(kept.values(), key=lambda turn: (turn.message.created_at, turn.message.id)):
             extras: Mapping[str, Any] = turn.message.extras
             line = lines[extras["trace_id"], extras["span_id"]]
             silent.discard(line)
             yield Row(line, turn.message)
         yield from (Skipped(line, "spans and events without a message") for line in sorted(silent))
+
+    def explained(self, file: Source, aliases: Aliases) -> Iterator[str]:
+        """Yield lines on what each instrumentation in a file of traces says, and why the rest of its spans has no words.
+
+        Raises:
+            ConfigError: the file cannot be read, or what it holds are no traces.
+        """
+        require_otel()
+        spans, worded, pieces = Counter[str](), Counter[str](), list[Piece]()
+        scopes: dict[tuple[str, str], str] = {}
+        silent: dict[str, Counter[str]] = defaultdict(Counter)
+        for line, part in _parts(file):
+            if isinstance(part, ValueError):
+                raise ConfigError(Problem(str(part), file.name, line))
+            for item in part:
+                spans[item.scope] += item.is_span
+                try:
+                    piece = piece_of(item)
+                except RefusedError as error:
+                    silent[item.scope][f"refused: {error}"] += 1
+                    continue
+                if piece is not None:
+                    pieces.append(piece)
+                    scopes.setdefault((piece.trace_id, piece.span_id), item.scope)
+                    worded[item.scope] += any(said.text.strip() for said in (*piece.inputs, *piece.outputs))
+                if reason := why_silent(item, piece):
+                    silent[item.scope][WHY_SILENT[reason]] += 1
+        said = [*as_said(turns_of(pieces, aliases).values())[0].values()]
+        by_scope = grouped(
+            said, lambda turn: scopes[str(turn.message.extras["trace_id"]), str(turn.message.extras["span_id"])]
+        )
+        for name, count in sorted(spans.items()):
+            turns = by_scope.get(name, [])
+            agents = ", ".join(sorted({turn.message.agent_id for turn in turns if turn.told is None})) or "nobody"
+            channels = len({turn.message.channel for turn in turns})
+            yield f"{name}: {count} spans, {worded[name]} with words, {channels} channels; agents: {agents}"
+            yield from (f"  {count} {reason}" for reason, count in silent[name].most_common())
 
 
 def _parts(file: Source) -> Iterator[Part]:

@@ -4,11 +4,12 @@ What a model answered is a message of its agent. What it was told since it last 
 stands before is history, which was somebody's answer or last word in its own time, and is never read.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -16,7 +17,15 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.importing.traces.calls import ASSISTANT, Piece, SaidMessage, last_words
+from persona_pipeline.importing.traces.calls import (
+    ASSISTANT,
+    USER,
+    Piece,
+    SaidMessage,
+    exchange,
+    last_words,
+    without_answer,
+)
 from persona_pipeline.world.messages.store import WriteResult, message_of, write_messages_in
 from persona_pipeline.world.models import Message, grouped
 from persona_pipeline.world.names import Aliases, same_name
@@ -88,6 +97,10 @@ PREFIX = "otel-"
 Found = TypeVar("Found")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+# Who speaks, at the start of a line.
+_VOICE = re.compile(r"^[ \t]*(\w[^:\n]{0,63}):[ \t]+", re.MULTILINE)
+# Stored turns so long before and after are looked at for what a conversation went on from.
+_NEAR = timedelta(hours=1)
 # Spans above a call that are looked at; they may also go round in a ring.
 _MOST_ABOVE = 64
 
@@ -134,15 +147,41 @@ def turns_of(pieces: Iterable[Piece], aliases: Aliases) -> dict[str, TracedMessa
     return turns
 
 
-def without_relayed(turns: Iterable[TracedMessage]) -> tuple[dict[str, TracedMessage], set[str]]:
-    """Return turns by id without those that only hand one agent's words to another, and the ids of these."""
+def as_said(turns: Iterable[TracedMessage]) -> tuple[dict[str, TracedMessage], set[str]]:
+    """Return turns by id without those that only hand one agent's words to another or were made anew, and the ids of these."""
     listed = list(turns)
     said: dict[tuple[str | None, str], set[str]] = defaultdict(set)
     for turn in listed:
         if turn.told is None:
             said[turn.message.channel, turn.message.text.strip()].add(turn.message.agent_id)
-    relayed = {turn.message.id for turn in listed if turn.told is not None and _is_relayed(turn, said)}
-    return {turn.message.id: turn for turn in listed if turn.message.id not in relayed}, relayed
+    left_out = {turn.message.id for turn in listed if turn.told is not None and _is_relayed(turn, said)}
+    left_out |= _made_anew(listed)
+    return {turn.message.id: turn for turn in listed if turn.message.id not in left_out}, left_out
+
+
+def _made_anew(turns: Sequence[TracedMessage]) -> set[str]:
+    """Return the ids of answers before the conversation went on from another one to the same words, and of words told for them."""
+    went_on: dict[tuple[str | None, str], datetime] = {}
+    answers: dict[tuple[str | None, str, str], list[TracedMessage]] = defaultdict(list)
+    for turn in turns:
+        message, extras = turn.message, turn.message.extras
+        if behind := extras.get("behind"):
+            key = message.channel, str(behind)
+            went_on[key] = min(went_on.get(key, message.created_at), message.created_at)
+        elif asked := extras.get("asked"):
+            answers[message.channel, message.agent_id, str(asked)].append(turn)
+    found: set[str] = set()
+    # Traces that only hold an answer which was not kept, with whose answer it was.
+    traces: set[tuple[str, str]] = set()
+    for (channel, agent_id, _), listed in answers.items():
+        then = {turn.message.id: went_on.get((channel, str(turn.message.extras["continued"]))) for turn in listed}
+        first = min((moment for moment in then.values() if moment), default=None)
+        anew = [turn for turn in listed if first and not then[turn.message.id] and turn.message.created_at < first]
+        kept = {turn.trace_id for turn in listed} - {turn.trace_id for turn in anew}
+        found |= {turn.message.id for turn in anew}
+        traces |= {(turn.trace_id, agent_id) for turn in anew if turn.trace_id not in kept}
+    alone = (turn for turn in turns if (turn.trace_id, turn.told) in traces and "behind" not in turn.message.extras)
+    return found | {turn.message.id for turn in alone}
 
 
 def wordings(turns: Iterable[TracedMessage]) -> set[str]:
@@ -183,9 +222,11 @@ class _Trace:
                 # Two instrumentations of one call have spans of their own, and one response.
                 message_id = PREFIX + content_hash([self._id, call.span.response_id or call.span.span_id])[:32]
                 ended = max(_moment(call.span.end), _moment(call.span.start) + len(call.inputs) * _TICK)
-                yield TracedMessage(self._message(call, message_id, agent, call.answer, ended), self._id)
+                said = self._message(call, message_id, agent, call.answer, ended)
+                digests = {"asked": call.span.asked, "continued": call.span.continued} if call.span.asked else {}
+                yield TracedMessage(replace(said, extras={**said.extras, **digests}), self._id)
             above = {other.span.span_id for other in self._upwards(call)}
-            for told in told_by(call.span.span_id, call.inputs):
+            for told in told_by(call.span.span_id, self._heard(call, agent)):
                 words[self._place(call)].add(agent, told, above)
         for place, heard in words.items():
             yield from (self._told(place, message) for message in heard.messages())
@@ -200,7 +241,32 @@ class _Trace:
         key = [place, first.said.text, *at] if at.before else [self._id, first.said.text, at.nth]
         told_to = self._aliases.agent_of(self._agent(call))
         said = self._message(call, PREFIX + content_hash(key)[:32], speaker, first.said.text, moment)
-        return TracedMessage(replace(said, extras={**said.extras, "told": told_to}), self._id, told_to)
+        behind = {"behind": at.before} if at.before else {}
+        return TracedMessage(replace(said, extras={**said.extras, "told": told_to, **behind}), self._id, told_to)
+
+    def _heard(self, call: _Call, agent: str) -> Sequence[SaidMessage]:
+        """What a call was told; of a text in which agents speak beside others, what these said since it last spoke."""
+        parts = [part for said in call.inputs for part in self._voices(said, agent)]
+        if len(parts) == len(call.inputs):
+            return call.inputs
+        # What an agent says is read where it is said.
+        return [part for part in last_words(parts) if part.role == ASSISTANT or not self._named(part.name or "")]
+
+    def _voices(self, said: SaidMessage, agent: str) -> list[SaidMessage]:
+        marks = list(_VOICE.finditer(said.text)) if said.role == USER else []
+        names = [mark[1].strip() for mark in marks]
+        if len(marks) < 2 or marks[0].start() or not any(map(self._named, names)):
+            return [said]
+        own, ends = self._named(agent) or agent, [*(mark.start() for mark in marks[1:]), len(said.text)]
+        return [
+            SaidMessage(ASSISTANT if self._named(name) == own else USER, said.text[mark.end() : end].strip(), name)
+            for name, mark, end in zip(names, marks, ends, strict=True)
+        ]
+
+    def _named(self, name: str) -> str | None:
+        """The agent that a name in a text means, capitals or not."""
+        found = {self._aliases.agent_of(name), same_name(name)} & self._aliases.agent_ids
+        return min(found, default=None)
 
     def _message(self, call: _Call, message_id: str, speaker: str, text: str, moment: datetime) -> Message:
         span = call.span
@@ -212,11 +278,22 @@ class _Trace:
         return self._first(call, lambda span: span.conversation) or f"trace-{self._id}"
 
     def _agent(self, call: _Call) -> str:
-        """The agent by whichever of its names is one's, from the nearest span that names any; else the program."""
-        names = self._first(call, lambda span: span.agents or None) or ()
-        spoken = next((said.name for said in call.outputs if said.name), None)
-        known = next((name for name in names if self._aliases.agent_of(name) in self._aliases.agent_ids), None)
-        return known or next(iter(names), None) or spoken or self._first(call, lambda span: span.service) or ASSISTANT
+        """The agent by whichever of its names is one's, from the nearest span that has any; else a part of the program, or all."""
+        named: list[str] = []
+        for span in (above.span for above in self._upwards(call)):
+            names = (*span.agents, *span.parts, *([span.span_name] if span.span_name else ()))
+            if known := next(filter(self._is_agent, names), None):
+                return known
+            if span.agents:
+                named.append(span.agents[0])
+                break
+        service, part = self._first(call, lambda span: span.service), self._first(call, lambda span: span.parts or None)
+        named += [said.name for said in call.outputs if said.name]
+        named += [service] if service and self._is_agent(service) else []
+        return next((name for name in (*named, *(part or ()), service) if name), ASSISTANT)
+
+    def _is_agent(self, name: str) -> bool:
+        return self._aliases.agent_of(name) in self._aliases.agent_ids
 
     def _first(self, call: _Call, get: Callable[[Piece], Found | None]) -> Found | None:
         return next((found for above in self._upwards(call) if (found := get(above.span))), None)
@@ -240,6 +317,13 @@ class _Trace:
         return found
 
 
+# Of what several pieces of one span may say, the first that says anything counts.
+_FIRST_KNOWN = (
+    *("parent_id", "conversation", "agents", "parts", "span_name"),
+    *("user", "service", "model", "response_id", "asked", "continued"),
+)
+
+
 def _call(pieces: Sequence[Piece]) -> _Call:
     """Return the call that pieces of one span tell of: what stands on the span itself goes before what events say."""
     listed = sorted(pieces, key=lambda piece: (piece.key != "span", piece.key != "details", piece.key))
@@ -254,12 +338,16 @@ def _call(pieces: Sequence[Piece]) -> _Call:
         end=max(piece.end for piece in spanned),
         **{
             name: next((found for piece in listed if (found := getattr(piece, name))), getattr(first, name))
-            for name in ("parent_id", "conversation", "agents", "user", "service", "model", "response_id")
+            for name in _FIRST_KNOWN
         },
     )
+    outputs = outputs or tuple(said for piece in events for said in piece.outputs)
     if inputs is None:
-        inputs = last_words(said for piece in events for said in piece.inputs)
-    return _Call(merged, inputs, outputs or tuple(said for piece in events for said in piece.outputs))
+        heard = [said for piece in events for said in piece.inputs]
+        inputs = last_words(heard)
+        asked, continued = exchange(heard, list(map(without_answer, outputs)))
+        merged = replace(merged, asked=asked, continued=continued)
+    return _Call(merged, inputs, outputs)
 
 
 def _moment(nanoseconds: int) -> datetime:
@@ -323,8 +411,8 @@ def _write(connection: Connection, trace_ids: Sequence[str], aliases: Aliases) -
         other = new is not None and turn.trace_id != new.trace_id and turn.message.created_at <= new.message.created_at
         if other or (new is None and message_id not in gone):
             turns[message_id] = turn
-    kept, relayed = without_relayed(turns.values())
-    removed = _remove(connection, [known[key].message for key in (gone | relayed) - kept.keys() if key in known])
+    kept, left_out = as_said(turns.values())
+    removed = _remove(connection, [known[key].message for key in (gone | left_out) - kept.keys() if key in known])
     changed = [turn.message for turn in kept.values() if turn != known.get(turn.message.id)]
     return WriteResult(removed=removed) + write_messages_in(connection, changed, source=None, mirror=False)
 
@@ -371,12 +459,40 @@ def _known(
         texts = sorted(wordings(turn for place in places for turn in by_place[place]))
         there = ours & _MESSAGES.c.channel_id.in_(places)
         conditions += [there & _MESSAGES.c.text.in_(chunk) for chunk in chunks(texts)]
-    found = {}
+    found: dict[str, TracedMessage] = {}
     for condition in conditions:
-        for row in connection.execute(sa.select(_MESSAGES).where(condition)):
-            message = message_of(row)
-            found[message.id] = TracedMessage(message, message.extras.get("trace_id", ""), message.extras.get("told"))
+        found |= _turns(connection, sa.select(_MESSAGES).where(condition))
+    # An answer leads to what followed it and to others to the same words, and one of these to what was told for it.
+    for _ in range(3 if turns else 0):
+        before = len(found)
+        found |= _turns(connection, _of_their_exchanges([*turns.values(), *found.values()]))
+        if len(found) == before:
+            break
     return found
+
+
+def _turns(connection: Connection, query: sa.Select[Any]) -> dict[str, TracedMessage]:
+    messages = [message_of(row) for row in connection.execute(query)]
+    return {each.id: TracedMessage(each, each.extras.get("trace_id", ""), each.extras.get("told")) for each in messages}
+
+
+def _of_their_exchanges(turns: Sequence[TracedMessage]) -> sa.Select[Any]:
+    """Return the query for stored turns near these: other answers to the same, what follows or is followed, and of their traces."""
+    places = {turn.message.channel for turn in turns}
+    moments = [turn.message.created_at for turn in turns]
+    digests = {
+        name: {turn.message.extras.get(name) for turn in turns} - {None} for name in ("asked", "continued", "behind")
+    }
+    traces = {turn.trace_id for turn in turns if turn.told is None}
+    same = {
+        "asked": digests["asked"],
+        "continued": digests["behind"],
+        "behind": digests["continued"],
+        "trace_id": traces,
+    }
+    near = _MESSAGES.c.created_at.between(min(moments) - _NEAR, max(moments) + _NEAR)
+    alike = (_MESSAGES.c.extras[name].as_string().in_(sorted(map(str, values))) for name, values in same.items())
+    return sa.select(_MESSAGES).where(_MESSAGES.c.channel_id.in_(sorted(map(str, places))), near, sa.or_(*alike))
 
 
 def _remove(connection: Connection, messages: Sequence[Message]) -> int:

@@ -31,6 +31,7 @@ class OtlpRecord:
     record: Any
     resource: Mapping[str, Any]
     is_span: bool
+    scope: str = "unnamed"
 
 
 def require_otel() -> None:
@@ -129,7 +130,8 @@ def items(request: Any) -> list[OtlpRecord]:
         resource = attributes(group.resource.attributes)
         for scope in group.scope_spans if is_span else group.scope_logs:
             listed = scope.spans if is_span else scope.log_records
-            found += [OtlpRecord(record, resource, is_span) for record in listed]
+            name = "".join(char for char in scope.scope.name[:100] if char.isprintable())
+            found += [OtlpRecord(record, resource, is_span, name or "unnamed") for record in listed]
     return found
 
 

@@ -4,13 +4,14 @@ import asyncio
 import multiprocessing
 import resource
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any
 
-from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
+from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of, why_silent
 from persona_pipeline.importing.traces.otlp import JSON, TooLargeError, read_request, unpack
 
 # Refusals that are told one by one; the others are counted.
@@ -51,11 +52,15 @@ class RequestBudget:
 
 @dataclass
 class ReadRequest:
-    """What a request brought: pieces of traces, how many items were refused, and why the first were."""
+    """What a request brought: pieces of traces, how many items were refused, and why the first were.
+
+    ``scopes``: spans of each instrumentation by why they have no words; None: they have some.
+    """
 
     pieces: list[Piece] = field(default_factory=list)
     refused: int = 0
     reasons: list[str] = field(default_factory=list)
+    scopes: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
     def refuse(self, why: str) -> None:
         """Count a refused item."""
@@ -96,6 +101,9 @@ def read_body(body: bytes, encoding: str, content_type: str, budget: RequestBudg
             brought.refuse(str(error))
         else:
             brought.pieces += [] if piece is None else [piece]
+            reason = why_silent(item, piece)
+            if reason or (piece and piece.outputs):
+                brought.scopes[item.scope, reason] += 1
     return brought
 
 

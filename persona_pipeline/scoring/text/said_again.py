@@ -35,7 +35,7 @@ LOOK_BACK, _LETTERS, _UNKNOWN = 200, 4, 4.0
 # Strength above which a line is said again where it is not known what is usual for the agent, and at the least where it is.
 LIMIT, LEAST = 0.30, 0.25
 # A sentence ends at its marks where a blank follows, in scripts without blanks at the mark itself, and with the line.
-_END = regex.compile(r"(?<=[\p{Sentence_Terminal}…][\p{Pe}\p{Pf}\"']*)\s+|(?<=[。！？｡])|\n+")
+SENTENCE_END = regex.compile(r"(?<=[\p{Sentence_Terminal}…][\p{Pe}\p{Pf}\"']*)\s+|(?<=[。！？｡])|\n+")
 # Lines of a message that are compared, beside the whole of it, and lines that are compared at once with those before them.
 _MOST_LINES, _AT_ONCE = 40, 128
 
@@ -90,7 +90,7 @@ def find_said_again(
 def _read(message: str, exempt: tuple[Words, ...]) -> tuple[Line, ...]:
     """Return the lines of a message, each with its distinct words, and at the end the whole where it has several."""
     lines: dict[frozenset[str], str] = {}
-    for line in filter(None, _END.split(message)):
+    for line in filter(None, SENTENCE_END.split(message)):
         if words := _words(line, exempt):
             lines.setdefault(words, line.strip())
     # Every line is held against every other, so a message of thousands would stall.

@@ -343,13 +343,12 @@ _PAIRS_CORRELATE, _PRIOR_BLOCKS = 0.4, 4
 
 @dataclass(frozen=True)
 class PairNearness:
-    """Of two speakers: cosine similarity now and before (0-1), and z, positive when they have come nearer.
+    """Of two speakers: cosine similarity now (0-1), and z, positive when they have come nearer.
 
     ``close``: they are alike enough, and of one language, for that to mean that they merge.
     """
 
     similarity: float
-    reference_mean: float | None = None
     z: float | None = None
     close: bool = False
 
@@ -373,7 +372,6 @@ class Nearness:
 
     Attributes:
         similarity: mean cosine similarity of all pairs, 0-1; None below two speakers.
-        reference_mean, reference_sd: of the same number in the blocks of history.
         z: positive when the voices have come nearer, as a standard normal quantile; None says ``missing`` why.
         n_references: blocks of history compared with.
         messages_per_agent: messages of each speaker in every block.
@@ -383,8 +381,6 @@ class Nearness:
     """
 
     similarity: float | None
-    reference_mean: float | None = None
-    reference_sd: float | None = None
     z: float | None = None
     n_references: int = 0
     messages_per_agent: int = 0
@@ -439,7 +435,6 @@ def _compared(
         for a, b in zip(_standardized(before.alike, now.alike), _standardized(before.apart, now.apart), strict=True)
     ]
     parts = _quantiles(nearer[0].mean(axis=1), nearer[1].mean(axis=1), _prior(len(pairs)))
-    channel = before.alike.mean(axis=1)
     toward, was_like, is_like = {}, before.likeness.mean(axis=0), now.likeness.mean(axis=0)
     for a, b in permutations(range(len(names)), 2):
         margins = _standardized(before.margins[:, a, b : b + 1], now.margins[:, a, b : b + 1])
@@ -449,16 +444,13 @@ def _compared(
         toward[names[a], names[b]] = Approach(way, fmean(lost))
     return Nearness(
         similarity=float(now.alike.mean()),
-        reference_mean=float(channel.mean()),
-        reference_sd=float(channel.std(ddof=1)),
         z=fmean(parts),
-        n_references=len(channel),
+        n_references=len(before.alike),
         messages_per_agent=size,
         parts=tuple(parts),
         pairs={
             pair: PairNearness(
                 float(now.alike[:, index].mean()),
-                float(before.alike[:, index].mean()),
                 fmean(_quantiles(nearer[0][:, index], nearer[1][:, index], _prior(1))),
                 pair in close,
             )

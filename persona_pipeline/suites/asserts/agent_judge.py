@@ -30,6 +30,7 @@ from persona_pipeline.suites.grading.criteria import (
 from persona_pipeline.suites.grading.judge_questions import (
     FREEFORM_RULES,
     FREEFORM_SCHEMA,
+    RULES,
     ask_judge,
     evidence,
     fill_prompt,
@@ -42,13 +43,6 @@ MOST_NAMES, MOST_BYTES, MOST_MATCHES = 100, 50_000, 20
 _SKIPPED = frozenset((".git", "node_modules", "dist", "build", ".venv", "__pycache__", ".next", "target"))
 _MOST_FILES = 20_000
 _ACTIONS = ("list_files", "read_file", "search_files")
-
-_STEP_RULES = """
-Before you decide you may look into the workspace, one action a step: "list_files" (path: a folder), "read_file" (path: a file),
-"search_files" (pattern: a regular expression, path: a folder). The evidence holds what earlier steps brought, under "steps",
-and how many steps are left, under "steps_left". With none left you must finish. Fill "path" and "pattern" with "" where they do
-not apply; "result" is null unless the action is "finish".
-"""
 
 
 def _step_schema(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,7 +206,7 @@ class AgentJudge(Assert):
                 {**shown, "steps": list(steps), "steps_left": left},
                 context=context,
                 name=f"step {len(steps) + 1} of {self.name}",
-                rules=rules + _STEP_RULES,
+                rules=rules + RULES["steps"],
                 ask=ask,
                 schema=_step_schema(schema),
                 subject={"prompt": self._prompt_text, "criteria": [item.asked() for item in self.criteria or ()]},

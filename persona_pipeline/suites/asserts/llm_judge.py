@@ -25,7 +25,7 @@ from persona_pipeline.suites.grading.criteria import (
     rules_and_schema,
 )
 from persona_pipeline.suites.grading.judge_questions import (
-    FREEFORM_ASK,
+    RULES,
     ask_freeform,
     ask_judge,
     evidence,
@@ -90,7 +90,7 @@ class LlmJudge(Assert):
             evidence(output, context, prompt),
             context=context,
             name=self.name,
-            ask=FREEFORM_ASK if prompt is None else fill_prompt(prompt),
+            ask=RULES["ask_freeform"] if prompt is None else fill_prompt(prompt),
             prompt=prompt,
             model=self.model,
         )

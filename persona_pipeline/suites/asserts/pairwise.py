@@ -18,9 +18,8 @@ from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.judge_questions import (
-    PAIRWISE_ASK,
-    PAIRWISE_RULES,
     PAIRWISE_SCHEMA,
+    RULES,
     evidence,
     fill_prompt,
     judge_question,
@@ -152,8 +151,8 @@ def both_orders(
             KIND,
             {**shown, "first": first, SECOND: second},
             label=f"{label}, answer {place}",
-            rules=PAIRWISE_RULES,
-            ask=PAIRWISE_ASK
+            rules=RULES["pairwise"],
+            ask=RULES["ask_pairwise"]
             if prompt is None
             else _PLACE.sub(r'[the field "\1" of the evidence]', fill_prompt(prompt)),
             schema=PAIRWISE_SCHEMA,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.yaml import parse_document
@@ -164,39 +165,11 @@ def _program(item: ConvertedAssert) -> dict[str, Any] | None:
 
 
 # Programs around an assert's own code. They print its score; where each assert must pass, whether it does.
-_PYTHON = """\
-import json, sys, textwrap
-given = json.load(sys.stdin)
-config = given["config"]
-code, least = config["code"].strip(), config["threshold"]
-body = code if "\\n" in code or code.startswith("return ") else "return " + code
-scope = {"json": json}
-exec("def check(output, context):\\n" + textwrap.indent(body, "    "), scope)
-found = scope["check"](given["answer"], {"vars": config["vars"], "config": config["config"], "prompt": given["question"]})
-said = found if isinstance(found, dict) else {"score": found}
-passed = said.get("pass", said.get("pass_")) if said is found else True
-score = said.get("score", passed)
-if not isinstance(score, (bool, int, float)) or not isinstance(passed, bool):
-    sys.exit(f"the code gives {found!r}, which is no score and no verdict")
-passed = passed and (bool(score) if isinstance(found, bool) else score > 0 if least is None else score >= least)
-print(json.dumps({"score": float(passed if config["gate"] else score), "reasoning": str(said.get("reason", ""))}))
-"""
-_JAVASCRIPT = """\
-const given = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const { code, threshold, vars, config, gate } = given.config;
-const body = code.includes("\\n") || code.startsWith("return ") ? code : "return " + code;
-const check = new (async () => {}).constructor("output", "context", body);
-check(given.answer, { vars, config, prompt: given.question }).then((found) => {
-  const said = found !== null && typeof found === "object" ? found : { score: found };
-  let passed = said === found ? said.pass : true;
-  const score = said.score ?? passed;
-  if (!["boolean", "number"].includes(typeof score) || typeof passed !== "boolean" || said.score === null)
-    throw new Error(`the code gives ${JSON.stringify(found)}, which is no score and no verdict`);
-  passed = passed && (typeof found === "boolean" ? found : threshold === null ? score > 0 : score >= threshold);
-  console.log(JSON.stringify({ score: Number(gate ? passed : score), reasoning: String(said.reason ?? "") }));
-});
-"""
-_INTERPRETERS = {"python": ["python3", "-c", _PYTHON], "javascript": ["node", "-e", _JAVASCRIPT]}
+_DATA = Path(__file__).parent / "data"
+_INTERPRETERS = {
+    "python": ["python3", "-c", (_DATA / "python.txt").read_text(encoding="utf-8")],
+    "javascript": ["node", "-e", (_DATA / "javascript.txt").read_text(encoding="utf-8")],
+}
 
 
 def _code(item: ConvertedAssert) -> dict[str, Any] | None:

@@ -305,8 +305,8 @@ def judge_identity(name: str, settings: Settings) -> Any:
 
     if name == RECORDED:
         return RECORDED
-    rules = (asked.FREEFORM_RULES, asked.CHECKLIST_RULES, asked.ANALYTIC_RULES, asked.PAIRWISE_RULES)
-    wording = content_hash([*rules, asked.FREEFORM_ASK, asked.PAIRWISE_ASK])[:8]
+    rules = (asked.FREEFORM_RULES, asked.CHECKLIST_RULES, asked.ANALYTIC_RULES, asked.RULES["pairwise"])
+    wording = content_hash([*rules, asked.RULES["ask_freeform"], asked.RULES["ask_pairwise"]])[:8]
     try:
         options = ModelOptions.from_settings(settings, name)
         where = [options.name, options.endpoint, options.effort, options.max_tokens]

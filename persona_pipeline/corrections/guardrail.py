@@ -1,0 +1,152 @@
+"""The gate as a guardrail of LiteLLM's proxy: guidance before an agent's turn, its answers checked, plain and streamed."""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from litellm import acompletion  # pyright: ignore[reportMissingImports]
+from litellm.integrations.custom_guardrail import CustomGuardrail  # pyright: ignore[reportMissingImports]
+from litellm.types.utils import ModelResponse, ModelResponseStream  # pyright: ignore[reportMissingImports]
+
+from persona_pipeline.corrections.configuration import StoredSettings
+from persona_pipeline.corrections.gate import ActionGate, gate_backend
+from persona_pipeline.corrections.interventions import Interventions
+from persona_pipeline.corrections.service.answers import (
+    NOT_TEXT,
+    SHAPE_ERRORS,
+    AnswerStream,
+    ChatForm,
+    Json,
+    Speaker,
+    in_character,
+    speaker_of,
+)
+from persona_pipeline.judging.verdict import Backend
+from persona_pipeline.world.world import World
+
+_FORM = ChatForm()
+_LOGGER = logging.getLogger(__name__)
+
+
+class PersonaGate(CustomGuardrail):
+    """A guardrail for ``mode: [pre_call, post_call]``, of chat completions; everything else passes.
+
+    Args:
+        agents: who speaks, by the name of a model or the alias of a key; an agent's own id needs no entry.
+        world: by default that of ``PERSONA_ROOT``.
+        backend: the judge; by default the live one of the environment.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, str] | None = None,
+        world: World | None = None,
+        backend: Backend | None = None,
+        **told: Any,
+    ) -> None:
+        super().__init__(**told)
+        world = world or World.open()
+        world.sync()
+        self._agents = {name: name for name in world.agent_ids()} | dict(agents or {})
+        self._gate = ActionGate(world, backend or gate_backend(world.settings))
+        self._interventions, self._settings = Interventions(world), StoredSettings(world.store)
+
+    async def async_pre_call_hook(self, user_api_key_dict: Any, cache: Any, data: Json, call_type: str) -> Json:
+        """Put guidance for the agent's turn at the end of its instructions."""
+        agent_id, channel = self._speaker(user_api_key_dict, data)
+        if agent_id is None or call_type not in ("completion", "acompletion"):
+            return data
+        guidance = await self._interventions.before_turn(agent_id, channel=channel)
+        if guidance.block is None:
+            return data
+        try:
+            return _guided(data, guidance.block)
+        except SHAPE_ERRORS:
+            _LOGGER.warning("a request of %r takes no guidance", agent_id)
+            return data
+
+    async def async_post_call_success_hook(self, data: Json, user_api_key_dict: Any, response: Any) -> Any:
+        """Return the answer that is sent: the one that came, or one written anew."""
+        speaker = await self._checked(user_api_key_dict, data) if isinstance(response, ModelResponse) else None
+        if speaker is None:
+            return response
+        try:
+            if _FORM.text_of(response.model_dump()) is None:
+                speaker.unchecked(NOT_TEXT)
+                return response
+        except SHAPE_ERRORS:
+            speaker.unchecked(NOT_TEXT)
+            return response
+
+        async def again(last: Any, feedback: str) -> Any:
+            fresh = await _asked_again(data, _text(last), feedback, stream=False)
+            if not _text(fresh):
+                raise EOFError("the answer says nothing")
+            return fresh
+
+        return (await speaker.settled(response, _text, again))[0]
+
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: Any, response: Any, request_data: Json
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the events of a stream, each sentence when it has been checked."""
+        speaker = await self._checked(user_api_key_dict, request_data)
+        if speaker is None:
+            async for event in response:
+                yield event
+            return
+
+        async def again(written: str, feedback: str) -> AnswerStream[Any]:
+            return _answering(await _asked_again(request_data, written, feedback, stream=True))
+
+        async with aclosing(in_character(_answering(response), speaker, again)) as events:
+            async for event in events:
+                yield event
+
+    def _speaker(self, key: Any, data: Json) -> tuple[str | None, str | None]:
+        """Return who speaks, and in which channel."""
+        headers = (data.get("proxy_server_request") or {}).get("headers") or {}
+        alias = self._agents.get(getattr(key, "key_alias", None) or "")
+        agent_id = headers.get("x-persona-agent") or alias or self._agents.get(str(data.get("model")))
+        return agent_id, headers.get("x-persona-channel")
+
+    async def _checked(self, key: Any, data: Json) -> Speaker | None:
+        agent_id, channel = self._speaker(key, data)
+        if agent_id is None or "messages" not in data:
+            return None
+        return await speaker_of(agent_id, channel, self._gate, self._settings, lambda: _FORM.is_text(data))
+
+
+def _guided(data: Json, guidance: str) -> Json:
+    first, *others = data["messages"]
+    if first["role"] in ("system", "developer") and isinstance(first["content"], str):
+        return data | {"messages": [first | {"content": f"{first['content']}\n\n{guidance}"}, *others]}
+    return data | {"messages": [{"role": "system", "content": guidance}, first, *others]}
+
+
+def _text(response: ModelResponse) -> str:
+    return _FORM.text_of(response.model_dump()) or ""
+
+
+async def _asked_again(data: Json, written: str, feedback: str, *, stream: bool) -> Any:
+    """Have an answer written anew by the proxy's own models."""
+    from litellm.proxy.proxy_server import llm_router  # pyright: ignore[reportMissingImports]
+
+    asked = dict((data.get("proxy_server_request") or {}).get("body") or {})
+    # Without guardrails: what comes back is checked by this one.
+    told = {"model": data["model"], "messages": data["messages"], "metadata": data.get("metadata"), "stream": stream}
+    request = _FORM.asked_again(asked | told, written, feedback)
+    return await (llm_router.acompletion if llm_router else acompletion)(**request)
+
+
+def _answering(events: Any) -> AnswerStream[Any]:
+    async def read() -> AsyncIterator[tuple[Any, Json | None]]:
+        async for event in events:
+            yield event, event.model_dump() if isinstance(event, ModelResponseStream) else None
+
+    async def close() -> None:
+        if (end := getattr(events, "aclose", None)) is not None:
+            await end()
+
+    return AnswerStream(_FORM, read(), close, lambda event: ModelResponseStream(**event))

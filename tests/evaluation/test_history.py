@@ -1,0 +1,318 @@
+"""What runs leave of themselves: points of a history, series of one judge, what a run cost, what changed around an alarm."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from persona_pipeline.evaluation.decide import joined
+from persona_pipeline.evaluation.history import (
+    Point,
+    by_need,
+    drift_findings,
+    score_history,
+    series_beside,
+    series_of,
+    summary_of,
+)
+from persona_pipeline.evaluation.plan import build_case
+from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.voice import Followed, VoiceState, explained, followed, followed_text, known_changes
+from persona_pipeline.guard.baselines.drift import WindowScore
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Result
+from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
+from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
+from persona_pipeline.scoring.voice_alarm.model import (
+    KnownChange,
+    VoiceAlarm,
+    VoiceModel,
+    VoiceProvenance,
+    VoiceReading,
+    VoiceSide,
+)
+from persona_pipeline.world.changes import Commit
+from persona_pipeline.world.messages.store import MessageLog
+from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.runs import Row
+from tests.baselines.worlds import dimension
+
+END = datetime(2026, 3, 15, tzinfo=UTC)
+WEEK = timedelta(weeks=1)
+
+
+def evaluation(*dimensions: DimensionEvaluation, **values: Any) -> AgentEvaluation:
+    return AgentEvaluation(run_id="r", agent_id="ann", display_name="Ann", window_end=END, **values).with_dimensions(
+        {item.dimension: item for item in dimensions}
+    )
+
+
+ONCE = dimension("adherence", {"p": [7.0], "q": [6.0]})
+THRICE = dimension("fluency", {"p": [7.0, 8.0, 6.0], "q": [6.0, 5.0, 6.0]}).model_copy(update={"samples": 3})
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "known"), [((ONCE,), False), ((ONCE, THRICE), True), ((THRICE,), True), ((), False)]
+)
+def test_a_point_has_margins_where_anything_was_judged_more_than_once(
+    dimensions: Sequence[DimensionEvaluation], known: bool
+) -> None:
+    assert bool(summary_of(evaluation(*dimensions))["margins"]) is known
+
+
+@pytest.mark.parametrize("margins", [{}, {"adherence": 0.4, "overall": 0.3}])
+def test_a_report_draws_margins_where_a_point_has_them(margins: dict[str, float]) -> None:
+    point = Point(END, 7.0, {"adherence": {"score": 6.5}}, ("m", "1"), margins=margins)
+    (drawn,) = score_history({"ann": [point]})["ann"]
+    assert drawn.pop("margins", {}) == margins
+    assert drawn == {"window_end": END.isoformat(), "overall": 7.0, "dimensions": {"adherence": 6.5}}
+
+
+def point(
+    week: int, score: float | None = 7.0, *, judge: str = "m", claims: str = "set", days: float | None = 7
+) -> Point:
+    end = END + week * WEEK
+    start = None if days is None else end - timedelta(days=days)
+    scored = {"adherence": {"score": score, "samples": 2, "claims": claims}}
+    return Point(end, score, scored, (judge, "1"), window_start=start)
+
+
+@pytest.mark.parametrize(
+    ("points", "weeks"),
+    [
+        pytest.param([point(0), point(1), point(2)], [0, 1, 2], id="one after another"),
+        pytest.param([point(0), point(1, judge="other"), point(2)], [0, 2], id="another judge's is left out"),
+        pytest.param([point(0), point(1, days=8), point(2)], [1, 2], id="one that overlaps a later one, too"),
+        pytest.param([point(0), point(1, judge="other", days=9), point(2)], [0, 2], id="not by one that is left out"),
+        pytest.param([point(0), point(1), point(2, days=None)], [0, 1, 2], id="where a window began is not known"),
+        pytest.param([point(0, claims="old"), point(1), point(2)], [1, 2], id="other claims"),
+        pytest.param([point(0, None), point(1)], [0, 1], id="without a score"),
+        pytest.param([point(2)], [2], id="one"),
+        pytest.param([], [], id="none"),
+    ],
+)
+def test_a_series_is_of_windows_that_can_be_compared(points: list[Point], weeks: list[int]) -> None:
+    found = series_of("ann", points)
+    scores = {item.window_end: item.overall for item in points}
+    ends = [END + week * WEEK for week in weeks]
+    assert found == ({("ann", "adherence"): [WindowScore(end, scores[end], 2) for end in ends]} if points else {})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kept"),
+    [
+        pytest.param(9, 0, 9, id="answered from the cache: what it did cost"),
+        pytest.param(9, 1, 1, id="asked again: what that cost"),
+        pytest.param(None, 0, 0, id="nothing came before"),
+    ],
+)
+def test_a_run_costs_what_was_paid_for_its_scores(before: int | None, now: int, kept: int) -> None:
+    def costing(calls: int) -> AgentEvaluation:
+        return evaluation(ONCE.model_copy(update={"usage": UsageSummary(calls=calls, usd=calls / 100)}))
+
+    found = joined(None if before is None else costing(before), costing(now), ["adherence"])
+    assert (found.dimensions["adherence"].usage.calls, found.usage.calls if before else kept) == (kept, kept)
+
+
+def made(days: int, persona: str = "a", model: str | None = "m1") -> SimpleNamespace:
+    return SimpleNamespace(window_end=END + timedelta(days=days), persona_hash=persona * 64, judge_model=model)
+
+
+@pytest.mark.parametrize(
+    ("makers", "told"),
+    [
+        pytest.param([made(-1), made(1, "b")], {"persona aaaaaaaa became bbbbbbbb"}, id="another persona"),
+        pytest.param([made(-1), made(1, model="m2")], {"the judge's model m1 became m2"}, id="another model"),
+        pytest.param([made(-1), made(1)], set(), id="nothing"),
+        pytest.param([made(-1), made(0, "b"), made(1, "b")], set(), id="at the start of the span"),
+        pytest.param(
+            [made(-3), made(-2, "b"), made(1)], {"persona bbbbbbbb became aaaaaaaa"}, id="one before it and one within"
+        ),
+        pytest.param([made(-1), made(7, "b")], {"persona aaaaaaaa became bbbbbbbb"}, id="at its end"),
+        pytest.param([made(-1), made(8, "b")], set(), id="after it"),
+        pytest.param([made(-1, ""), made(1, "b", None)], set(), id="not known before"),
+    ],
+)
+def test_what_changed_is_what_two_runs_in_a_span_say_differently(makers: list[SimpleNamespace], told: set[str]) -> None:
+    span = Window(END + WEEK, END)
+    assert {item.what for item in known_changes("ann", span, [], cast("list[Row]", makers))} == told
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        (("personas/ann.yaml",), "personas/ann.yaml"),
+        (("personas/bob.yaml", "recordings/a.jsonl"), None),
+        (("prompt.txt", "personas/ann.yml"), "personas/ann.yml, prompt.txt"),
+        (("a.py", "b.py", "personas/ann.yaml", "c.py"), "personas/ann.yaml, a.py and 2 more"),
+        (("a.py", "b.py"), "a.py, b.py"),
+    ],
+)
+def test_of_a_commit_is_told_what_may_change_how_an_agent_speaks(paths: tuple[str, ...], told: str | None) -> None:
+    commit = Commit(END, "abc123", "a shorter persona", paths)
+    found = [item.what for item in known_changes("ann", Window(END + WEEK, END), [commit], [])]
+    assert found == ([] if told is None else [f"commit abc123 ({told}): a shorter persona"])
+
+
+def falling(from_week: int, weeks: int = 18) -> list[Point]:
+    steady = [8.0, 8.33, 7.67, 8.0, 8.33, 8.0, 7.67, 8.33, 8.0, 8.0]
+    return [
+        point(week, steady[week % 10] if week < from_week else 8.0 - 0.5 * (week - from_week + 1), claims="set")
+        for week in range(weeks)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "told"),
+    [
+        pytest.param(falling(12), falling(99), True, id="its own fall"),
+        pytest.param(falling(99), falling(12), False, id="another's fall is not its own"),
+    ],
+)
+def test_a_drift_is_said_of_whose_it_is_beside_all_others(own: list[Point], other: list[Point], told: bool) -> None:
+    newest = own[-1]
+    score = newest.dimensions["adherence"]["score"]
+    item = dimension("adherence", {"p": [7.0]}).model_copy(update={"score": score, "samples": 2})
+    evaluated = evaluation(item, provenance={"judge_model": "m", "prompt_version": "1"}).model_copy(
+        update={"window_end": newest.window_end, "window_start": newest.window_start}
+    )
+    # What the others say later is not known yet.
+    points = {"ann": own, "bob": [*other, point(18, 1.0)]}
+    series = series_beside(evaluated, points)
+    assert {key: len(windows) for key, windows in series.items()} == {
+        ("ann", "adherence"): 18, ("bob", "adherence"): 18,
+    }  # fmt: skip
+    assert series["bob", "adherence"][-1].score == other[-1].dimensions["adherence"]["score"]
+    assert bool(drift_findings(evaluated, points)) is told
+    short = {"ann": own[:5], "bob": other}
+    early = evaluated.model_copy(update={"window_end": own[4].window_end})
+    assert series_beside(early, short) == {}, "too few of its own to say anything of"
+
+
+def test_a_series_is_of_the_newest_sixty_windows() -> None:
+    points = [point(week) for week in range(70)]
+    item = dimension("adherence", {"p": [7.0]}).model_copy(update={"samples": 2, "proposition_set_hash": "set"})
+    evaluated = evaluation(item, provenance={"judge_model": "m", "prompt_version": "1"}).model_copy(
+        update={"window_end": points[64].window_end, "window_start": points[64].window_start}
+    )
+    (found,) = series_beside(evaluated, {"ann": points}).values()
+    assert (len(found), found[0].end, found[-1].end) == (60, points[5].window_end, points[64].window_end)
+
+
+def test_who_needs_a_look_most_comes_first() -> None:
+    def of(verdict: Result | None, *findings: str) -> AgentReport:
+        return cast("AgentReport", SimpleNamespace(conclusion=SimpleNamespace(verdict=verdict), findings=findings))
+
+    reports = {
+        "all well": of(Result.HELD), "a warning": of(Result.HELD, "w"), "cannot be told": of(Result.CANNOT_TELL, "c"),
+        "fell": of(Result.FELL, "f"), "another fell": of(Result.FELL, "f"), "nothing to judge": of(None),
+        "with a warning": of(Result.HELD, "w"),
+    }  # fmt: skip
+    assert by_need(reports) == [
+        *("another fell", "fell", "cannot be told"), *("a warning", "with a warning"), *("all well", "nothing to judge"),
+    ]  # fmt: skip
+
+
+def said(who: str, hours: int, channel: str = "a", run: str | None = None) -> Message:
+    return Message(f"{who}{hours}", who, f"words {hours}", END + timedelta(hours=hours), channel, run_id=run)
+
+
+@pytest.mark.parametrize("synthetic", [False, True])
+def test_a_case_has_a_past_unless_it_was_made_up(synthetic: bool) -> None:
+    talk = MessageLog.of([said("ann", -30), said("bob", -29), said("ann", -6), said("bob", -5), said("cat", -4, "b")])
+    snapshot = Snapshot(**{"generated" if synthetic else "messages": talk})
+    window = Window(END, END - timedelta(days=1))
+    scope = AgentScope("ann", window, ("adherence",), synthetic=synthetic)
+    case = build_case(snapshot, Persona("ann", "Ann", "Ann is dry."), scope, 1)
+    before = [] if synthetic else ["ann-30"]
+    assert [item.id for item in case.messages] == ["ann-6"]
+    assert [item.id for item in case.earlier] == [item.id for item in case.before] == before
+    assert {name: [item.id for item in items] for name, items in case.channels.items()} == {"a": ["ann-6", "bob-5"]}
+    earlier = {name: [item.id for item in items] for name, items in case.earlier_channels.items()}
+    assert earlier == ({} if synthetic else {"a": ["ann-30", "bob-29"]})
+    assert case.history == ({} if synthetic else {"ann": ["words -30"], "bob": ["words -29"]})
+
+
+def alarm(began: int, raised: int) -> VoiceAlarm:
+    return VoiceAlarm("ann", said("ann", raised), said("ann", began), 2, (), 0.3, -0.1)
+
+
+def reading(hours: int, total: float, run: str | None = None) -> VoiceReading:
+    return VoiceReading(said("ann", hours, run=run), 0.1, total, total >= 1)
+
+
+def test_runs_of_the_agents_that_began_around_an_alarm_are_told() -> None:
+    runs = ["one", "one", "two", "two", None, "three"]
+    found = Followed(tuple(reading(n, 0.5, run) for n, run in enumerate(runs)), (alarm(1, 9),), True)
+    (change,) = explained(LearntVoice("ann", "h", None), found, [KnownChange(END, "a commit")]).alarms
+    assert {item.what for item in change.changes} == {
+        "a commit", "run two of the agents began", "run three of the agents began",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sums", "alarms", "stands", "shown"),
+    [
+        pytest.param([0.5, 1, 1, 1], [(0, 1)], True, [1], id="it stands, though raised before the window"),
+        pytest.param([0.5, 1, 0, 1], [(0, 1)], False, [], id="it was over before the window"),
+        pytest.param([1, 0, 0.5, 1, 1], [(0, 0), (2, 3)], True, [3], id="the last of two stands"),
+        pytest.param([1, 0.5, 0.5, 1, 0], [(0, 0), (2, 3)], False, [3], id="the last is over, in the window"),
+        pytest.param([0.1, 0.1], [], False, [], id="none"),
+    ],
+)
+def test_an_alarm_stands_until_the_sum_is_at_nothing(
+    monkeypatch: pytest.MonkeyPatch, sums: list[float], alarms: list[tuple[int, int]], stands: bool, shown: list[int]
+) -> None:
+    told = [reading(n, total) for n, total in enumerate(sums)], [alarm(*item) for item in alarms]
+    monkeypatch.setattr("persona_pipeline.evaluation.voice.follow_voice", lambda *_: told)
+    window = Window(END + timedelta(hours=9), END + timedelta(hours=1))
+    found = followed(cast("VoiceModel", None), [], window)
+    assert (found.stands, [item.raised_at.id for item in found.alarms]) == (stands, [f"ann{n}" for n in shown])
+
+
+def learnt(*sides: VoiceSide, everyday: int = 900) -> VoiceState:
+    known = VoiceProvenance(
+        agent_id="ann", persona_hash="h", first_message="a", last_message="b", until=END, messages=42, conversations=1,
+        others=99, language="en", everyday=everyday, false_alarms=0.05, horizon=100,
+    )  # fmt: skip
+    return VoiceState(LearntVoice("ann", "h", VoiceModel(sides=sides, provenance=known)))
+
+
+def side(other: str, delay: float, everyday: bool = False) -> VoiceSide:
+    return VoiceSide(other=other, reference=0, scale=1, cap=1, usual=-0.1, everyday=everyday, delay=delay)
+
+
+SURE = "learnt from 42 of its messages in 1 conversation: expect false alarms until it knows"
+STOCK, NOBODY = side("courtesy", 7, everyday=True), side("", 30)
+UNSEEN = "ann: a change into another person's voice is not seen (`persona-pipeline evaluate` asks a judge)"
+
+
+@pytest.mark.parametrize(
+    ("state", "towards", "more"),
+    [
+        pytest.param(
+            learnt(STOCK, side("bob", 4), side("cat", 12), NOBODY),
+            "everyday language (en) after about 7 messages; bob, cat after about 4 to 12", [], id="all that there is",
+        ),
+        pytest.param(
+            learnt(STOCK, NOBODY), "everyday language (en) after about 7 messages", [UNSEEN], id="no other agent",
+        ),
+        pytest.param(
+            learnt(side("bob", 4), NOBODY), "bob after about 4",
+            ["ann: a change into a stock assistant is not seen: it lies too near to everyday language, or too little is "
+             "known of it"],
+            id="too near to everyday language",
+        ),
+        pytest.param(
+            learnt(side("bob", 4), everyday=0), "bob after about 4",
+            ["ann: a change into a stock assistant is not seen: there is no everyday language for en; write "
+             "background/en.txt"],
+            id="no everyday language",
+        ),
+    ],
+)  # fmt: skip
+def test_what_following_a_voice_can_see_is_said(state: VoiceState, towards: str, more: list[str]) -> None:
+    first, *others = followed_text(state)
+    assert first.startswith(f"ann: followed since 2026-03-15 00:00 UTC; a change is noticed towards {towards}; {SURE} ")
+    assert others == more
