@@ -172,6 +172,6 @@ def test_the_store_holds_what_the_run_found(sample: Project) -> None:
 def test_a_broken_baseline_is_its_agents_alone(sample: Project) -> None:
     write_yaml(sample.root / "baselines/pam.json", {"agentId": "pam"})
     result = sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
-    assert "dimensions is missing" in failure_text(result, "cohort_report")
+    assert "dimensions is required" in failure_text(result, "cohort_report")
     compared = sample.instance.event_log_storage.get_materialized_partitions(dg.AssetKey("baseline_comparisons"))
     assert compared == {"dwight", "jim", "michael"}

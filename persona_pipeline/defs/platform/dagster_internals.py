@@ -33,7 +33,7 @@ from dagster._core.storage.cloud_storage_compute_log_manager import (
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 # What keeps its connections open and writes batches derives from these; instance_storage.py says why.
-from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log import EventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import (
     AssetEventTagsTable,
     SqlEventLogStorageTable,
@@ -96,6 +96,11 @@ def lineage_tags(
         tags[get_input_data_version_tag(key)] = seen or DEFAULT_DATA_VERSION.value
         tags[get_input_event_pointer_tag(key)] = NULL_EVENT_POINTER if event is None else str(event)
     return tags
+
+
+def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
+    """Return where an instance keeps its events."""
+    return instance.event_log_storage
 
 
 def newest_events(

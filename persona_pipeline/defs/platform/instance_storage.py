@@ -26,6 +26,7 @@ from persona_pipeline.defs.platform.dagster_internals import (
     DagsterStorage,
     SqlEventLogStorageTable,
     SqliteEventLogStorage,
+    event_log_of,
     postgres_storage,
     sqlite_storage,
 )
@@ -178,7 +179,7 @@ def _engine_of(url: str, process: int) -> Engine:
 @contextmanager
 def in_one_batch(instance: dg.DagsterInstance) -> Iterator[None]:
     """Write the events of one asset that are yielded within together, where the instance's storage can."""
-    events = instance.event_log_storage
+    events = event_log_of(instance)
     with events.batch() if isinstance(events, Batching) else nullcontext():
         yield
 
