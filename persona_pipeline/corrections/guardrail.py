@@ -72,10 +72,10 @@ class PersonaGate(CustomGuardrail):
         if speaker is None:
             return response
         try:
-            if _FORM.text_of(response.model_dump()) is None:
-                speaker.unchecked(NOT_TEXT)
-                return response
+            text = _FORM.text_of(response.model_dump())
         except SHAPE_ERRORS:
+            text = None
+        if text is None:
             speaker.unchecked(NOT_TEXT)
             return response
 

@@ -25,7 +25,7 @@ from persona_pipeline.defs.corrections import build_corrections
 from persona_pipeline.defs.platform.dagster_internals import (
     MATERIALIZED,
     newest_events,
-    upstream_graph,
+    upstream_asset,
     upstream_values,
 )
 from persona_pipeline.defs.platform.failures import known_failures
@@ -90,7 +90,7 @@ def build_message_rows(place: Place, upstream: dg.AssetKey, columns: Mapping[str
         with (
             known_failures(),
             opened_world(place) as world,
-            upstream_values(context) as loader,
+            upstream_values(context, upstream) as loader,
         ):
             for partition in partitions:
                 try:
@@ -140,7 +140,7 @@ def _unread(context: dg.AssetExecutionContext, upstream: dg.AssetKey) -> tuple[l
     """
     newest = newest_events(context.instance, upstream, MATERIALIZED)
     if not newest:
-        return [] if upstream_graph(context).get(upstream).is_partitioned else [None], 0
+        return [] if upstream_asset(context, upstream).is_partitioned else [None], 0
     last = context.instance.get_latest_materialization_event(context.asset_key)
     known = last.asset_materialization.metadata if last and last.asset_materialization else {}
     read_to, again = (known[name].value if name in known else None for name in (_READ_TO, _TO_READ_AGAIN))

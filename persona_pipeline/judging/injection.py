@@ -132,9 +132,7 @@ _SQUARED = {start + index: chr(97 + index) for start in (0x1F130, 0x1F150, 0x1F1
 
 # Which words mean an attack together, and what does by itself.
 _PATTERNS = tomllib.loads((Path(__file__).parent / "data" / "injection.toml").read_text(encoding="utf-8"))
-_TOGETHER: list[tuple[frozenset[str], int]] = [
-    (frozenset(meanings), reach) for meanings, reach in _PATTERNS["together"]
-]
+_TOGETHER: list[tuple[frozenset[str], int]] = [(frozenset(words), reach) for words, reach in _PATTERNS["together"]]
 _FRAMES, _ALWAYS, _RUNS = (tuple[str, ...](_PATTERNS[name]) for name in ("frames", "always", "runs"))
 # "At nine" is an hour and no score, and what nobody should forget is not to be dropped.
 _HARMLESS = re2.compile(

@@ -7,7 +7,7 @@ where the key goes.
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -15,10 +15,10 @@ from persona_pipeline.base.documents.yaml import Document, load_document, parse_
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import AcceptedDrop, EvaluationRequest, bounds_of, told, with_fields
 from persona_pipeline.base.settings import PREFIX, Settings
+from persona_pipeline.world.messages.files import MessageField
 from persona_pipeline.world.revisions import files_at
 
 WORLD_FILE = "persona.yaml"
-MessageField = Literal["id", "agent_id", "channel", "recipient", "text", "created_at", "run_id"]
 # The options of an evaluation that a world has for all of them.
 OF_A_WORLD = (
     *("window", "samples", "regression_delta", "proposition_delta", "undecided_delta", "threshold", "min_coverage"),

@@ -9,6 +9,12 @@ from persona_pipeline.corrections.judgment import CheckSlots, NotJudgedError
 from tests.support.clock import LONG
 
 
+async def take_place(slots: CheckSlots, name: str, found: list[str]) -> None:
+    """Wait for a place, and say by whom it was had."""
+    async with slots.one(time.monotonic() + LONG):
+        found.append(name)
+
+
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_are_judged_at_once_than_there_are_places(most: int) -> None:
     async def run() -> None:
@@ -47,15 +53,10 @@ def test_no_more_are_judged_at_once_than_there_are_places(most: int) -> None:
 def test_a_place_that_is_free_goes_to_who_waits(asked: str, given_up: str, served: str) -> None:
     async def run() -> list[str]:
         slots, ends, found = CheckSlots(1), time.monotonic() + LONG, []
-
-        async def wait(name: str) -> None:
-            async with slots.one(ends):
-                found.append(name)
-
         async with slots.one(ends):
             waiting = {}
             for name in asked:
-                waiting[name] = asyncio.ensure_future(wait(name))
+                waiting[name] = asyncio.ensure_future(take_place(slots, name, found))
                 await asyncio.sleep(0)
             for name in given_up:
                 waiting[name].cancel()
@@ -73,13 +74,8 @@ def test_a_place_that_is_free_goes_to_who_waits(asked: str, given_up: str, serve
 def test_who_is_given_a_place_as_it_gives_up_hands_it_on() -> None:
     async def run() -> list[str]:
         slots, ends, found = CheckSlots(1), time.monotonic() + LONG, []
-
-        async def wait(name: str) -> None:
-            async with slots.one(ends):
-                found.append(name)
-
         async with slots.one(ends):
-            first, last = (asyncio.ensure_future(wait(name)) for name in ("first", "last"))
+            first, last = (asyncio.ensure_future(take_place(slots, name, found)) for name in ("first", "last"))
             await asyncio.sleep(0)
         # The place is the last one's now, which has not come to know of it.
         last.cancel()

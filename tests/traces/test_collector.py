@@ -11,8 +11,9 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
+import grpc
 import pytest
 import sqlalchemy as sa
 from google.rpc.status_pb2 import Status
@@ -25,7 +26,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.http_server import Access
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.messages import collect
-from persona_pipeline.importing.traces.collector import Bounds, create_app
+from persona_pipeline.importing.traces.collector import NO_GRPC, Bounds, create_app
 from persona_pipeline.importing.traces.reading import RequestBudget
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
@@ -348,7 +349,11 @@ def test_of_spans_that_hold_none_nothing_is_said(
 
 def test_grpc_is_refused_in_words(world: World) -> None:
     """The bytes are those of a call as gRPC's own library sends it, in two halves."""
-    call = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000" + "000004010400000001") + b"head"
+    path, kind = b"/opentelemetry.proto.collector.trace.v1.TraceService/Export", b"application/grpc"
+    fields = b"\x83\x86\x01\x09localhost\x04" + bytes([len(path)]) + path + b"\x0f\x10" + bytes([len(kind)]) + kind
+    fields += b"\x00\x02te\x08trailers"
+    head = len(fields).to_bytes(3, "big") + bytes.fromhex("010400000001") + fields
+    call = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000") + head
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = free.getsockname()
     with serving(create_app(world, grpc=address)):
@@ -360,6 +365,10 @@ def test_grpc_is_refused_in_words(world: World) -> None:
                 while b"http/protobuf" not in answer:
                     answer += connection.recv(4096)
             assert b"\x01\x05\x00\x00\x00\x01" in answer, "headers of the call's stream, which end it"
+        with grpc.insecure_channel(f"{address[0]}:{address[1]}") as channel, pytest.raises(grpc.RpcError) as refused:
+            channel.unary_unary(path.decode())(SPANS.SerializeToString(), timeout=LONG)
+        told = cast("grpc.Call", refused.value)
+        assert (told.code(), told.details()) == (grpc.StatusCode.UNIMPLEMENTED, NO_GRPC)
 
 
 def test_a_port_for_grpc_that_others_have_stays_theirs(world: World) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import sqlalchemy as sa
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
-from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.assets.graph.asset_graph import AssetNode
 from dagster._core.definitions.data_version import (
     CODE_VERSION_TAG,
     DATA_VERSION_IS_USER_PROVIDED_TAG,
@@ -135,21 +135,18 @@ def newest_materialization(
     return None
 
 
-def upstream_graph(context: dg.AssetExecutionContext) -> AssetGraph:
-    """Return the assets a step can load, those upstream too; a run in this process has no public ``repository_def``."""
-    return context.job_def.asset_layer.asset_graph
+def upstream_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> AssetNode:
+    """Return an asset that a step reads; in a run in one's own process there is no public ``repository_def`` that knows it."""
+    return context.job_def.asset_layer.get(key)
 
 
-def upstream_values(context: dg.AssetExecutionContext) -> dg.AssetValueLoader:
-    """Return what loads values of these assets by their own IO managers, a partition at a time."""
-    # One that is made elsewhere has no resources of its own: the project's default loads it, as it would an input.
-    default = {"io_manager": context.job_def.resource_defs["io_manager"]}
-    assets = [
-        it if it.resource_defs else dg.with_resources([it], default)[0] for it in upstream_graph(context).assets_defs
-    ]
-    return dg.AssetValueLoader(
-        {spec.key: it for it in assets if isinstance(it, dg.AssetsDefinition) for spec in it.specs}, context.instance
-    )
+def upstream_values(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.AssetValueLoader:
+    """Return what loads the values of an asset that a step reads by its own IO manager, a partition at a time."""
+    asset = upstream_asset(context, key).assets_def
+    if not asset.resource_defs:
+        # One that is made elsewhere has no resources of its own: the project's default loads it, as it would an input.
+        [asset] = dg.with_resources([asset], {"io_manager": context.job_def.resource_defs["io_manager"]})
+    return dg.AssetValueLoader({key: asset}, context.instance)
 
 
 def plan_materialization(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey, partition: str) -> None:

@@ -88,7 +88,7 @@ def why_silent(item: OtlpRecord, piece: "Piece | None") -> str | None:
     worded = [any(said.text.strip() for said in side) for side in sides]
     if not item.is_span or all(worded):
         return None
-    found = attributes(item.record.attributes)
+    found = item.attributes
     operation = str(found.get("ai.operationId") or found.get("gen_ai.operation.name") or "")
     kind = found.get("openinference.span.kind") or found.get("langfuse.observation.type")
     calls_model = operation in ("chat", "generate_content", "text_completion") or kind in ("LLM", "generation")
@@ -343,15 +343,13 @@ def piece_of(item: OtlpRecord) -> Piece | None:
     Raises:
         RefusedError: it has no valid ids or times.
     """
-    record = item.record
+    record, found = item.record, item.attributes
     if item.is_span:
-        found = attributes(record.attributes)
         events = [(event.name, attributes(event.attributes)) for event in record.events]
         ids = _ids(record)
         start, end = record.start_time_unix_nano, record.end_time_unix_nano
         said = contents(found, events)
         return _piece(item, found, ids, "span", (start or end, max(start, end)), said)
-    found = attributes(record.attributes)
     name = record.event_name or str(found.get("event.name", ""))
     moment = record.time_unix_nano or record.observed_time_unix_nano
     if name == DETAILS:

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import socket
 from collections import Counter as Counts
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -88,61 +90,51 @@ class CollectorMetrics:
         return generate_latest(self.registry)
 
 
-# Of HTTP/2: an empty SETTINGS frame, its acknowledgement, and what a call begins with.
-_SETTINGS, _ACKNOWLEDGED, _CALL = b"\0\0\0\4\0\0\0\0\0", b"\0\0\0\4\1\0\0\0\0", 1
-_PREFACE, _HEAD, _WHOLE_ANSWER = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 9, 5
-_GRPC_SECONDS, _GRPC_BYTES = 10.0, 65_536
 GRPC_PORT = 4317
 NO_GRPC = (
     "traces are taken over HTTP here: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf and the endpoint's port to 4318"
 )
+# A connection that stays longer, and a message that is larger, are cut off; a port that others have is not shared with them.
+_GRPC_OPTIONS = (
+    ("grpc.max_connection_age_ms", 10_000),
+    ("grpc.max_connection_age_grace_ms", 0),
+    ("grpc.max_receive_message_length", 65_536),
+    ("grpc.so_reuseport", 0),
+)
 
 
-class NoGrpc(asyncio.Protocol):
-    """Answers calls of gRPC, which many exporters begin with, by a sentence that they print; they do not try again."""
+@contextmanager
+def refusing_grpc(address: tuple[str, int] | None) -> Iterator[None]:
+    """Say at an address that gRPC, which many exporters begin with, is not taken; where others listen there already, they do.
 
-    def __init__(self) -> None:
-        fields = {":status": "200", "content-type": "application/grpc", "grpc-status": "12", "grpc-message": NO_GRPC}
-        # HPACK's literal fields without an index; none has 127 characters or more.
-        self._answer = b"".join(
-            b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-            for name, value in fields.items()
-        )
-        self._waiting = b""
+    The sentence is printed by exporters, which do not try again.
+    """
+    if address is None:
+        yield
+        return
+    import grpc
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        transport.write(_SETTINGS)
-        asyncio.get_running_loop().call_later(_GRPC_SECONDS, transport.abort)
+    def refuse(_: Any, context: grpc.ServicerContext) -> None:
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, NO_GRPC)
 
-    def data_received(self, data: bytes) -> None:
-        self._waiting += data
-        frames = self._waiting.removeprefix(_PREFACE)
-        while len(frames) >= _HEAD and len(frames) >= (size := _HEAD + int.from_bytes(frames[:3], "big")):
-            if frames[3] == _CALL:
-                head = len(self._answer).to_bytes(3, "big") + bytes([_CALL, _WHOLE_ANSWER]) + frames[5:_HEAD]
-                self._transport.write(_ACKNOWLEDGED + head + self._answer)
-            frames = frames[size:]
-        # A preface that is not whole yet waits as it is.
-        self._waiting = self._waiting if len(self._waiting) < len(_PREFACE) else frames
-        if len(frames) > _GRPC_BYTES:
-            self._transport.abort()
+    class Every(grpc.GenericRpcHandler):
+        def service(self, handler_call_details: Any) -> Any:
+            # As a stream: what the call brings is not read.
+            return grpc.stream_unary_rpc_method_handler(refuse)
 
-
-@asynccontextmanager
-async def refusing_grpc(address: tuple[str, int] | None) -> AsyncIterator[None]:
-    """Say at an address that gRPC is not taken; where others listen there already, they do."""
-    server = None
-    if address is not None:
-        try:
-            server = await asyncio.get_running_loop().create_server(NoGrpc, *address)
-        except OSError as error:
-            _LOGGER.info("nobody says on port %d that gRPC is not taken (%s)", address[1], error.strerror)
+    host, port = address
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[Every()], options=_GRPC_OPTIONS)
+    try:
+        # gRPC itself writes to the terminal where a port is taken.
+        socket.create_server(address, family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        server.start()
+    except (OSError, RuntimeError) as error:
+        _LOGGER.info("nobody says on port %d that gRPC is not taken (%s)", port, error)
     try:
         yield
     finally:
-        if server is not None:
-            server.close()
+        server.stop(None)
 
 
 # Pieces that one transaction takes: what waits meanwhile goes with the next.
@@ -354,8 +346,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
-            async with collector.writer, refusing_grpc(grpc):
-                yield
+            async with collector.writer:
+                with refusing_grpc(grpc):
+                    yield
         finally:
             collector.close()
 

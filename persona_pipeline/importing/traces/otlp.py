@@ -4,6 +4,7 @@ import base64
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.documents.json import strict_json
@@ -32,6 +33,11 @@ class OtlpRecord:
     resource: Mapping[str, Any]
     is_span: bool
     scope: str = "unnamed"
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Its own attributes, as JSON values."""
+        return attributes(self.record.attributes)
 
 
 def require_otel() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, get_args
 
 from persona_pipeline.base.documents.json import JsonError, content_hash, storable, strict_json
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
@@ -20,7 +20,8 @@ from persona_pipeline.base.options import parse_time as parse_time
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
 
-FIELDS = ("id", "agent_id", "channel", "recipient", "text", "created_at", "run_id")
+MessageField = Literal["id", "agent_id", "channel", "recipient", "text", "created_at", "run_id"]
+FIELDS: tuple[str, ...] = get_args(MessageField)
 REQUIRED = ("id", "agent_id", "text", "created_at")
 ENDINGS = (".jsonl", ".csv")
 _BLOCK = 1 << 20

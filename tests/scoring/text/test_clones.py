@@ -158,4 +158,5 @@ def test_time_grows_with_the_lines_and_not_with_their_pairs(stock: bool) -> None
         return time.process_time() - started
 
     seconds(500)
-    assert seconds(16_000) < 10 * max(seconds(4_000), 0.02)
+    # A busy machine makes one measurement longer, not three of them; what is quadratic fails them all.
+    assert any(seconds(16_000) < 10 * max(seconds(4_000), 0.02) for _ in range(3))
