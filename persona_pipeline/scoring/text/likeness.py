@@ -339,18 +339,6 @@ def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
     return nearness(dict(current), dict(history))
 
 
-def voice_convergence(current: Voices, references: Sequence[Voices]) -> Nearness:
-    """Compare how alike agents sound in one channel and window with how alike the same agents sound in ``references``.
-
-    References are the same agents' messages elsewhere, oldest first; all of them together are the history (``nearness``).
-    """
-    history: dict[str, list[str]] = {}
-    for reference in references:
-        for name, texts in reference.items():
-            history.setdefault(name, []).extend(texts)
-    return nearness(current, history)
-
-
 @dataclass(frozen=True)
 class VoicePoint:
     """Where an agent stands on the voice map; only distances between points mean something."""
