@@ -35,11 +35,10 @@ from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunRepor
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
 from persona_pipeline.scoring.text.agreement import language_of
-from persona_pipeline.scoring.text.likeness import Voices, voice_similarity
+from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_similarity
 from persona_pipeline.scoring.text.likeness import voice_map as place_voices
 from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.text.voices import nearness
 from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceReading
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.runs import message_score_rows, overall_rows, summary_rows
