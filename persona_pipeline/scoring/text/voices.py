@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations, permutations
 from math import copysign, log, sqrt
 from statistics import fmean
@@ -241,9 +241,7 @@ class KnownVoices:
         return MeasuredBlocks(_alike(lines, self.size, words, self.words), np.moveaxis(predicted, 1, 0))
 
 
-# Ten megabytes each, and who shares a channel asks one after the other.
-@lru_cache(maxsize=2)
-def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices:
+def learn_voices(history: Lines, size: int) -> KnownVoices:
     """Learn the voices of some speakers from equally many messages of each, cut into blocks of ``size``.
 
     What tells them apart is a ridge regression of who speaks on the character n-grams of a message.
@@ -415,7 +413,7 @@ def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Ne
     size = min(size or MOST_MESSAGES, count, available // FEWEST_BLOCKS)
     blocks = min(available, _MOST_HISTORY, _MOST_HISTORY_OF_ALL // len(enough)) // size
     # Both end with the newest message.
-    learnt = learn_voices(tuple(tuple(earlier[name][-blocks * size :]) for name in enough), size)
+    learnt = learn_voices([earlier[name][-blocks * size :] for name in enough], size)
     said = {name: spoken[name][-(count // size) * size :] for name in enough}
     languages = {name: language_of(texts) for name, texts in said.items()}
     now = learnt.measure(list(said.values()))

@@ -236,8 +236,8 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
         return [message_of(row) for row in connection.execute(query)]
 
 
-# Of a beginning or an ending so many lines are read: what more than three others say is nobody's anyway.
-_MOST_ALIKE = 32
+# Of a beginning or an ending so many lines are read: a stock phrase that one agent begins with must not hide what it says after.
+_MOST_ALIKE = 128
 # The first fields of a message.
 _SAID = ("id", "agent_id", "text", "created_at", "channel_id")
 
