@@ -1,7 +1,6 @@
 """Fixtures every test can use: a copy of the sample world, a small world, and a store on each database."""
 
 import contextlib
-import functools
 import os
 import shutil
 import signal
@@ -24,6 +23,7 @@ from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.support.browser import chromium
 from tests.support.clock import Clock
+from tests.support.made_once import made_once
 from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.worlds import PROJECT, copy_sample
@@ -73,15 +73,8 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _commands_are_built_once() -> Iterator[None]:
-    """Typer builds all commands anew for every call, which a process makes once and these tests some thousand times."""
-    import typer.main
-    import typer.testing
-
-    built = functools.cache(typer.main.get_command)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(typer.main, "get_command", built)
-        patched.setattr(typer.testing, "_get_command", built)
+def _made_once() -> Iterator[None]:
+    with made_once():
         yield
 
 
