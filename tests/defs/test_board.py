@@ -86,7 +86,10 @@ def pages(board: Board, said: dict[str, Told], name: str) -> None:
         for number, (where, (address, complete)) in enumerate(shown.items()):
             page.goto(f"{board.site}{address}")
             page.wait_for_function(
-                "complete => new RegExp(complete).test(document.body.innerText)", arg=complete, timeout=60_000, polling=200
+                "complete => new RegExp(complete).test(document.body.innerText)",
+                arg=complete,
+                timeout=60_000,
+                polling=200,
             )
             said[name].pages[where] = page.inner_text("body")
             if FOLDER in os.environ:
