@@ -59,22 +59,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_order(items, named=config.getoption("loadgroup", default=False))
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tests see no database, key or world of the person who runs them."""
+def _shut_out(patched: pytest.MonkeyPatch) -> None:
+    """Take away database, key and world of the person who runs the tests."""
     for name in [*os.environ]:
         if name.startswith(("PERSONA_", "ANTHROPIC_", "DAGSTER_")):
-            monkeypatch.delenv(name)
+            patched.delenv(name)
     # Which transcripts are drawn is no business of tests that count calls.
-    monkeypatch.setenv("PERSONA_JUDGE_CANARIES", "0")
+    patched.setenv("PERSONA_JUDGE_CANARIES", "0")
     get_settings.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    _shut_out(monkeypatch)
     yield
     get_settings.cache_clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _made_once() -> Iterator[None]:
-    with made_once():
+    with pytest.MonkeyPatch.context() as patched, made_once():
+        _shut_out(patched)
         yield
 
 
