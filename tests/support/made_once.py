@@ -1,13 +1,16 @@
 """What a process makes once and thousands of tests would make anew: commands, compiled statements, lists of migrations."""
 
 import functools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import LRUCache
 
 
@@ -18,6 +21,8 @@ def made_once() -> Iterator[None]:
         _commands(patched)
         _statements(patched)
         _migrations(patched)
+        if "dagster" in sys.modules:
+            _connections(patched)
         yield
 
 
@@ -62,3 +67,15 @@ def _migrations(patched: pytest.MonkeyPatch) -> None:
         return known[where]
 
     patched.setattr(ScriptDirectory, "from_config", from_config)
+
+
+def _connections(patched: pytest.MonkeyPatch) -> None:
+    """An instance of Dagster in memory opens a connection for each thing it looks up."""
+    from dagster._core.storage.event_log import in_memory as events
+    from dagster._core.storage.runs import in_memory as runs
+
+    def create_engine(url: str, **_: Any) -> Engine:
+        return sa.create_engine(url, poolclass=QueuePool, connect_args={"check_same_thread": False})
+
+    for module in (events, runs):
+        patched.setattr(module, "create_engine", create_engine)
