@@ -104,6 +104,7 @@ def _new_stores_are_copies(request: pytest.FixtureRequest, monkeypatch: pytest.M
         if opened.dialect.name == "sqlite" and name and name != ":memory:":
             with lock, contextlib.suppress(OSError), Path(name).open("xb") as file:
                 file.write(_new_store)
+                return
         made(opened)
 
     monkeypatch.setattr(engine, "upgrade", upgrade)
