@@ -89,7 +89,7 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
     outlined = [agent_id for agent_id, item in report.agents.items() if item.outlined]
     found = overall_points(outlined, overall_rows(store, until=until, most=_MOST_DRAWN)) if outlined else {}
     return {
-        agent_id: [{"window_end": value.window_end, "overall": value.overall} for value in values]
+        agent_id: [{"window_end": end, "overall": overall} for end, overall in values.items()]
         for agent_id, values in found.items()
     }
 

@@ -44,7 +44,7 @@ def everybody(world: World) -> dict[str, Any]:
     return {
         "view": view,
         "rows": sorted(view.rows, key=lambda row: (row.severity, row.name)),
-        "lines": {agent_id: [point.overall for point in points] for agent_id, points in scored.items()},
+        "lines": {agent_id: [*points.values()] for agent_id, points in scored.items()},
         "silent": [agent_id for agent_id in own if agent_id not in reports],
     }
 
