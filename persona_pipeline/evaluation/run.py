@@ -344,7 +344,7 @@ def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> Ru
 
 def replayed(replay: RunReplay) -> EvaluationRun:
     """Make a saved run again: the same report, without a world, and nobody is asked."""
-    judge = ReplayedJudge(replay)
+    judge = ReplayedJudge(replay.judge, replay.live, replay.notes, replay.answers)
     decided = evaluate(replay.snapshot, judge, replay.request, replay.rules)
     raise_problems(decided.broken)
     run = _run_of(decided, judge, replay.request, SyntheticAgents(), [])

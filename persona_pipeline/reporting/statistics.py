@@ -24,14 +24,11 @@ from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
 from persona_pipeline.guard.labels.check import checked_voices
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, turns_of
-from persona_pipeline.scoring.fading import fading as find_fading
+from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, fading, turns_of
 from persona_pipeline.scoring.text.agreement import language_of
-from persona_pipeline.scoring.text.likeness import voice_map as place_voices
-from persona_pipeline.scoring.text.likeness import voice_similarity
+from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_map, voice_similarity
 from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
-from persona_pipeline.scoring.text.voices import Voices, nearness
 from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceReading
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.runs import message_score_rows, overall_rows, summary_rows
@@ -130,7 +127,7 @@ def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]
     start = min((moment for moment in starts if moment), default=None) if all(starts) else None
     messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)
     judged = {message_id: score for run in runs for message_id, score in (run.message_scores or {}).items()}
-    found = {"adherence": find_fading(turns_of(messages, judged)), "repetition": find_fading(_repetition(messages))}
+    found = {"adherence": fading(turns_of(messages, judged)), "repetition": fading(_repetition(messages))}
     version = persona[:_VERSION_DIGITS]
     return [
         {**asdict(curve), "text": curve.text, "version": version, "signal": signal}
@@ -237,7 +234,7 @@ def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> di
     # All pairs are read off one look at the voices, which takes as long for two as for all.
     near = nearness(spoken, before)
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
-    places = place_voices(spoken)
+    places = voice_map(spoken)
     return {
         "agents": {
             agent_id: {
