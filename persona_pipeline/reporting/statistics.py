@@ -227,7 +227,7 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
 def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> dict[str, Any]:
     """Return how some agents write, where they stand on a map and how alike each two are, as ``VoiceMap`` reads it.
 
-    ``spoken``: their texts, oldest first; ``before``: the same agents' earlier ones; ``names``: what they are called.
+    ``spoken``: their texts, oldest first; ``before``: what the same agents said earlier; ``names``: what they are called.
     """
     if not 2 <= len(spoken) <= _MOST_VOICES:
         return {}

@@ -58,8 +58,8 @@ def test_case_is_part_of_a_voice() -> None:
 
 
 def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
-    parts = [conversation(DISTINCT, 30, seed) for seed in (2, 3)]
-    elsewhere = {agent: [text for part in parts for text in part[agent]] for agent in DISTINCT}
+    first, second = (conversation(DISTINCT, 30, seed) for seed in (2, 3))
+    elsewhere = {name: [*first[name], *second[name]] for name in first}
     merged = nearness(conversation(MERGED, 10, 4), elsewhere)
     usual = nearness(conversation(DISTINCT, 10, 5), elsewhere)
     assert merged.n_references == 6
@@ -113,6 +113,7 @@ def test_vectors_are_those_of_scikit_learn() -> None:
 def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
     program = (
         "import sys; from persona_pipeline.scoring.text.likeness import *; "
+        "from persona_pipeline.scoring.text.voices import nearness; "
         "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
         "voice_map(v), voice_similarity(v), nearness(v, v); "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
