@@ -259,17 +259,13 @@ def _rounded(correction: CorrectionKind, limit: float) -> float:
 
 def _upper(value: float, good: int, bad: int) -> float:
     """Return the area that is just consistent with one measured lower."""
-    low, high = value, 1.0
+    from scipy.optimize import brentq
+
     mean = (good + bad) / 2 - 1
 
-    def spread(a: float) -> float:
+    def beyond(a: float) -> float:
         inner = 1 + mean * ((1 - a) / (2 - a) + a / (1 + a))
-        return math.sqrt(max(0.0, a * (1 - a) * inner / (good * bad)))
+        return a - value - _Z * math.sqrt(max(0.0, a * (1 - a) * inner / (good * bad)))
 
-    for _ in range(60):
-        middle = (low + high) / 2
-        if middle - value < _Z * spread(middle):
-            low = middle
-        else:
-            high = middle
-    return high
+    # At zero there is a root that says nothing.
+    return value if value >= 1 else float(brentq(beyond, max(value, 1e-12), 1.0, xtol=1e-14))
