@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -268,4 +269,5 @@ def _upper(value: float, good: int, bad: int) -> float:
         return a - value - _Z * math.sqrt(max(0.0, a * (1 - a) * inner / (good * bad)))
 
     # At zero there is a root that says nothing.
-    return value if value >= 1 else float(brentq(beyond, max(value, 1e-12), 1.0, xtol=1e-14))
+    root: Any = value if value >= 1 else brentq(beyond, max(value, 1e-12), 1.0, xtol=1e-14)
+    return float(root)
