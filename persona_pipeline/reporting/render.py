@@ -201,7 +201,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "findings": plain["findings"],
         "provenance": _sorted(plain["provenance"]),
         "statistics": _sorted(plain["statistics"]),
-        "usage": report.usage.model_dump(mode="json"),
+        "usage": vars(report.usage),
         "expenses": plain["expenses"],
     }
     return json.loads(json.dumps(data), parse_constant=lambda _: None)

@@ -9,11 +9,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
+from persona_pipeline.judging.verdict import Usage
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from persona_pipeline.scoring.results import UsageSummary
 
 ZERO_WIDTH_SPACE = "\u200b"
 
@@ -121,7 +121,7 @@ def plural(count: int, one: str) -> str:
     return f"{count:,} {one if count == 1 else one + 's'}"
 
 
-def cost_line(usage: "UsageSummary") -> str:
+def cost_line(usage: "Usage") -> str:
     """Return what was spent, in words."""
     if not usage.calls:
         return "No judge call was made."
