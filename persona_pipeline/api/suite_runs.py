@@ -14,7 +14,6 @@ from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.results import SuiteResult, TestResult
-from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running import opening
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.suite_run import run_suites
@@ -24,7 +23,7 @@ from persona_pipeline.world.world import World
 if TYPE_CHECKING:
     import pandas as pd
 
-    from persona_pipeline.suites.grading.suite_judge import GivenJudge
+    from persona_pipeline.suites.running.opening import GivenJudge
 
 
 class Running(TypedDict, total=False):
@@ -194,7 +193,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
             judge or settings.judge, settings, record=how.get("record", False), max_usd=how.get("max_usd"), world=world
         )
     else:
-        shared = SuiteJudge(judge)
+        shared = opening.SuiteJudge(judge)
     responses = how.get("responses")
     if isinstance(responses, Path | str):
         responses = load_responses(responses)

@@ -26,10 +26,10 @@ from persona_pipeline.defs.platform.place import OWNERS, VALUES, Place
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.judging.open import RECORDED, OpenedJudge
 from persona_pipeline.reporting.text import one_line
-from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.opening import (
     OpenedSuite,
     SuiteFile,
+    SuiteJudge,
     choose_files,
     named_judge,
     open_suite,

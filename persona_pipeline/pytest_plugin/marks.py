@@ -18,8 +18,7 @@ from persona_pipeline.guard.baselines.falls import is_covered
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
-from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.suites.running.opening import open_judge
+from persona_pipeline.suites.running.opening import SuiteJudge, open_judge
 from persona_pipeline.world.personas import find_world
 
 

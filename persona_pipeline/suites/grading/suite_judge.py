@@ -45,10 +45,9 @@ class SuiteJudge:
     def judge(self) -> BackedJudge:
         """The judge itself."""
         with self._lock:
-            if self._opened is None:
-                given: Any = self.given() if callable(self.given) else self.given
-                self._opened = given
-            return self._opened
+            found: Any = self._opened or (self.given() if callable(self.given) else self.given)
+            self._opened = found
+            return found
 
     @property
     def name(self) -> str | None:
