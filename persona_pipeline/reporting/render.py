@@ -221,7 +221,7 @@ def from_json(data: dict[str, Any]) -> RunReport:
         fields = ("findings", "exit_code", "provenance", "statistics", "expenses")
         return RunReport(agents=agents, **{key: data[key] for key in fields if key in data})
     except ValidationError as error:
-        raise not_valid(error, "report: ") from None
+        raise not_valid(error, "report: {name}: {why}") from None
 
 
 def read_json(text: str, path: str = "report") -> RunReport:

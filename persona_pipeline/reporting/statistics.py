@@ -493,4 +493,4 @@ def _read(report: RunReport, key: str, shape: Any, default: Any) -> Any:
     try:
         return TypeAdapter(shape).validate_python(report.statistics[key])
     except ValidationError as error:
-        raise not_valid(error, f"report: statistics.{key}.") from None
+        raise not_valid(error, f"report: statistics.{key}.{{name}}: {{why}}") from None
