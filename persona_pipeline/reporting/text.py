@@ -9,10 +9,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
-from persona_pipeline.judging.verdict import Usage
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from persona_pipeline.judging.verdict import Usage
 
 
 ZERO_WIDTH_SPACE = "\u200b"
