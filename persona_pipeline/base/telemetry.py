@@ -1,4 +1,7 @@
-"""Scores as ``gen_ai.evaluation.result`` events over the OpenTelemetry Logs API. Off unless asked for; nothing waits for them."""
+"""Scores as ``gen_ai.evaluation.result`` events over the OpenTelemetry Logs API, and to backends that show them beside their spans.
+
+Off unless asked for; nothing waits for them.
+"""
 
 import atexit
 import logging
@@ -6,17 +9,16 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.settings import Settings, names_in
 from persona_pipeline.version import __version__
 
 EVENT = "gen_ai.evaluation.result"
-_INSTALL = "pip install 'persona-pipeline[otel]'"
 # A run of many agents has thousands of events at once; more than this many that wait are dropped.
 _MOST_WAITING = 100_000
 # Seconds that the end of a process waits for a collector.
@@ -78,10 +80,13 @@ class EvaluationEvent:
 
 
 class Emitter:
-    """Hands events to a thread that sends them over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says; never raises, never waits."""
+    """Hands events to threads that send them; never raises, never waits.
 
-    def __init__(self, *, explained: bool = False) -> None:
-        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    They go over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says (``otlp``), and those of spans to score ``backends``, each of
+    which its own variables describe.
+    """
+
+    def __init__(self, *, explained: bool = False, otlp: bool = True, backends: Sequence[str] = ()) -> None:
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
         from opentelemetry.sdk.resources import Resource
@@ -94,7 +99,9 @@ class Emitter:
         resource = Resource.create({} if named else {"service.name": "persona-pipeline"})
         most = int(os.environ.get("OTEL_BLRP_MAX_QUEUE_SIZE") or _MOST_WAITING)
         self._provider = LoggerProvider(resource, shutdown_on_exit=False)
-        self._provider.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(), max_queue_size=most))
+        for name in [*(["otlp"] if otlp else []), *backends]:
+            if exporter := _exporter(name):
+                self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter, max_queue_size=most))
         self._logger = self._provider.get_logger("persona_pipeline", __version__)
 
     def emit(self, events: Iterable[EvaluationEvent]) -> None:
@@ -122,6 +129,27 @@ class Emitter:
         self._provider.shutdown()
 
 
+def _exporter(name: str) -> Any:
+    """Return what sends to a place; None where that cannot be, which is logged: the others hear of scores all the same."""
+    try:
+        if name == "otlp":
+            from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+
+            return OTLPLogExporter()
+        from persona_pipeline.base.score_backends import score_exporter
+
+        return score_exporter(name)
+    except ImportError as error:
+        _LOGGER.warning("no scores are sent to %s: %s is not installed; %s", name, error.name, _install(name))
+    except Exception as error:
+        _LOGGER.warning("no scores are sent to %s: %s", name, error)
+    return None
+
+
+def _install(name: str) -> str:
+    return f"pip install 'persona-pipeline[{'otel' if name == 'otlp' else name}]'"
+
+
 def _context_of(span: SpanIds | None) -> Any:
     if span is None:
         return None
@@ -135,22 +163,25 @@ def _context_of(span: SpanIds | None) -> Any:
 
 
 def emitter(settings: Settings) -> Emitter | None:
-    """Return this process's emitter; None where no events are asked for (``PERSONA_OTEL_EVENTS``) or none can be sent."""
-    return made_emitter(settings.otel_explanations) if settings.otel_events else None
+    """Return this process's emitter; None where no scores are asked for, or none can be sent.
+
+    They are asked for by ``PERSONA_OTEL_EVENTS`` and ``PERSONA_SCORE_BACKENDS``.
+    """
+    if not settings.otel_events and not settings.score_backends:
+        return None
+    return made_emitter(settings.otel_explanations, settings.otel_events, tuple(names_in(settings.score_backends)))
 
 
 @lru_cache
-def made_emitter(explained: bool) -> Emitter | None:
+def made_emitter(explained: bool, otlp: bool, backends: tuple[str, ...]) -> Emitter | None:
     """Return an emitter, made once; None where none can be, which is logged."""
     try:
-        made = Emitter(explained=explained)
+        made = Emitter(explained=explained, otlp=otlp, backends=backends)
     except ImportError as error:
-        _LOGGER.warning(
-            "PERSONA_OTEL_EVENTS is set, and %s is not installed: no scores are sent; %s", error.name, _INSTALL
-        )
+        _LOGGER.warning("no scores are sent: %s is not installed; %s", error.name, _install("otlp"))
         return None
     except Exception:
-        _LOGGER.exception("PERSONA_OTEL_EVENTS is set, and no scores can be sent")
+        _LOGGER.exception("no scores can be sent")
         return None
     atexit.register(made.close)
     return made

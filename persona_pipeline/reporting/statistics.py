@@ -35,7 +35,7 @@ from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunRepor
 from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, MessageValue, SurvivalPoint, turns_of
 from persona_pipeline.scoring.fading import fading as find_fading
 from persona_pipeline.scoring.text.agreement import language_of
-from persona_pipeline.scoring.text.likeness import Voices, voice_convergence, voice_similarity
+from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_similarity
 from persona_pipeline.scoring.text.likeness import voice_map as place_voices
 from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
@@ -228,19 +228,19 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
     if not 2 <= len(agent_ids) <= _MOST_VOICES:
         return {}
     spoken = _spoken(world, agent_ids, window)
-    before = [replace(history_of(window), end=window.start)] if window.start else []
-    return voices_alike(spoken, [_spoken(world, sorted(spoken), span) for span in before], world.display_names())
+    before = replace(history_of(window), end=window.start) if window.start else None
+    return voices_alike(spoken, _spoken(world, sorted(spoken), before) if before else {}, world.display_names())
 
 
-def voices_alike(spoken: Voices, before: Sequence[Voices], names: Mapping[str, str]) -> dict[str, Any]:
+def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> dict[str, Any]:
     """Return how some agents write, where they stand on a map and how alike each two are, as ``VoiceMap`` reads it.
 
-    ``spoken``: their texts, oldest first; ``before``: the same agents' earlier ones; ``names``: what they are called.
+    ``spoken``: their texts, oldest first; ``before``: what the same agents said earlier; ``names``: what they are called.
     """
     if not 2 <= len(spoken) <= _MOST_VOICES:
         return {}
     # All pairs are read off one look at the voices, which takes as long for two as for all.
-    near = voice_convergence(spoken, before)
+    near = nearness(spoken, before)
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
     places = {point.agent_id: {"x": point.x, "y": point.y} for point in place_voices(spoken)}
     return {

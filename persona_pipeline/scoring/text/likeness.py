@@ -36,7 +36,7 @@ _EVERYBODY = ""
 # A line of which this share of phrases stands in everyday language is nobody's: so is one in a hundred of real dialogue.
 _EVERYDAY = 1 / 3
 # Of more agents the voices are not compared outside their channels: every one of them needs 200 messages to be told from the rest.
-_MOST_VOICES = 12
+MOST_VOICES = 12
 # Fewer messages of a second speaker leave a channel without numbers of its own.
 _FEWEST_MESSAGES = 5
 _DISTINCT, _MERGED = 1.2, 2.7
@@ -236,6 +236,7 @@ def fleet_likeness(
     *,
     of: Collection[str],
     everyday: Sequence[str] = (),
+    voiced: Collection[str] | None = None,
 ) -> dict[str, list[VoiceFinding]]:
     """Return by agent whose lines it says, and who else's voice it has come to have, in whatever channels they speak.
 
@@ -244,6 +245,7 @@ def fleet_likeness(
         fleet: agents who are held against each other. Of anybody else the lines count for whom they share a channel with.
         of: whom to look at; the fleet's voices are compared where at most 12 have said enough.
         everyday: lines that are nobody's.
+        voiced: whose voices are compared; None: the fleet's.
     """
     in_channel: dict[str | None, set[str]] = {}
     for message in (*earlier, *said):
@@ -257,10 +259,10 @@ def fleet_likeness(
     findings = find_clones(spoken, before, of=of, everyday=everyday)
     enough = [
         name
-        for name in sorted({*fleet} & current.keys() & history.keys())
+        for name in sorted({*(fleet if voiced is None else voiced)} & current.keys() & history.keys())
         if len(current[name]) >= FEWEST_NOW and len(history[name]) >= FEWEST_BEFORE
     ]
-    if len(enough) <= _MOST_VOICES:
+    if len(enough) <= MOST_VOICES:
         now, past = ({name: texts[name] for name in enough} for texts in (current, history))
         findings += find_likeness(nearness(now, past), now, past)
     found: dict[str, list[VoiceFinding]] = {agent_id: [] for agent_id in of}
@@ -335,18 +337,6 @@ def _frozen(voices: Voices) -> FrozenVoices:
 @lru_cache(maxsize=64)
 def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
     return nearness(dict(current), dict(history))
-
-
-def voice_convergence(current: Voices, references: Sequence[Voices]) -> Nearness:
-    """Compare how alike agents sound in one channel and window with how alike the same agents sound in ``references``.
-
-    References are the same agents' messages elsewhere, oldest first; all of them together are the history (``nearness``).
-    """
-    history: dict[str, list[str]] = {}
-    for reference in references:
-        for name, texts in reference.items():
-            history.setdefault(name, []).extend(texts)
-    return nearness(current, history)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from statistics import fmean
 
 import pytest
 
-from persona_pipeline.scoring.text.likeness import voice_convergence, voice_map, voice_similarity
-from persona_pipeline.scoring.text.voices import VOICE, GramKind, text_vectors
+from persona_pipeline.scoring.text.likeness import voice_map, voice_similarity
+from persona_pipeline.scoring.text.voices import VOICE, GramKind, nearness, text_vectors
 from tests.support.waiting import PATIENCE
 
 WORDS = [
@@ -58,9 +58,10 @@ def test_case_is_part_of_a_voice() -> None:
 
 
 def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
-    elsewhere = [conversation(DISTINCT, 30, seed) for seed in (2, 3)]
-    merged = voice_convergence(conversation(MERGED, 10, 4), elsewhere)
-    usual = voice_convergence(conversation(DISTINCT, 10, 5), elsewhere)
+    first, second = (conversation(DISTINCT, 30, seed) for seed in (2, 3))
+    elsewhere = {name: [*first[name], *second[name]] for name in first}
+    merged = nearness(conversation(MERGED, 10, 4), elsewhere)
+    usual = nearness(conversation(DISTINCT, 10, 5), elsewhere)
     assert merged.n_references == 6
     assert merged.messages_per_agent == 10
     assert merged.z is not None
@@ -112,8 +113,9 @@ def test_vectors_are_those_of_scikit_learn() -> None:
 def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
     program = (
         "import sys; from persona_pipeline.scoring.text.likeness import *; "
+        "from persona_pipeline.scoring.text.voices import nearness; "
         "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
-        "voice_map(v), voice_similarity(v), voice_convergence(v, [v]); "
+        "voice_map(v), voice_similarity(v), nearness(v, v); "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
