@@ -32,7 +32,6 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.scoring.text.agreement import agreement_ratio
-from persona_pipeline.scoring.text.likeness import voice_convergence
 from persona_pipeline.scoring.text.repetition import mean_share, message_shares
 from persona_pipeline.scoring.text.tokens import (
     corpus_repetition,
@@ -41,6 +40,7 @@ from persona_pipeline.scoring.text.tokens import (
     overlap,
     pairwise_similarity,
 )
+from persona_pipeline.scoring.text.voices import nearness
 from tests.trust_boundary.growth import HOSTILE, STAGES, Growth, growth
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
@@ -103,7 +103,7 @@ def voices() -> None:
             if row["created_at"] < "2026-06-15":
                 said.setdefault(row["agent_id"], []).append(row["text"])
     agents = sorted(agent for agent, messages in said.items() if len(messages) >= 20)
-    references = [{agent: said[agent][::2] for agent in agents}]
+    references = {agent: said[agent][::2] for agent in agents}
     count = min(len(said[agent]) // 2 for agent in agents) // 3
     print(f"\nVoices of {', '.join(agents)}, {count} messages each, means of 50 draws")
     print(f"{'changed hands':<16}{'vocabulary Jaccard':>20}{'voice similarity':>18}{'z':>8}")
@@ -113,7 +113,7 @@ def voices() -> None:
             generator = random.Random(seed)
             mixed = {agent: generator.sample(said[agent][1::2], count) for agent in agents}
             swap(mixed, share, generator)
-            voice = voice_convergence(mixed, references)
+            voice = nearness(mixed, references)
             words = pairwise_similarity(mixed).values()
             found.append((fmean(words), voice.similarity or 0.0, voice.z or 0.0))
         jaccard, similarity, z = (sum(column) / len(found) for column in zip(*found, strict=True))

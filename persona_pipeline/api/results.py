@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FORMATS = {".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit"}
 
 
-class Score(float):
+class NamedScore(float):
     """A score, 0-9, that knows what it is of, so that a failed assert of it can show why."""
 
     evaluation: "Evaluation"
@@ -68,14 +68,14 @@ class Evaluation(EvaluationRun):
         """
         return self.report.agents[agent_id]
 
-    def score(self, agent_id: str, dimension: str | None = None, claim: str | None = None) -> Score:
+    def score(self, agent_id: str, dimension: str | None = None, claim: str | None = None) -> NamedScore:
         """Return a score, 0-9: of an agent, of a dimension of it, or of one claim of that dimension.
 
         Raises:
             UnscoredError: there is none; a missing score is never a number.
             ConfigError: nothing of that name was evaluated.
         """
-        found = Score(self._score(agent_id, dimension, claim))
+        found = NamedScore(self._score(agent_id, dimension, claim))
         found.evaluation, found.of = self, (agent_id, dimension, claim)
         return found
 

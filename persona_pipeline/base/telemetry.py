@@ -9,7 +9,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,6 +26,9 @@ _MOST_WAITING = 100_000
 _PATIENCE = 5.0
 # All zeros is no id.
 _TRACE_ID, _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]{16}")
+_SCORE = ("name", "score.value", "score.label", "explanation")
+# Times that a backend is asked to take a batch of scores.
+_ATTEMPTS = 4
 _LOGGER = logging.getLogger("persona_pipeline.telemetry")
 
 
@@ -129,6 +133,108 @@ class Emitter:
         self._provider.shutdown()
 
 
+@dataclass(frozen=True)
+class SpanScore:
+    """One score of one span; ``id`` is the same whenever the same is measured again, and the newest score counts."""
+
+    name: str
+    score: float
+    label: str | None
+    explanation: str | None
+    span: SpanIds
+    about: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.span.trace_id}/{self.span.span_id}/{self.name}"))
+
+    @classmethod
+    def of(cls, record: Any) -> "SpanScore | None":
+        """Return the score that an event is; None where it has none, or is of no span."""
+        given: dict[str, Any] = dict(record.attributes or {})
+        name, score, label, reason = (given.pop(f"gen_ai.evaluation.{key}", None) for key in _SCORE)
+        if score is None or not record.trace_id or not record.span_id:
+            return None
+        span = SpanIds(f"{record.trace_id:032x}", f"{record.span_id:016x}")
+        return cls(name, score, label, reason, span, given)
+
+
+class SpanScores:
+    """Where scores are shown beside the spans they are of: a backend's own client, as an exporter of events."""
+
+    def __init__(self, send: Callable[[list[SpanScore]], None], flush: Callable[[], Any] = lambda: None) -> None:
+        self._send, self._flush = send, flush
+
+    def export(self, batch: Sequence[Any]) -> None:
+        if found := list(filter(None, (SpanScore.of(each.log_record) for each in batch))):
+            self._send(found)
+
+    def shutdown(self) -> None:
+        self._flush()
+
+
+def _langfuse() -> SpanScores:
+    """Numeric scores of observations; ``LANGFUSE_BASE_URL``, ``LANGFUSE_PUBLIC_KEY`` and ``LANGFUSE_SECRET_KEY`` say where."""
+    from langfuse import Langfuse
+    from opentelemetry.sdk.trace import TracerProvider
+
+    if missing := [name for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY") if not os.environ.get(name)]:
+        raise ValueError(f"{' and '.join(missing)} must be set")
+    # One for the whole process, whoever makes it, so that it is never shut down here, nor becomes what takes the program's spans.
+    client = Langfuse(tracer_provider=TracerProvider())
+
+    def send(scores: list[SpanScore]) -> None:
+        for item in scores:
+            client.create_score(
+                name=item.name,
+                value=item.score,
+                data_type="NUMERIC",
+                trace_id=item.span.trace_id,
+                observation_id=item.span.span_id,
+                score_id=item.id,
+                comment=item.explanation,
+                metadata=item.about | ({"label": item.label} if item.label else {}),
+            )
+
+    return SpanScores(send, client.flush)
+
+
+def _phoenix() -> SpanScores:
+    """Annotations of spans; ``PHOENIX_ENDPOINT`` or ``PHOENIX_COLLECTOR_ENDPOINT``, and ``PHOENIX_API_KEY``, say where."""
+    import httpx
+    from phoenix.client import Client
+
+    client = Client()
+
+    def send(scores: list[SpanScore]) -> None:
+        found: list[Any] = [
+            {
+                "name": item.name,
+                "annotator_kind": "LLM",
+                "span_id": item.span.span_id,
+                "identifier": "persona-pipeline",
+                "result": {"score": item.score}
+                | ({"label": item.label} if item.label else {})
+                | ({"explanation": item.explanation} if item.explanation else {}),
+                "metadata": item.about,
+            }
+            for item in scores
+        ]
+        for attempt in range(_ATTEMPTS):
+            try:
+                client.spans.log_span_annotations(span_annotations=found)
+                return
+            except httpx.HTTPError as error:
+                answer = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 503
+                if attempt + 1 == _ATTEMPTS or (answer < 500 and answer != 429):
+                    _LOGGER.warning("Phoenix did not take %d scores: %s", len(found), str(error).split("\n")[0])
+                    return
+                # What is sent again takes the place of what may have arrived.
+                time.sleep(0.2 * 4**attempt)
+
+    return SpanScores(send)
+
+
 def _exporter(name: str) -> Any:
     """Return what sends to a place; None where that cannot be, which is logged: the others hear of scores all the same."""
     try:
@@ -136,9 +242,7 @@ def _exporter(name: str) -> Any:
             from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
             return OTLPLogExporter()
-        from persona_pipeline.base.score_backends import score_exporter
-
-        return score_exporter(name)
+        return {"langfuse": _langfuse, "phoenix": _phoenix}[name]()
     except ImportError as error:
         _LOGGER.warning("no scores are sent to %s: %s is not installed; %s", name, error.name, _install(name))
     except Exception as error:

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ def main() -> None:
     """
     # Importing makes many objects and hardly any garbage; looking for it so often was a sixth of a short command.
     gc.set_threshold(100_000, 30, 30)
+    # Before numpy is imported: more threads wait for each other longer than such small matrices take, and their number would
+    # be in the last digits of what is computed.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     from persona_pipeline.cli.app import app
 

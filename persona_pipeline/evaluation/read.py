@@ -34,7 +34,7 @@ from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
 from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
-from persona_pipeline.scoring.text.likeness import VoiceFinding, fleet_likeness
+from persona_pipeline.scoring.text.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.voice_alarm.learning import (
     FEWEST_OWN,
     HORIZON,
@@ -56,9 +56,11 @@ from persona_pipeline.world.messages.store import (
     MessageLog,
     message_counts,
     newest_message_time,
+    read_alike,
     read_messages,
     read_newest,
     read_talk,
+    said_most,
 )
 from persona_pipeline.world.models import Message, Persona, Window, parse_window
 from persona_pipeline.world.names import named_agents
@@ -68,8 +70,8 @@ from persona_pipeline.world.speakers import NameMatch, missing_agents, stored_na
 from persona_pipeline.world.world import World
 
 ALL_TIME = "all"
-# Messages of each agent, now and before, in which another's lines are looked for, and of all agents together.
-_MOST_EACH, _MOST_OF_FLEET = 1000, 20_000
+# Messages of an agent in which another's lines are looked for, and of each, now and before, whose voices are compared.
+_MOST_EACH = 1000
 
 
 @dataclass(frozen=True)
@@ -195,25 +197,31 @@ class WorldReader:
     def _alike(self, snapshot: Snapshot) -> dict[str, tuple[VoiceFinding, ...]]:
         """Return by agent whose lines it says and whose voice it has come to have, of everybody with a persona.
 
-        Of each the newest 1,000 messages of the window and of the windows before are read, of more than 20 agents fewer each.
+        What it costs does not grow with who else there is: of the others those lines are read that begin or end as one of the
+        agent's newest 1,000, and whole voices only of few who say much.
         """
         found: dict[str, tuple[VoiceFinding, ...]] = {}
         asked = [scope for scope in snapshot.agents if not scope.synthetic and "convergence" in scope.dimensions]
-        fleet = set(named_agents(self.world.root)) if asked else set()
-        each = min(_MOST_EACH, _MOST_OF_FLEET // max(1, len(fleet)))
+        store, fleet = self.world.store, set(named_agents(self.world.root)) if asked else set()
         for window in {scope.window for scope in asked}:
             of = {scope.agent_id for scope in asked if scope.window == window}
             everything = history_of(window)
             before = replace(everything, end=window.start or window.end)
             spans = [window] if window.start is None else [window, before]
-            newest = [m for span in spans for m in read_newest(self.world.store, span, fleet, each)]
-            spoken_in = {m.channel for name in of for m in snapshot.messages.within(everything, agent_id=name)}
-            around = snapshot.messages.within(everything, channels=[name for name in spoken_in if name is not None])
-            log = MessageLog.of([*newest, *around])
+            own = {name: snapshot.messages.within(everything, agent_id=name) for name in of}
+            now = [m for name in of for m in snapshot.messages.within(window, agent_id=name)[-_MOST_EACH:]]
+            like = [m for m in read_alike(store, everything, now) if m.agent_id in fleet]
+            least = {window: FEWEST_NOW, before: FEWEST_BEFORE}
+            talkative = said_most(store, least, of, 1) and said_most(store, least, fleet, MOST_VOICES + 1)
+            voiced = talkative if window.start and len(talkative) <= MOST_VOICES else []
+            talk = [m for span in spans for m in read_newest(store, span, voiced, _MOST_EACH)]
+            spoken_in = {m.channel for said in own.values() for m in said if m.channel is not None}
+            around = snapshot.messages.within(everything, channels=spoken_in)
+            log = MessageLog.of([*like, *talk, *around, *(m for said in own.values() for m in said)])
             said, earlier = log.within(window), log.within(before) if window.start else []
-            own = (everyday([m.text for m in log.within(window, agent_id=name)], self.world.rules_root) for name in of)
-            nobodys = [line for lines in dict(own).values() for _, line in lines]
-            alike = fleet_likeness(said, earlier, fleet, of=of, everyday=nobodys)
+            heard = (everyday([m.text for m in now if m.agent_id == name], self.world.rules_root) for name in of)
+            nobodys = [line for lines in dict(heard).values() for _, line in lines]
+            alike = fleet_likeness(said, earlier, fleet, of=of, everyday=nobodys, voiced=voiced)
             found |= {name: tuple(items) for name, items in alike.items()}
         return found
 

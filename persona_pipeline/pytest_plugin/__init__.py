@@ -115,7 +115,7 @@ def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | Non
     """Show the claims and quotes behind a score that is lower than what a test compares it with, as the mark does."""
     results: Any = sys.modules.get("persona_pipeline.api.results")
     low, limit = (right, left) if op in ("<", "<=") else (left, right)
-    if results is None or not isinstance(low, results.Score) or not isinstance(limit, int | float) or low >= limit:
+    if results is None or not isinstance(low, results.NamedScore) or not isinstance(limit, int | float) or low >= limit:
         return None
     from persona_pipeline.pytest_plugin.failures import low_text
 

@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from persona_pipeline.evaluation.plan import build_case
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.scoring.text.likeness import fleet_likeness
 from persona_pipeline.testing import WorldBuilder
-from persona_pipeline.world.messages.store import read_newest
+from persona_pipeline.world.messages.store import read_alike, read_newest, said_most
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.world import World
 from tests.scoring.text.test_voice import DISTINCT, conversation
@@ -222,3 +222,47 @@ def test_the_newest_messages_of_each_are_read(
     assert Counter(message.agent_id for message in found) == expected
     ends = {name: max(m.created_at for m in world.messages(window, agent_id=name)) for name in expected}
     assert {name: max(m.created_at for m in found if m.agent_id == name) for name in expected} == ends
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param(lambda text: text, {"ben"}, id="word for word"),
+        pytest.param(lambda text: text + " And mind the rain, would you?", {"ben"}, id="it begins so"),
+        pytest.param(lambda text: "Now then, friends. " + text, {"ben"}, id="it ends so"),
+        pytest.param(lambda text: text.upper(), set(), id="other letters"),
+        pytest.param(lambda text: text[3:-3], set(), id="the middle"),
+    ],
+)
+def test_lines_that_begin_or_end_as_ones_own_are_read_of_whoever_said_them_in_time(
+    changed: Callable[[str], str], expected: set[str], tmp_path: Path, database_url: str
+) -> None:
+    copied = "Right, hook first, crane after, and nobody touches that yard until the chain is back with me!"
+    soon = FIRST + timedelta(weeks=WEEKS)
+    builder = WorldBuilder(tmp_path).say("ada", changed(copied), at=soon, channel="last")
+    builder.say("ada", copied, at=FIRST, channel="her own").say("ben", line("ben", 1), at=FIRST, channel="another")
+    builder.say("ben", copied, at=FIRST + timedelta(days=1), channel="said")
+    builder.say("cleo", copied, at=soon + timedelta(days=1), channel="said after the window")
+    world = World.open(builder.root, database_url)
+    world.sync()
+    own = world.messages(agent_id="ada")[-1]
+    found = read_alike(world.store, Window.ending(soon, timedelta(weeks=6)), [own])
+    assert {message.agent_id for message in found if message.text == copied} == expected
+    assert "ada" not in {message.agent_id for message in found}
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "expected"),
+    [
+        pytest.param(TICKETS * TURNS, 10, [*sorted(FLEET)], id="all"),
+        pytest.param(TICKETS * TURNS, 2, [*sorted(FLEET)][:2], id="no more than asked for"),
+        pytest.param(TICKETS * TURNS + 1, 10, [], id="too few messages"),
+    ],
+)
+def test_who_has_said_much(least: int, most: int, expected: list[str], tmp_path: Path, database_url: str) -> None:
+    world = World.open(support_world(tmp_path), database_url)
+    world.sync()
+    weeks = [Window.ending(FIRST + timedelta(weeks=week), timedelta(weeks=1)) for week in (2, 3)]
+    found = said_most(world.store, dict.fromkeys(weeks, least), [*FLEET, "nobody"], most)
+    assert len(found) == len(expected)
+    assert set(found) <= set(FLEET)

@@ -107,6 +107,8 @@ def test_a_line_that_was_left_out_for_a_key_nobody_knew_is_a_message_now(databas
     world.store.close()
 
 
+# That the indexes of expressions are used after a migration is asked in tests/store/test_store.py.
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
 @pytest.mark.parametrize("stands_at", [f"{step:04}" for step in range(2, 11)])
 def test_a_store_at_a_step_that_was_never_released_ends_where_every_other_does(
     database_url: str, stands_at: str

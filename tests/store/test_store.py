@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -36,6 +37,8 @@ def _run(store: Store) -> uuid.UUID:
     return run_id
 
 
+# It compares tables and columns; that the indexes of expressions are used stands below.
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_migrations_make_what_the_tables_say(store: Store) -> None:
     with store.connect() as connection:
         options = {
@@ -54,6 +57,24 @@ def test_migrations_make_what_the_tables_say(store: Store) -> None:
         ]
         assert differences == []
         assert current_revision(connection) == HEAD
+
+
+@pytest.mark.parametrize("migrated", [False, True], ids=["new", "from the release before"])
+def test_lines_that_begin_or_end_alike_are_looked_up(store: Store, migrated: bool) -> None:
+    messages = tables.run_messages
+    with store.begin() as connection:
+        if migrated:
+            command.downgrade(alembic_config(connection), "0012")
+            command.upgrade(alembic_config(connection), "head")
+        if not store.is_sqlite:
+            # Of an empty table it would read everything.
+            connection.execute(sa.text("SET LOCAL enable_seqscan = off"))
+        for name, part in tables.said_alike(messages.c.text).items():
+            query = sa.select(messages.c.id).where(part == "Thank you for co").order_by(messages.c.created_at)
+            asked = query.compile(connection, compile_kwargs={"literal_binds": True, "render_postcompile": True})
+            text = str(asked).replace("persona.", "") if store.is_sqlite else str(asked)
+            plan = connection.execute(sa.text(f"{'EXPLAIN QUERY PLAN' if store.is_sqlite else 'EXPLAIN'} {text}"))
+            assert f"ix_run_messages_{name}" in str(plan.all())
 
 
 def test_head_is_alembics_head(store: Store) -> None:

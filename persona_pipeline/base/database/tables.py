@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.functions import FunctionElement
 
 JsonColumn = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
@@ -129,6 +130,20 @@ voice_models = sa.Table(
     created_at("updated_at"),
 )
 
+
+def said_alike(text: sa.ColumnElement[str]) -> dict[str, sa.ColumnElement[str]]:
+    """Return how a line begins and how it ends, by which others that begin or end so are found.
+
+    The numbers are literals: of parameters no database knows that its index is meant.
+    """
+    one, most, rest = map(sa.literal_column, ("1", "16", "15"))
+    ending = sa.func.substr(text, sa.func.length(text) - rest)
+    return {
+        "opening": sa.func.substr(text, one, most),
+        "ending": Grouping(sa.case((sa.func.length(text) > most, ending), else_=text)),
+    }
+
+
 run_messages = sa.Table(
     "run_messages",
     metadata,
@@ -167,6 +182,8 @@ run_messages = sa.Table(
     ),
     sa.CheckConstraint("(channel_id IS NULL) <> (recipient_id IS NULL)", name="channel_or_recipient"),
 )
+for _name, _part in said_alike(run_messages.c.text).items():
+    sa.Index(f"ix_run_messages_{_name}", _part, run_messages.c.created_at)
 
 removed_messages = sa.Table(
     "removed_messages",

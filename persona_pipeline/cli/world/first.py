@@ -104,7 +104,7 @@ def _written(folder: Path, cast: "Cast") -> dict[str, Any]:
     from persona_pipeline.world.world import World, write_new
 
     before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
-    voices = voices_alike({name: texts for name, texts in now.items() if texts}, [before], cast.names)
+    voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
     picture, closest = voice_map_file(voices) if voices else ("", "")
     write_new(folder, {**world_files(cast), **({"voices.svg": picture} if picture else {})})
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")

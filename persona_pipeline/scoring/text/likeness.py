@@ -36,7 +36,7 @@ _EVERYBODY = ""
 # A line of which this share of phrases stands in everyday language is nobody's: so is one in a hundred of real dialogue.
 _EVERYDAY = 1 / 3
 # Of more agents the voices are not compared outside their channels: every one of them needs 200 messages to be told from the rest.
-_MOST_VOICES = 12
+MOST_VOICES = 12
 # Fewer messages of a second speaker leave a channel without numbers of its own.
 _FEWEST_MESSAGES = 5
 _DISTINCT, _MERGED = 1.2, 2.7
@@ -236,6 +236,7 @@ def fleet_likeness(
     *,
     of: Collection[str],
     everyday: Sequence[str] = (),
+    voiced: Collection[str] | None = None,
 ) -> dict[str, list[VoiceFinding]]:
     """Return by agent whose lines it says, and who else's voice it has come to have, in whatever channels they speak.
 
@@ -244,6 +245,7 @@ def fleet_likeness(
         fleet: agents who are held against each other. Of anybody else the lines count for whom they share a channel with.
         of: whom to look at; the fleet's voices are compared where at most 12 have said enough.
         everyday: lines that are nobody's.
+        voiced: whose voices are compared; None: the fleet's.
     """
     in_channel: dict[str | None, set[str]] = {}
     for message in (*earlier, *said):
@@ -257,10 +259,10 @@ def fleet_likeness(
     findings = find_clones(spoken, before, of=of, everyday=everyday)
     enough = [
         name
-        for name in sorted({*fleet} & current.keys() & history.keys())
+        for name in sorted({*(fleet if voiced is None else voiced)} & current.keys() & history.keys())
         if len(current[name]) >= FEWEST_NOW and len(history[name]) >= FEWEST_BEFORE
     ]
-    if len(enough) <= _MOST_VOICES:
+    if len(enough) <= MOST_VOICES:
         now, past = ({name: texts[name] for name in enough} for texts in (current, history))
         findings += find_likeness(nearness(now, past), now, past)
     found: dict[str, list[VoiceFinding]] = {agent_id: [] for agent_id in of}
@@ -337,27 +339,6 @@ def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
     return nearness(dict(current), dict(history))
 
 
-def voice_convergence(current: Voices, references: Sequence[Voices]) -> Nearness:
-    """Compare how alike agents sound in one channel and window with how alike the same agents sound in ``references``.
-
-    References are the same agents' messages elsewhere, oldest first; all of them together are the history (``nearness``).
-    """
-    history: dict[str, list[str]] = {}
-    for reference in references:
-        for name, texts in reference.items():
-            history.setdefault(name, []).extend(texts)
-    return nearness(current, history)
-
-
-@dataclass(frozen=True)
-class VoicePoint:
-    """Where an agent stands on the voice map; only distances between points mean something."""
-
-    agent_id: str
-    x: float
-    y: float
-
-
 def voice_similarity(agents: Voices) -> dict[tuple[str, str], float]:
     """Return the cosine similarity (0-1) of each two agents' voices, keyed by the sorted pair of names.
 
@@ -370,15 +351,15 @@ def voice_similarity(agents: Voices) -> dict[tuple[str, str], float]:
     return {(names[i], names[j]): float(matrix[i, j]) for i, j in combinations(range(len(names)), 2)}
 
 
-def voice_map(agents: Voices) -> list[VoicePoint]:
-    """Return the agents on a plane, near ones alike: classical scaling (Torgerson, 1952) of cosine distances.
+def voice_map(agents: Voices) -> dict[str, tuple[float, float]]:
+    """Return the agents' places on a plane, near ones alike: classical scaling (Torgerson, 1952) of cosine distances.
 
     Deterministic: on each axis the point farthest from the middle is on the positive side. Fewer than two
     agents with text stand in the middle.
     """
     names = _speaking(agents)
     if len(names) < 2:
-        return [VoicePoint(name, 0.0, 0.0) for name in names]
+        return dict.fromkeys(names, (0.0, 0.0))
     squared = np.clip(2 - 2 * _cosine(agents, names), 0, None)
     centring = np.eye(len(names)) - 1 / len(names)
     values, axes = np.linalg.eigh(-0.5 * centring @ squared @ centring)
@@ -389,7 +370,7 @@ def voice_map(agents: Voices) -> list[VoicePoint]:
         farthest = int(np.argmax(np.round(np.abs(column), 9)))
         if column[farthest] < 0:
             points[:, axis] = -column
-    return [VoicePoint(name, float(x), float(y)) for name, (x, y) in zip(names, points, strict=True)]
+    return {name: (float(x), float(y)) for name, (x, y) in zip(names, points, strict=True)}
 
 
 def _speaking(agents: Voices) -> list[str]:

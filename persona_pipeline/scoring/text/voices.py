@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import combinations, permutations
 from math import copysign, log, sqrt
+from operator import add
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any
@@ -51,19 +52,34 @@ WORDS = GramKind(3, 5, within_words=True)
 
 def grams(text: str, kind: GramKind) -> list[str]:
     """Return the n-grams of a text; runs of white space are one space. Within words, a word has a space on either side."""
-    if not kind.within_words:
-        joined = _SPACES.sub(" ", text)
-        lengths = range(kind.low, kind.high + 1)
-        return [joined[start : start + length] for length in lengths for start in range(len(joined) - length + 1)]
-    found: list[str] = []
-    for word in text.split():
-        padded = f" {word} "
-        for length in range(kind.low, kind.high + 1):
-            found += [padded[start : start + length] for start in range(max(len(padded) - length, 0) + 1)]
-            if length >= len(padded):
-                # A word shorter than the n-gram counts once, whole.
-                break
+    if kind.within_words:
+        return [gram for word in text.split() for gram in _of_word(word, kind.low, kind.high)]
+    return _slices(_SPACES.sub(" ", text), kind.low, kind.high)
+
+
+# Few words make most of what is said.
+@lru_cache(maxsize=4096)
+def _of_word(word: str, low: int, high: int) -> list[str]:
+    padded = f" {word} "
+    # A word shorter than the n-gram counts once, whole.
+    return _slices(padded, low, high) if len(padded) >= low else [padded]
+
+
+def _slices(text: str, low: int, high: int) -> list[str]:
+    found, some = list[str](), [""] * len(text)
+    for length in range(1, high + 1):
+        # Each, and the letter that follows it.
+        some = list(map(add, some, text[length - 1 :]))
+        found += some if length >= low else ()
     return found
+
+
+class _Numbers(dict[str, int]):
+    """The numbers of n-grams; what is new has the next one."""
+
+    def __missing__(self, gram: str) -> int:
+        number = self[gram] = len(self)
+        return number
 
 
 def worth(text: str) -> float:
@@ -79,18 +95,16 @@ class CountedGrams:
     """
 
     def __init__(self, kind: GramKind, known: Mapping[str, int] = MappingProxyType({})) -> None:
-        self.numbers: dict[str, int] = {}
-        self._kind, self._known = kind, known
+        self._kind, self.numbers = kind, _Numbers(known)
         self._counted: dict[str, tuple[Any, Any]] = {}
 
     def of(self, text: str) -> tuple[Any, Any]:
         """Return the numbers of a text's n-grams and how often each stands in it; do not change them."""
         found = self._counted.get(text)
         if found is None:
-            known, new, first = self._known, self.numbers, len(self._known)
             counts = Counter(grams(text, self._kind))
-            numbers = [known[gram] if gram in known else new.setdefault(gram, first + len(new)) for gram in counts]
-            found = np.array(numbers, dtype=np.int64), np.array(list(counts.values()), dtype=np.float64)
+            numbers, values = map(self.numbers.__getitem__, counts), counts.values()
+            found = np.fromiter(numbers, np.int64, len(counts)), np.fromiter(values, np.float64, len(counts))
             self._counted[text] = found
         return found
 
@@ -241,9 +255,7 @@ class KnownVoices:
         return MeasuredBlocks(_alike(lines, self.size, words, self.words), np.moveaxis(predicted, 1, 0))
 
 
-# Ten megabytes each, and who shares a channel asks one after the other.
-@lru_cache(maxsize=2)
-def learn_voices(history: tuple[tuple[str, ...], ...], size: int) -> KnownVoices:
+def learn_voices(history: Lines, size: int) -> KnownVoices:
     """Learn the voices of some speakers from equally many messages of each, cut into blocks of ``size``.
 
     What tells them apart is a ridge regression of who speaks on the character n-grams of a message.
@@ -415,7 +427,7 @@ def nearness(current: Voices, history: Voices, *, size: int | None = None) -> Ne
     size = min(size or MOST_MESSAGES, count, available // FEWEST_BLOCKS)
     blocks = min(available, _MOST_HISTORY, _MOST_HISTORY_OF_ALL // len(enough)) // size
     # Both end with the newest message.
-    learnt = learn_voices(tuple(tuple(earlier[name][-blocks * size :]) for name in enough), size)
+    learnt = learn_voices([earlier[name][-blocks * size :] for name in enough], size)
     said = {name: spoken[name][-(count // size) * size :] for name in enough}
     languages = {name: language_of(texts) for name, texts in said.items()}
     now = learnt.measure(list(said.values()))

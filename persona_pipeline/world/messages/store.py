@@ -236,6 +236,8 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
         return [message_of(row) for row in connection.execute(query)]
 
 
+# Of a beginning or an ending so many lines are read: a stock phrase that one agent begins with must not hide what it says after.
+_MOST_ALIKE = 128
 # The first fields of a message.
 _SAID = ("id", "agent_id", "text", "created_at", "channel_id")
 
@@ -248,18 +250,50 @@ def read_newest(store: Store, span: Window, agent_ids: Collection[str], each: in
     agents, own = tables.agents, _TABLE.alias("own")
     # Looked up agent by agent, so that what the others of a large world said between is not read.
     newest = sa.select(own).where(own.c.agent_id == agents.c.id, *_said_during(span, own)).limit(each)
-    newest = newest.order_by(own.c.created_at.desc(), own.c.id.desc())
+    query = _for_each(store, agents, own, newest.order_by(own.c.created_at.desc(), own.c.id.desc()))
+    return _read_said(store, query, agents.c.id, agent_ids)
+
+
+def read_alike(store: Store, span: Window, lines: Iterable[Message]) -> list[Message]:
+    """Return, in whatever order, what others really said in a span of time that begins or ends as one of some lines does.
+
+    Of each beginning and each ending those that were said first. However many speak, nobody else's messages are looked at.
+    """
+    ours, others, ids = _TABLE.alias("ours"), _TABLE.alias("others"), [line.id for line in lines]
+    found: list[Message] = []
+    for part, alike in tables.said_alike(ours.c.text).items():
+        same = tables.said_alike(others.c.text)[part] == alike
+        first = sa.select(others).where(same, others.c.agent_id != ours.c.agent_id, *_said_during(span, others))
+        query = _for_each(store, ours, others, first.order_by(others.c.created_at).limit(_MOST_ALIKE)).distinct()
+        found += _read_said(store, query, ours.c.id, ids)
+    return found
+
+
+def said_most(store: Store, least: Mapping[Window, int], agent_ids: Collection[str], most: int) -> list[str]:
+    """Return who of some agents really said at least so many messages in each of some spans; not more than ``most`` of them."""
+    agents, own, found = tables.agents, _TABLE.alias("own"), []
+    for some in chunks(sorted(agent_ids)):
+        query = sa.select(agents.c.id).where(agents.c.id.in_(some))
+        for span, fewest in least.items():
+            said = sa.select(sa.func.count()).where(own.c.agent_id == agents.c.id, *_said_during(span, own))
+            query = query.where(said.scalar_subquery() >= fewest)
+        found += [row.id for row in store.rows(query.limit(most - len(found)))]
+    return found
+
+
+def _for_each(store: Store, table: sa.FromClause, own: sa.FromClause, some: sa.Select[Any]) -> sa.Select[Any]:
+    """Return the query of who said what, where and when in the messages, ``own``, that ``some`` picks for each row of a table."""
     if store.is_sqlite:
-        ids = newest.with_only_columns(own.c.id).correlate(agents).scalar_subquery()
-        query = sa.select(*(_TABLE.c[name] for name in _SAID)).join_from(agents, _TABLE, _TABLE.c.id.in_(ids))
-    else:
-        lateral = newest.with_only_columns(*(own.c[name] for name in _SAID)).lateral()
-        query = sa.select(lateral).join_from(agents, lateral, sa.true())
+        ids = some.with_only_columns(own.c.id).correlate(table).scalar_subquery()
+        return sa.select(*(_TABLE.c[name] for name in _SAID)).join_from(table, _TABLE, _TABLE.c.id.in_(ids))
+    lateral = some.with_only_columns(*(own.c[name] for name in _SAID)).lateral()
+    return sa.select(lateral).join_from(table, lateral, sa.true())
+
+
+def _read_said(store: Store, query: sa.Select[Any], key: sa.ColumnElement[str], keys: Iterable[str]) -> list[Message]:
     with store.connect() as connection:
         return [
-            Message(*row)
-            for some in chunks(sorted(agent_ids))
-            for row in connection.execute(query.where(agents.c.id.in_(some)))
+            Message(*row) for some in chunks(sorted(keys)) for row in connection.execute(query.where(key.in_(some)))
         ]
 
 
@@ -335,22 +369,11 @@ def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message
     yield from (message.created_at for message in inserted if not message.synthetic)
 
 
-def row_of(message: Message, source: str | None) -> dict[str, object]:
+def row_of(message: Message, source: str | None) -> dict[str, Any]:
     """Return the row of a message from a file; None: from elsewhere."""
-    return {
-        "id": message.id,
-        "agent_id": message.agent_id,
-        "channel_id": message.channel,
-        "recipient_id": message.recipient,
-        "text": message.text,
-        "run_id": uuid.UUID(message.run_id) if message.run_id else None,
-        "synthetic": message.synthetic,
-        "source": source,
-        "speaker": message.speaker,
-        "addressee": message.addressee,
-        "extras": dict(message.extras) or None,
-        "created_at": message.created_at,
-    }
+    row = vars(message) | {"source": source, "extras": dict(message.extras) or None}
+    row |= {"channel_id": row.pop("channel"), "recipient_id": row.pop("recipient")}
+    return row | {"run_id": uuid.UUID(message.run_id) if message.run_id else None}
 
 
 def message_of(row: sa.Row) -> Message:

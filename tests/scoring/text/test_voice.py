@@ -6,8 +6,8 @@ from statistics import fmean
 
 import pytest
 
-from persona_pipeline.scoring.text.likeness import voice_convergence, voice_map, voice_similarity
-from persona_pipeline.scoring.text.voices import VOICE, GramKind, text_vectors
+from persona_pipeline.scoring.text.likeness import voice_map, voice_similarity
+from persona_pipeline.scoring.text.voices import VOICE, GramKind, nearness, text_vectors
 from tests.support.waiting import PATIENCE
 
 WORDS = [
@@ -58,9 +58,10 @@ def test_case_is_part_of_a_voice() -> None:
 
 
 def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
-    elsewhere = [conversation(DISTINCT, 30, seed) for seed in (2, 3)]
-    merged = voice_convergence(conversation(MERGED, 10, 4), elsewhere)
-    usual = voice_convergence(conversation(DISTINCT, 10, 5), elsewhere)
+    first, second = (conversation(DISTINCT, 30, seed) for seed in (2, 3))
+    elsewhere = {name: [*first[name], *second[name]] for name in first}
+    merged = nearness(conversation(MERGED, 10, 4), elsewhere)
+    usual = nearness(conversation(DISTINCT, 10, 5), elsewhere)
     assert merged.n_references == 6
     assert merged.messages_per_agent == 10
     assert merged.z is not None
@@ -72,27 +73,27 @@ def test_merged_voices_stand_out_against_the_same_agents_elsewhere() -> None:
 
 def test_map_puts_like_voices_near_and_is_the_same_every_time() -> None:
     agents = conversation({"ann": "loud", "bob": "loud", "cyd": "terse", "dee": "lazy"}, 12, 11)
-    points = {point.agent_id: point for point in voice_map(agents)}
+    points = voice_map(agents)
     assert list(points) == ["ann", "bob", "cyd", "dee"]
 
     def distance(a: str, b: str) -> float:
-        return math.dist((points[a].x, points[a].y), (points[b].x, points[b].y))
+        return math.dist(points[a], points[b])
 
     assert distance("ann", "bob") < 0.5 * min(distance("ann", "cyd"), distance("bob", "dee"), distance("cyd", "dee"))
-    assert voice_map(dict(reversed(list(agents.items())))) == list(points.values())
-    assert fmean(point.x for point in points.values()) == pytest.approx(0, abs=1e-9)
-    assert max(points.values(), key=lambda point: round(abs(point.x), 9)).x > 0
+    assert list(voice_map(dict(reversed(list(agents.items())))).items()) == list(points.items())
+    assert fmean(x for x, _ in points.values()) == pytest.approx(0, abs=1e-9)
+    assert max(points.values(), key=lambda point: round(abs(point[0]), 9))[0] > 0
 
 
 @pytest.mark.parametrize("agents", [{}, {"ann": ["hello"]}, {"ann": ["hello"], "bob": [""]}])
 def test_map_of_fewer_than_two_voices_is_the_middle(agents: dict[str, list[str]]) -> None:
-    assert [(point.x, point.y) for point in voice_map(agents)] == [(0.0, 0.0)] * min(len(agents), 1)
+    assert [*voice_map(agents).values()] == [(0.0, 0.0)] * min(len(agents), 1)
 
 
 def test_two_agents_lie_on_a_line() -> None:
-    first, second = voice_map({"ann": ["hello there"], "bob": ["beets"]})
-    assert first.x == pytest.approx(-second.x)
-    assert (first.y, second.y) == pytest.approx((0, 0), abs=1e-6)
+    first, second = voice_map({"ann": ["hello there"], "bob": ["beets"]}).values()
+    assert first[0] == pytest.approx(-second[0])
+    assert (first[1], second[1]) == pytest.approx((0, 0), abs=1e-6)
 
 
 def test_vectors_are_those_of_scikit_learn() -> None:
@@ -112,8 +113,9 @@ def test_vectors_are_those_of_scikit_learn() -> None:
 def test_nothing_here_imports_scikit_learn_pandas_or_scipy() -> None:
     program = (
         "import sys; from persona_pipeline.scoring.text.likeness import *; "
+        "from persona_pipeline.scoring.text.voices import nearness; "
         "v = {'a': ['hello there you'] * 40, 'b': ['beets bears battlestar'] * 40}; "
-        "voice_map(v), voice_similarity(v), voice_convergence(v, [v]); "
+        "voice_map(v), voice_similarity(v), nearness(v, v); "
         "print(sorted({'sklearn', 'pandas', 'scipy'} & {name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
