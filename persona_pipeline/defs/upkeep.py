@@ -233,27 +233,17 @@ def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
         context.add_output_metadata({"deleted": deleted, "observations": observed, "before": before.isoformat()})
 
     @place.op()
-    def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Take the words out of corrections older than PERSONA_KEEP_TEXT_DAYS, and delete old counts of bypasses."""
+    def forget_what_is_old(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Take words out of corrections, and claims and reasons out of runs; delete messages. Of each its setting says how old."""
         opened = world.open()
-        store, days = opened.store, opened.settings.keep_text_days
-        forgotten = forget_texts(store, days) if days is not None else 0
-        context.add_output_metadata({"corrections": forgotten, "counts_of_bypasses": forget_bypasses(store)})
-
-    @place.op()
-    def forget_old_reasons(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Take claims, reasons and quotes out of runs older than PERSONA_KEEP_REASONS_DAYS; their scores stay."""
-        opened = world.open()
-        days = opened.settings.keep_reasons_days
-        shortened = forget_reasons(opened.store, days) if days is not None else 0
-        context.add_output_metadata({"shortened": shortened})
-
-    @place.op()
-    def age_out_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Delete messages older than PERSONA_KEEP_MESSAGES_DAYS from the store; what was evaluated on them stays."""
-        opened = world.open()
-        days = opened.settings.keep_messages_days
-        context.add_output_metadata({"deleted": age_out(opened.store, days) if days is not None else 0})
+        store, kept = opened.store, opened.settings
+        ages = (
+            ("corrections", forget_texts, kept.keep_text_days),
+            ("runs", forget_reasons, kept.keep_reasons_days),
+            ("messages", age_out, kept.keep_messages_days),
+        )
+        forgotten = {name: forget(store, days) for name, forget, days in ages if days is not None}
+        context.add_output_metadata({"counts_of_bypasses": forget_bypasses(store), **forgotten})
 
     @place.op()
     def count_all_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
@@ -265,7 +255,7 @@ def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
         context.add_output_metadata({"agents_mended": len(differing), "days_mended": sum(differing.values())})
 
     def steps() -> None:
-        for step in (count_all_messages, delete_old_runs, forget_old_texts, forget_old_reasons, age_out_messages):
+        for step in (count_all_messages, delete_old_runs, forget_what_is_old):
             step()
 
     return place.job(

@@ -16,6 +16,7 @@ from persona_pipeline.defs.component import build_world
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.world import World
+from persona_pipeline.world.messages.counting import age_out
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.defs import support
@@ -148,6 +149,17 @@ def test_a_late_message_makes_its_weeks_out_of_date_and_nothing_is_judged(
     assert weekly.instance.get_runs_count() == runs
     assert backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam")).success
     assert stale(weekly) == missing
+
+
+def test_what_aged_out_makes_no_week_out_of_date(weekly: Project) -> None:
+    backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam"))
+    world = World.open(weekly.root)
+    before = stale(weekly)
+    age_out(world.store, 2, now=datetime(2026, 6, 10, tzinfo=UTC))
+    say(world.store, "late", 18, "Something new.")
+    world.store.close()
+    assert weekly.requests("source_observations") == []
+    assert stale(weekly) == before
 
 
 @pytest.mark.parametrize(

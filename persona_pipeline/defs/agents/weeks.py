@@ -29,9 +29,10 @@ from persona_pipeline.evaluation.changes import DAYS_OF_WEEK, week_versions
 from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE
+from persona_pipeline.world.messages.counting import aged_out_before
 from persona_pipeline.world.world import World
 
-_MOMENT = timedelta(microseconds=1)
+_MOMENT, _WEEK = timedelta(microseconds=1), timedelta(days=DAYS_OF_WEEK)
 # Agents whose weeks are looked at together.
 _AT_ONCE = 100
 
@@ -40,7 +41,10 @@ def week_observations(
     weeks: Weeks, instance: dg.DagsterInstance, store: Store, agent_ids: Sequence[str]
 ) -> Iterator[dg.AssetObservation]:
     """Yield the weeks that agents were evaluated in on other messages than there are now, so that these show as out of date."""
-    over = weeks.over
+    with store.connect() as connection:
+        aged = aged_out_before(connection)
+    # What was evaluated before messages aged out stays as it is.
+    over = [week for week in weeks.over if aged is None or week - _WEEK >= aged.date()]
     for some in chunks(agent_ids, _AT_ONCE):
         keys = {weeks.key(agent_id, week): (agent_id, week) for agent_id in some for week in over}
         seen = newest_versions(instance, weeks.messages.key, OBSERVED, list(keys)) if keys else {}
@@ -63,7 +67,7 @@ def window_end(week: date, newest: datetime | None) -> datetime | None:
     if newest is None or newest < start:
         return None
     # The last moment of a window is in it, the one it begins after is not.
-    return min(newest, start + timedelta(days=DAYS_OF_WEEK) - _MOMENT)
+    return min(newest, start + _WEEK - _MOMENT)
 
 
 def evaluate_week(

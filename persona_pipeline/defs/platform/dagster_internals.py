@@ -20,7 +20,9 @@ from dagster._core.definitions.data_version import (
     get_input_data_version_tag,
     get_input_event_pointer_tag,
 )
-from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key
+
+# What an event carries that is about a partition of two dimensions: by it Dagster reads its key.
+from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key as partition_tags
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
 from dagster._core.events import AssetMaterializationPlannedData
 
@@ -65,6 +67,7 @@ __all__ = [
     "PollingComputeLogSubscriptionManager",
     "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
+    "partition_tags",
 ]
 
 # An observation says with this tag which version it saw, and a run with this one which partition it is about.
@@ -97,11 +100,6 @@ def lineage_tags(
         tags[get_input_data_version_tag(key)] = seen or DEFAULT_DATA_VERSION.value
         tags[get_input_event_pointer_tag(key)] = NULL_EVENT_POINTER if event is None else str(event)
     return tags
-
-
-def partition_tags(partition: dg.MultiPartitionKey) -> Mapping[str, str]:
-    """Return what an event carries that is about a partition of two dimensions, by which Dagster finds it and reads its key."""
-    return get_tags_from_multi_partition_key(partition)
 
 
 def event_log_of(instance: dg.DagsterInstance) -> EventLogStorage:
