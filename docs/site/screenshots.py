@@ -140,6 +140,11 @@ def _mondays(first: str) -> list[str]:
     return [(date.fromisoformat(first) + timedelta(weeks=week)).isoformat() for week in range(WEEKS)]
 
 
+def _asked(page: "Page", address: str, query: str, **variables: Any) -> dict[str, Any]:
+    answer = page.request.post(f"{address}/graphql", data={"query": query, "variables": variables})
+    return answer.json()["data"]
+
+
 def weeks(browser: "Browser", root: Path) -> None:
     """Take agents' scores by week after a backfill, and a week with a late message. The judge is a stand-in on this machine."""
     first, since = over_weeks(root)
@@ -162,16 +167,18 @@ def weeks(browser: "Browser", root: Path) -> None:
         keys = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "stand-in", "PERSONA_JUDGE": "anthropic"}
         more = {"PERSONA_FIRST_WEEK": first, "PERSONA_SENSOR_SECONDS": "5", "PERSONA_QUIET_MINUTES": "0"}
         with dagster_dev(root, keys | more) as address:
-            page = _open(browser, f"{address}/assets/weekly_scores?view=partitions", 1000)
-            page.get_by_text("michael", exact=True).first.wait_for()
-            asked = [f"{name}|{week}" for name in ("dwight", "jim", "michael", "pam") for week in _mondays(first)]
-            about = {"assetSelection": [{"path": ["weekly_scores"]}], "partitionNames": asked}
-            query = "mutation($it: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $it) {__typename}}"
-            page.request.post(f"{address}/graphql", data={"query": query, "variables": {"it": about}})
+            page = _open(browser, f"{address}/assets/weekly_scores", 1000)
+            # The sensor makes agents partitions in its first look.
+            there = '{assetNodeOrError(assetKey: {path: ["weekly_scores"]}) {... on AssetNode {partitionKeys}}}'
+            while not _asked(page, address, there)["assetNodeOrError"]["partitionKeys"]:
+                page.wait_for_timeout(2000)
+            chosen = [f"{name}|{week}" for name in ("dwight", "jim", "michael", "pam") for week in _mondays(first)]
+            about = {"assetSelection": [{"path": ["weekly_scores"]}], "partitionNames": chosen}
+            launch = "mutation($it: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $it) {__typename}}"
+            _asked(page, address, launch, it=about)
             page.goto(f"{address}/overview/backfills")
-            page.get_by_text(re.compile("Completed|Succeeded")).first.wait_for(timeout=900_000)
             page.get_by_role("link", name=re.compile("^[a-z]{8}$")).first.click()
-            page.get_by_text("100% completed").wait_for()
+            page.get_by_text("100% completed").wait_for(timeout=900_000)
             page.screenshot(path=PICTURES / "dagster-backfill.png")
             page.goto(f"{address}/assets/weekly_scores?view=overview")
             page.get_by_role("button", name="Plots").click()

@@ -12,7 +12,7 @@ from dagster._core.loader import LoadingContextForTest
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.defs.agents.weeks import window_end
-from persona_pipeline.defs.component import build_world
+from persona_pipeline.defs.component import build_world, world_settings
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.world import World
@@ -193,3 +193,18 @@ def test_weeks_stand_under_a_prefix_and_can_be_left_out() -> None:
     assert (asset.op.name, asset.op.pool) == ("office__weekly_scores", "office__judge")
     assert not ours & keys_of(definitions_of(("office",), leave_out=["weeks"]))
     assert not {key for key in keys_of(build_world(Place())) if "weekly" in key}, "without a first week there are none"
+
+
+def test_a_world_under_a_prefix_has_weeks_of_its_own(sample: Project) -> None:
+    place = Place(("office",), **world_settings(sample.root, {"first_week": "2026-06-01"}))
+    job = build_world(place).resolve_implicit_global_asset_job_def()
+    # As its sensor does: a range of two dimensions is looked up before a run's resources are there.
+    sample.instance.add_dynamic_partitions("office/agents", ["pam"])
+    key = dg.AssetKey(["office", "weekly_scores"])
+    tags = {
+        f"dagster/asset_partition_range_{edge}": f"pam|{week}"
+        for edge, week in (("start", WEEKS[0]), ("end", WEEKS[1]))
+    }
+    result = job.execute_in_process(instance=sample.instance, tags=tags, asset_selection=[key], raise_on_error=False)
+    assert result.success and set(made(result)) == {f"pam|{WEEKS[0]}", f"pam|{WEEKS[1]}"}
+    assert {event.asset_key for event in result.get_asset_materialization_events()} == {key}
