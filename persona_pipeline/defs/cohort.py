@@ -370,16 +370,7 @@ def build_cohort(specs: Specs) -> Cohort:
     report, evaluate_cohort = build_regression_report(specs), build_evaluate_cohort(specs)
     definitions = dg.Definitions(
         assets=[report],
-        jobs=[
-            evaluate_cohort,
-            build_persona_regression(place),
-            place.asset_job(
-                "report_regressions",
-                dg.AssetSelection.assets(report),
-                "Every agent's newest comparison on one page; fails when one regressed. Judges nothing.",
-            ),
-            build_capture_baseline(place),
-        ],
+        jobs=[evaluate_cohort, build_persona_regression(place), build_capture_baseline(place)],
         schedules=[build_nightly(place, evaluate_cohort)],
     )
     return Cohort(evaluate_cohort, definitions)

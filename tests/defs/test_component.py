@@ -263,7 +263,7 @@ def test_settings_are_the_worlds_own_and_the_environments_where_it_says_nothing(
         assert lab.default_status is dg.DefaultSensorStatus.STOPPED
         assert (sensors["office__voice_alarms"].minimum_interval_seconds, lab.minimum_interval_seconds) == (7, 10)
         for name in roots:
-            shop.run(f"{name}__report_regressions")
+            shop.materialize(f"{name}/regression_report")
             assert shop.has_store(name) and (roots[name] / ".persona" / "reports" / "cohort").is_dir()
     assert not (tmp_path / "shared.db").exists() and not (tmp_path / "reports").exists()
 

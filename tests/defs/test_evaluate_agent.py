@@ -62,8 +62,8 @@ def test_what_a_run_is_not_to_fail_on_is_said_and_fails_nothing(sample: Project)
     assert "drifted" in str(metadata_of(result, "baseline_comparisons")), "it is not in character all the same"
     assert not sample.evaluate("michael", fail_on=["regression"]).success
     cohort = sample.run("evaluate_cohort", fail_on=["threshold"])
-    assert cohort.success and sample.run("report_regressions", fail_on=["threshold"]).success
-    assert not sample.run("report_regressions").success
+    assert cohort.success and sample.materialize("regression_report", fail_on=["threshold"]).success
+    assert not sample.materialize("regression_report").success
 
 
 def test_windows_before_are_evaluated_where_they_are_asked_for(sample: Project) -> None:
