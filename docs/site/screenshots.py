@@ -174,10 +174,12 @@ def weeks(browser: "Browser", root: Path) -> None:
                 page.wait_for_timeout(2000)
             chosen = [f"{name}|{week}" for name in ("dwight", "jim", "michael", "pam") for week in _mondays(first)]
             about = {"assetSelection": [{"path": ["weekly_scores"]}], "partitionNames": chosen}
-            launch = "mutation($it: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $it) {__typename}}"
-            _asked(page, address, launch, it=about)
-            page.goto(f"{address}/overview/backfills")
-            page.get_by_role("link", name=re.compile("^[a-z]{8}$")).first.click()
+            launched = "... on LaunchBackfillSuccess {backfillId}"
+            launch = (
+                f"mutation($it: LaunchBackfillParams!) {{launchPartitionBackfill(backfillParams: $it) {{{launched}}}}}"
+            )
+            backfill = _asked(page, address, launch, it=about)["launchPartitionBackfill"]["backfillId"]
+            page.goto(f"{address}/runs/b/{backfill}")
             page.get_by_text("100% completed").wait_for(timeout=900_000)
             page.screenshot(path=PICTURES / "dagster-backfill.png")
             page.goto(f"{address}/assets/weekly_scores?view=overview")

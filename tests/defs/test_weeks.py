@@ -20,7 +20,7 @@ from persona_pipeline.world.messages.counting import age_out
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
 from tests.defs import support
-from tests.defs.support import Project
+from tests.defs.support import PARTITION, Project
 from tests.defs.test_past import newest
 from tests.support.evaluating import latest_runs
 
@@ -147,7 +147,9 @@ def test_a_late_message_makes_its_weeks_out_of_date_and_nothing_is_judged(
     assert weekly.requests("source_observations") == []
     assert stale(weekly) == {**missing, **{f"pam|{week}": "STALE" for week in expected}}
     assert weekly.instance.get_runs_count() == runs
-    assert backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam")).success
+    for week in expected:
+        # One partition alone, as from the page of the asset.
+        assert weekly.run("__ASSET_JOB", {PARTITION: f"pam|{week}"}, ("weekly_scores",)).success
     assert stale(weekly) == missing
 
 

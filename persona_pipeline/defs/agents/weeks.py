@@ -10,6 +10,7 @@ from persona_pipeline.base.database.engine import Store, chunks
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents import outcomes
+from persona_pipeline.defs.agents.several import evaluated_or_retried
 from persona_pipeline.defs.agents.specs import AGENT, WEEK, Specs, Weeks
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_lines, failure_of
 from persona_pipeline.defs.platform import run_tags
@@ -22,17 +23,16 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_versions,
     partition_tags,
 )
-from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
+from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.instance_storage import in_one_batch
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
 from persona_pipeline.evaluation.changes import DAYS_OF_WEEK, week_versions
-from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
+from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE
 from persona_pipeline.world.messages.counting import aged_out_before
-from persona_pipeline.world.world import World
 
-_MOMENT, _WEEK = timedelta(microseconds=1), timedelta(days=DAYS_OF_WEEK)
+_MOMENT, _WEEK, _LENGTH = timedelta(microseconds=1), timedelta(days=DAYS_OF_WEEK), f"{DAYS_OF_WEEK}d"
 # Agents whose weeks are looked at together.
 _AT_ONCE = 100
 
@@ -68,27 +68,6 @@ def window_end(week: date, newest: datetime | None) -> datetime | None:
         return None
     # The last moment of a window is in it, the one it begins after is not.
     return min(newest, start + _WEEK - _MOMENT)
-
-
-def evaluate_week(
-    context: dg.AssetExecutionContext,
-    world: World,
-    evaluation: EvaluationSettings,
-    week: date,
-    agent_ids: Sequence[str],
-) -> CohortResult:
-    """Evaluate agents as of the end of a week; of a week since which nobody has spoken there is no result."""
-    end = window_end(week, world.newest_message_time())
-    request = evaluation.request(world, agent_ids)
-    if end is None:
-        return CohortResult(request.window)
-    judge = evaluation.open_judge(world)
-    about = {"as_of": end, "window": f"{DAYS_OF_WEEK}d", "since": None, "history": 0, "touched": False}
-    result = evaluate_cohort(world, judge, request.model_copy(update=about))
-    for report in result.reports.values():
-        for dimension in report.evaluation.dimensions.values():
-            retry_unanswered(dimension.unscored_reasons, judge, context.retry_number)
-    return result
 
 
 def week_outcome(report: AgentReport | None) -> AssetOutcome:
@@ -157,7 +136,11 @@ def build_weekly_scores(specs: Specs) -> list[dg.AssetSpec | dg.AssetsDefinition
             for week, some in ((first, part) for first in sorted(asked) for part in chunks(asked[first], size)):
                 # What is said from here on is not sure to be among what is evaluated.
                 versions = week_versions(opened.store, some, [week])
-                result = evaluate_week(context, opened, evaluation, week, some)
+                result, end = CohortResult(_LENGTH), window_end(week, opened.newest_message_time())
+                if end is not None:
+                    about = {"as_of": end, "window": _LENGTH, "since": None, "history": 0, "touched": False}
+                    request = evaluation.request(opened, some).model_copy(update=about)
+                    result = evaluated_or_retried(context, opened, evaluation, request)
                 broken |= {line.agent_id: line for line in agent_lines(result) if line.broken}
                 found = {a: week_outcome(result.reports.get(a)) for a in some if a not in result.broken}
                 made = {weeks.key(a, week): (versions[a, week], outcome) for a, outcome in found.items()}
