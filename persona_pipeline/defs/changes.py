@@ -24,9 +24,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_events,
     newest_versions,
 )
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import EVALUATION, Place
-from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents
+from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents, known_failures
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
 from persona_pipeline.evaluation.changes import (
     MESSAGES,

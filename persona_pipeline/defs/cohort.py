@@ -27,7 +27,6 @@ from persona_pipeline.defs.agents.verdicts import (
 )
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import evaluated, reports_folder, write_texts
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import VALUES, Place
 from persona_pipeline.defs.platform.resources import (
     EvaluationSettings,
@@ -35,6 +34,7 @@ from persona_pipeline.defs.platform.resources import (
     WorldResource,
     config_fields,
     known_agents,
+    known_failures,
     logged_progress,
 )
 from persona_pipeline.defs.platform.run_tags import request_tags

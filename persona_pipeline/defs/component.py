@@ -29,13 +29,13 @@ from persona_pipeline.defs.platform.dagster_internals import (
     upstream_asset,
     upstream_values,
 )
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import (
     NOT_OF_ASSETS,
     build_platform,
     config_fields,
     known_agents,
+    known_failures,
     logged_progress,
     opened_world,
 )

@@ -13,9 +13,8 @@ from persona_pipeline.corrections.statistics import CorrectionEffect, Correction
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import AssetOutcome
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource
+from persona_pipeline.defs.platform.resources import WorldResource, known_failures
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.propositions.models import dimension_label

@@ -19,9 +19,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     events_of_run,
     forget_observations,
 )
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource, known_agents
+from persona_pipeline.defs.platform.resources import WorldResource, known_agents, known_failures
 from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.calibrate import calibrate_world

@@ -14,9 +14,8 @@ from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failu
 from persona_pipeline.defs.agents.weeks import build_weekly_scores
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import AssetJob
-from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures, retry_unanswered
 from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope

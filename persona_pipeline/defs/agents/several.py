@@ -18,9 +18,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_versions,
     plan_materialization,
 )
-from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.instance_storage import in_one_batch
-from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.defs.platform.resources import EvaluationSettings, known_failures, retry_unanswered
 from persona_pipeline.evaluation.decide import AgentResult
 from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort

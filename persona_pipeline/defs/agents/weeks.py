@@ -23,9 +23,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_versions,
     partition_tags,
 )
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.instance_storage import in_one_batch
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.changes import DAYS_OF_WEEK, week_versions
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
