@@ -1,7 +1,6 @@
 """Fixtures every test can use: a copy of the sample world, a small world, and a store on each database."""
 
 import contextlib
-import functools
 import os
 import shutil
 import signal
@@ -24,6 +23,7 @@ from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from tests.support.browser import chromium
 from tests.support.clock import Clock
+from tests.support.made_once import made_once
 from tests.support.messages_server import MessagesServer
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.worlds import PROJECT, copy_sample
@@ -59,29 +59,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_order(items, named=config.getoption("loadgroup", default=False))
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tests see no database, key or world of the person who runs them."""
+def _shut_out(patched: pytest.MonkeyPatch) -> None:
+    """Take away database, key and world of the person who runs the tests."""
     for name in [*os.environ]:
         if name.startswith(("PERSONA_", "ANTHROPIC_", "DAGSTER_")):
-            monkeypatch.delenv(name)
+            patched.delenv(name)
     # Which transcripts are drawn is no business of tests that count calls.
-    monkeypatch.setenv("PERSONA_JUDGE_CANARIES", "0")
+    patched.setenv("PERSONA_JUDGE_CANARIES", "0")
     get_settings.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    _shut_out(monkeypatch)
     yield
     get_settings.cache_clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _commands_are_built_once() -> Iterator[None]:
-    """Typer builds all commands anew for every call, which a process makes once and these tests some thousand times."""
-    import typer.main
-    import typer.testing
-
-    built = functools.cache(typer.main.get_command)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(typer.main, "get_command", built)
-        patched.setattr(typer.testing, "_get_command", built)
+def _made_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched, made_once():
+        _shut_out(patched)
         yield
 
 
@@ -106,6 +104,7 @@ def _new_stores_are_copies(request: pytest.FixtureRequest, monkeypatch: pytest.M
         if opened.dialect.name == "sqlite" and name and name != ":memory:":
             with lock, contextlib.suppress(OSError), Path(name).open("xb") as file:
                 file.write(_new_store)
+                return
         made(opened)
 
     monkeypatch.setattr(engine, "upgrade", upgrade)

@@ -1,10 +1,12 @@
 """Evaluating from Python, and opening judges and gates: the same calls as the command line's and the assets'."""
 
 import asyncio
-from collections.abc import Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from typing_extensions import Unpack
 
@@ -16,14 +18,77 @@ from persona_pipeline.evaluation.against import fresh_world
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.judging.open import JudgeOptions
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge
 from persona_pipeline.judging.open import open_judge as _open_judge
-from persona_pipeline.judging.verdict import Backend, Judge
+from persona_pipeline.judging.verdict import Backend, Judge, JudgeRequest, Unscored, Verdict
 from persona_pipeline.world.models import CorrectionSettings
 from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     from persona_pipeline.evaluation.estimate import RunEstimate
+
+# A world, or the folder of one.
+WorldLike: TypeAlias = World | Path | str
+JudgeFunction: TypeAlias = Callable[[JudgeRequest], int | Verdict | Awaitable[int | Verdict]]
+# Requests to a function that waits, at once.
+_AT_ONCE = 8
+
+
+class JudgesRequests(Protocol):
+    """A judge of the caller's own, which may leave out its name and whether it is live."""
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]: ...
+
+
+# A judge, the name of one as in ``open_judge``, or a function of one request: a whole number 0-9, or a verdict.
+JudgeLike: TypeAlias = JudgesRequests | JudgeFunction | str
+
+
+@dataclass(frozen=True)
+class OwnJudge:
+    """A judge or a function of the caller's, held to what a judge promises: what it raises leaves its requests unscored."""
+
+    given: Any
+
+    @property
+    def name(self) -> str:
+        name = getattr(self.given, "name", None) or getattr(self.given, "__name__", None)
+        return name if isinstance(name, str) else type(self.given).__name__
+
+    @property
+    def live(self) -> bool:
+        return bool(getattr(self.given, "live", False))
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        if not hasattr(self.given, "judge"):
+            free = asyncio.Semaphore(_AT_ONCE)
+            return await asyncio.gather(*(self._verdict(request, free) for request in requests))
+        try:
+            verdicts = list(await self.given.judge(requests))
+        except Exception as error:
+            return [self._failed(request, error) for request in requests]
+        if len(verdicts) != len(requests):
+            count = f"{len(verdicts)} verdicts for {len(requests)} requests"
+            raise ConfigError(f"judge {self.name!r} returned {count}; return one for each, in their order")
+        return verdicts
+
+    async def _verdict(self, request: JudgeRequest, free: asyncio.Semaphore) -> Verdict:
+        async with free:
+            try:
+                said = self.given(request)
+                said = await said if inspect.isawaitable(said) else said
+                return said if isinstance(said, Verdict) else Verdict(request.proposition_id, score=said)
+            except Exception as error:
+                return self._failed(request, error)
+
+    def _failed(self, request: JudgeRequest, error: Exception) -> Verdict:
+        wrong = Unscored.INVALID_OUTPUT if isinstance(error, ValueError) else Unscored.API_ERROR
+        return Verdict(request.proposition_id, unscored=wrong, detail=f"{self.name}: {type(error).__name__}: {error}")
+
+
+def opened_world(world: WorldLike) -> World:
+    """Return a world, opened where its folder is given; ConfigError as of ``load_world``."""
+    return world if isinstance(world, World) else load_world(world)
 
 
 def check_keywords(given: Mapping[str, Any], known: type) -> None:
@@ -47,7 +112,7 @@ def load_world(root: Path | str | None = None, *, database_url: str | None = Non
 
 
 def open_judge(
-    world: World,
+    world: WorldLike,
     judge: str | None = None,
     *,
     max_usd: float | None = None,
@@ -65,32 +130,35 @@ def open_judge(
     Raises:
         ConfigError: the name is unknown, an option does not fit it, or there is no key.
     """
+    world = opened_world(world)
     return _open_judge(judge or world.settings.judge, world, JudgeOptions(max_usd, record, fresh, grouping))
 
 
-def evaluate(world: World, *, judge: Judge | str | None = None, **asked: Unpack[Asking]) -> Evaluation:
+def evaluate(world: WorldLike, *, judge: JudgeLike | None = None, **asked: Unpack[Asking]) -> Evaluation:
     """Evaluate agents, compare them with their baselines, judge again what fell, save the run, and return all of it.
 
     Works inside a running event loop too, such as a notebook's; it blocks until it is done.
 
     Args:
-        judge: a judge, or the name of one as in ``open_judge``.
+        world: a world, or its folder.
+        judge: a judge, the name of one as in ``open_judge``, or a function of a ``JudgeRequest`` that returns a whole number 0-9
+            or a ``Verdict``, or waits for one. What a judge raises leaves its requests unscored, with the reason.
         asked: agents, dimensions, window and the rest: see ``Asking``.
 
     Raises:
-        ConfigError: bad input, everything wrong with it; nothing is evaluated then.
+        ConfigError: bad input, everything wrong with it, and nothing is evaluated then; or a judge's verdicts are too few.
     """
     return _evaluated(world, judge, _request(asked))
 
 
-async def evaluate_async(world: World, *, judge: Judge | str | None = None, **asked: Unpack[Asking]) -> Evaluation:
+async def evaluate_async(world: WorldLike, *, judge: JudgeLike | None = None, **asked: Unpack[Asking]) -> Evaluation:
     """Do what ``evaluate`` does without holding up the event loop.
 
     The work is done by a thread with a loop of its own, in which the judge is asked too: a judge of yours must not keep
     connections of another loop. Cancelling stops the waiting and not the work.
 
     Args:
-        judge: a judge, or the name of one as in ``open_judge``.
+        judge: as of ``evaluate``.
         asked: agents, dimensions, window and the rest: see ``Asking``.
 
     Raises:
@@ -100,12 +168,12 @@ async def evaluate_async(world: World, *, judge: Judge | str | None = None, **as
 
 
 def take_baselines(
-    world: World, *, judge: Judge | str | None = None, windows: int = 1, **asked: Unpack[Asking]
+    world: WorldLike, *, judge: JudgeLike | None = None, windows: int = 1, **asked: Unpack[Asking]
 ) -> Evaluation:
     """Evaluate agents and write their scores to ``baselines/``; what was not scored in full keeps what the files say.
 
     Args:
-        judge: a judge, or the name of one as in ``open_judge``.
+        judge: as of ``evaluate``.
         windows: from how many windows, this one and those before; four and more tell weeks from falls.
         asked: see ``Asking``.
 
@@ -119,22 +187,22 @@ def take_baselines(
 
 
 async def take_baselines_async(
-    world: World, *, judge: Judge | str | None = None, windows: int = 1, **asked: Unpack[Asking]
+    world: WorldLike, *, judge: JudgeLike | None = None, windows: int = 1, **asked: Unpack[Asking]
 ) -> Evaluation:
     """Do what ``take_baselines`` does without holding up the event loop; see ``evaluate_async``."""
     return await asyncio.to_thread(take_baselines, world, judge=judge, windows=windows, **asked)
 
 
-def load_baseline(world: World, agent_id: str) -> Baseline | None:
+def load_baseline(world: WorldLike, agent_id: str) -> Baseline | None:
     """Return an agent's golden baseline, None when it has none.
 
     Raises:
         ConfigError: the file is not a valid baseline, or is another agent's.
     """
-    return find_baseline(world.root / BASELINES, agent_id)
+    return find_baseline(opened_world(world).root / BASELINES, agent_id)
 
 
-def estimate(world: World, *, judge: str | None = None, **asked: Unpack[Asking]) -> "RunEstimate":
+def estimate(world: WorldLike, *, judge: str | None = None, **asked: Unpack[Asking]) -> "RunEstimate":
     """Return the calls, tokens and US dollars a live evaluation would take; nothing is judged.
 
     Args:
@@ -146,11 +214,12 @@ def estimate(world: World, *, judge: str | None = None, **asked: Unpack[Asking])
     """
     from persona_pipeline.evaluation.estimate import estimate_run
 
-    request = _request(asked)
+    request, world = _request(asked), opened_world(world)
     return estimate_run(world, request, judge or world.settings.judge, JudgeOptions.of(request))
 
 
-def _evaluated(world: World, judge: Judge | str | None, request: EvaluationRequest) -> Evaluation:
+def _evaluated(given: WorldLike, judge: JudgeLike | None, request: EvaluationRequest) -> Evaluation:
+    world = opened_world(given)
     # Where a commit decides, nothing stored is believed.
     fresh = request.against and fresh_world(world.root, request.against, settings=world.environment)
     with fresh or nullcontext(world) as judged:
@@ -159,7 +228,7 @@ def _evaluated(world: World, judge: Judge | str | None, request: EvaluationReque
         elif wrong := [name for name in OF_JUDGE if getattr(request, name)]:
             raise ConfigError(f"{', '.join(wrong)} belong to opening a judge; give them to open_judge")
         else:
-            opened = judge
+            opened = judge if isinstance(judge, OpenedJudge) else OwnJudge(judge)
         return Evaluation.of(run_evaluation(judged, opened, request), world)
 
 
@@ -169,7 +238,7 @@ def _request(asked: Mapping[str, Any], **more: Any) -> EvaluationRequest:
 
 
 def open_gate(
-    world: World,
+    world: WorldLike,
     *,
     backend: Backend | None = None,
     deadline: float = DEADLINE_SECONDS,
@@ -188,5 +257,6 @@ def open_gate(
     Raises:
         ConfigError: a persona file is not valid, or there is no key for the live judge.
     """
+    world = opened_world(world)
     world.sync()
     return ActionGate(world, backend or gate_backend(world.settings), deadline=deadline, settings=settings)

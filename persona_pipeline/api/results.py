@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 FORMATS = {".json": "json", ".md": "markdown", ".html": "html", ".xml": "junit"}
 
 
+class NamedScore(float):
+    """A score, 0-9, that knows what it is of, so that a failed assert of it can show why."""
+
+    evaluation: "Evaluation"
+    of: tuple[str, str | None, str | None]
+
+
 class UnscoredError(PersonaError):
     """A score was asked for and there is none. The message says of what, and why."""
 
@@ -61,13 +68,18 @@ class Evaluation(EvaluationRun):
         """
         return self.report.agents[agent_id]
 
-    def score(self, agent_id: str, dimension: str | None = None, claim: str | None = None) -> float:
+    def score(self, agent_id: str, dimension: str | None = None, claim: str | None = None) -> NamedScore:
         """Return a score, 0-9: of an agent, of a dimension of it, or of one claim of that dimension.
 
         Raises:
             UnscoredError: there is none; a missing score is never a number.
             ConfigError: nothing of that name was evaluated.
         """
+        found = NamedScore(self._score(agent_id, dimension, claim))
+        found.evaluation, found.of = self, (agent_id, dimension, claim)
+        return found
+
+    def _score(self, agent_id: str, dimension: str | None, claim: str | None) -> float:
         evaluation = self.report.agents[_known("agent", agent_id, self.report.agents)].evaluation
         if dimension is None:
             if claim is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from typing_extensions import Unpack
 
-from persona_pipeline.api.evaluating import check_keywords
+from persona_pipeline.api.evaluating import WorldLike, check_keywords, opened_world
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.format.models import Suite
@@ -18,7 +18,6 @@ from persona_pipeline.suites.running import opening
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.suite_run import run_suites
 from persona_pipeline.world.personas import is_world
-from persona_pipeline.world.world import World
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +32,7 @@ class Running(TypedDict, total=False):
         world: whose recordings, personas and store are used; None: those of the settings.
         responses: recorded answers, or a file of them: they are graded, and no target is asked.
         targets: who may answer, a targets file, a function that answers, or functions by name; None: the nearest ``targets.yaml``.
-        target: who of them answers, instead of what the suite says.
+        target: who of them answers, instead of what the suite says; functions by name all do where neither says it.
         test_ids: globs; a test runs if one matches.
         tags: a test runs if it or its suite has one of them.
         judge: a judge, or the name of one as in ``open_judge``; it is opened when the first assert needs it.
@@ -50,7 +49,7 @@ class Running(TypedDict, total=False):
         on_result: called with each result as soon as it is there.
     """
 
-    world: World | None
+    world: WorldLike | None
     responses: Responses | Path | str | None
     targets: Targets | Path | str | Callable[..., Any] | Mapping[str, Callable[..., Any]] | None
     target: Sequence[str] | str
@@ -186,6 +185,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
     """
     check_keywords(how, Running)
     world, judge = how.get("world"), how.get("judge")
+    world = None if world is None else opened_world(world)
     settings = world.settings if world else get_settings()
     loaded = suite if isinstance(suite, Suite) else _load(suite, settings)
     if judge is None or isinstance(judge, str):

@@ -13,6 +13,7 @@ PREFIX = "PERSONA_"
 PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 DEFAULT_JUDGE_MODEL = "claude-haiku-5-5"
 LIVE_COVERAGE = 0.95
+SCORE_BACKENDS = ("langfuse", "phoenix")
 
 SettingsT = TypeVar("SettingsT", bound=BaseSettings)
 
@@ -63,6 +64,7 @@ class Settings(BaseSettings):
         require_calibration: a dimension fails the gate whose judge people's labels do not show to be better than chance.
         otel_events: send scores as OpenTelemetry events.
         otel_explanations: send the judge's reasons along with them.
+        score_backends: where scores of spans are shown besides, with commas between them: ``langfuse``, ``phoenix``.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
@@ -98,6 +100,7 @@ class Settings(BaseSettings):
     require_calibration: bool = False
     otel_events: bool = False
     otel_explanations: bool = False
+    score_backends: str = ""
 
     @field_validator(
         "database_url",
@@ -127,6 +130,13 @@ class Settings(BaseSettings):
         read_prices(value)
         return value
 
+    @field_validator("score_backends")
+    @classmethod
+    def _backends_are_known(cls, value: str) -> str:
+        if unknown := set(names_in(value)) - set(SCORE_BACKENDS):
+            raise ValueError(f"{', '.join(sorted(unknown))} is none of {', '.join(SCORE_BACKENDS)}")
+        return value
+
     @property
     def signing_secret(self) -> bytes | None:
         """What recordings are signed with and must be signed with; None: they are not."""
@@ -135,17 +145,22 @@ class Settings(BaseSettings):
     @property
     def suite_environment(self) -> list[str]:
         """The names in ``suite_allow_env``."""
-        return [name.strip() for name in self.suite_allow_env.split(",") if name.strip()]
+        return names_in(self.suite_allow_env)
 
     @property
     def suite_paths(self) -> list[Path]:
         """The folders in ``suite_allow_path``."""
-        return [Path(name.strip()) for name in self.suite_allow_path.split(",") if name.strip()]
+        return [Path(name) for name in names_in(self.suite_allow_path)]
 
     @property
     def world_root(self) -> Path:
         """The folder where a world is looked for, absolute: never another than was named, or than one stands in."""
         return Path.cwd() if self.root is None else self.root.expanduser().resolve()
+
+
+def names_in(text: str) -> list[str]:
+    """Return what is written with commas between it."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def read_prices(text: str) -> dict[str, TokenPrices]:

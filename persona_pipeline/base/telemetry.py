@@ -1,4 +1,7 @@
-"""Scores as ``gen_ai.evaluation.result`` events over the OpenTelemetry Logs API. Off unless asked for; nothing waits for them."""
+"""Scores as ``gen_ai.evaluation.result`` events over the OpenTelemetry Logs API, and to backends that show them beside their spans.
+
+Off unless asked for; nothing waits for them.
+"""
 
 import atexit
 import logging
@@ -6,23 +9,26 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.settings import Settings, names_in
 from persona_pipeline.version import __version__
 
 EVENT = "gen_ai.evaluation.result"
-_INSTALL = "pip install 'persona-pipeline[otel]'"
 # A run of many agents has thousands of events at once; more than this many that wait are dropped.
 _MOST_WAITING = 100_000
 # Seconds that the end of a process waits for a collector.
 _PATIENCE = 5.0
 # All zeros is no id.
 _TRACE_ID, _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]{16}")
+_SCORE = ("name", "score.value", "score.label", "explanation")
+# Times that a backend is asked to take a batch of scores.
+_ATTEMPTS = 4
 _LOGGER = logging.getLogger("persona_pipeline.telemetry")
 
 
@@ -78,10 +84,13 @@ class EvaluationEvent:
 
 
 class Emitter:
-    """Hands events to a thread that sends them over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says; never raises, never waits."""
+    """Hands events to threads that send them; never raises, never waits.
 
-    def __init__(self, *, explained: bool = False) -> None:
-        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    They go over OTLP/HTTP to where ``OTEL_EXPORTER_OTLP_*`` says (``otlp``), and those of spans to score ``backends``, each of
+    which its own variables describe.
+    """
+
+    def __init__(self, *, explained: bool = False, otlp: bool = True, backends: Sequence[str] = ()) -> None:
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
         from opentelemetry.sdk.resources import Resource
@@ -94,7 +103,9 @@ class Emitter:
         resource = Resource.create({} if named else {"service.name": "persona-pipeline"})
         most = int(os.environ.get("OTEL_BLRP_MAX_QUEUE_SIZE") or _MOST_WAITING)
         self._provider = LoggerProvider(resource, shutdown_on_exit=False)
-        self._provider.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(), max_queue_size=most))
+        for name in [*(["otlp"] if otlp else []), *backends]:
+            if exporter := _exporter(name):
+                self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter, max_queue_size=most))
         self._logger = self._provider.get_logger("persona_pipeline", __version__)
 
     def emit(self, events: Iterable[EvaluationEvent]) -> None:
@@ -122,6 +133,126 @@ class Emitter:
         self._provider.shutdown()
 
 
+@dataclass(frozen=True)
+class SpanScore:
+    """One score of one span; ``id`` is the same whenever the same is measured again, and the newest score counts."""
+
+    name: str
+    score: float
+    label: str | None
+    explanation: str | None
+    span: SpanIds
+    about: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.span.trace_id}/{self.span.span_id}/{self.name}"))
+
+    @classmethod
+    def of(cls, record: Any) -> "SpanScore | None":
+        """Return the score that an event is; None where it has none, or is of no span."""
+        given: dict[str, Any] = dict(record.attributes or {})
+        name, score, label, reason = (given.pop(f"gen_ai.evaluation.{key}", None) for key in _SCORE)
+        if score is None or not record.trace_id or not record.span_id:
+            return None
+        span = SpanIds(f"{record.trace_id:032x}", f"{record.span_id:016x}")
+        return cls(name, score, label, reason, span, given)
+
+
+class SpanScores:
+    """Where scores are shown beside the spans they are of: a backend's own client, as an exporter of events."""
+
+    def __init__(self, send: Callable[[list[SpanScore]], None], flush: Callable[[], Any] = lambda: None) -> None:
+        self._send, self._flush = send, flush
+
+    def export(self, batch: Sequence[Any]) -> None:
+        if found := list(filter(None, (SpanScore.of(each.log_record) for each in batch))):
+            self._send(found)
+
+    def shutdown(self) -> None:
+        self._flush()
+
+
+def _langfuse() -> SpanScores:
+    """Numeric scores of observations; ``LANGFUSE_BASE_URL``, ``LANGFUSE_PUBLIC_KEY`` and ``LANGFUSE_SECRET_KEY`` say where."""
+    from langfuse import Langfuse
+
+    if missing := [name for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY") if not os.environ.get(name)]:
+        raise ValueError(f"{' and '.join(missing)} must be set")
+    # One for the whole process, whoever makes it: it is never shut down here.
+    client = Langfuse()
+
+    def send(scores: list[SpanScore]) -> None:
+        for item in scores:
+            client.create_score(
+                name=item.name,
+                value=item.score,
+                data_type="NUMERIC",
+                trace_id=item.span.trace_id,
+                observation_id=item.span.span_id,
+                score_id=item.id,
+                comment=item.explanation,
+                metadata=item.about | ({"label": item.label} if item.label else {}),
+            )
+
+    return SpanScores(send, client.flush)
+
+
+def _phoenix() -> SpanScores:
+    """Annotations of spans; ``PHOENIX_ENDPOINT`` or ``PHOENIX_COLLECTOR_ENDPOINT``, and ``PHOENIX_API_KEY``, say where."""
+    import httpx
+    from phoenix.client import Client
+
+    client = Client()
+
+    def send(scores: list[SpanScore]) -> None:
+        found: list[Any] = [
+            {
+                "name": item.name,
+                "annotator_kind": "LLM",
+                "span_id": item.span.span_id,
+                "identifier": "persona-pipeline",
+                "result": {"score": item.score}
+                | ({"label": item.label} if item.label else {})
+                | ({"explanation": item.explanation} if item.explanation else {}),
+                "metadata": item.about,
+            }
+            for item in scores
+        ]
+        for attempt in range(_ATTEMPTS):
+            try:
+                client.spans.log_span_annotations(span_annotations=found)
+                return
+            except httpx.HTTPError as error:
+                answer = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else 503
+                if attempt + 1 == _ATTEMPTS or (answer < 500 and answer != 429):
+                    _LOGGER.warning("Phoenix did not take %d scores: %s", len(found), str(error).split("\n")[0])
+                    return
+                # What is sent again takes the place of what may have arrived.
+                time.sleep(0.2 * 4**attempt)
+
+    return SpanScores(send)
+
+
+def _exporter(name: str) -> Any:
+    """Return what sends to a place; None where that cannot be, which is logged: the others hear of scores all the same."""
+    try:
+        if name == "otlp":
+            from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+
+            return OTLPLogExporter()
+        return {"langfuse": _langfuse, "phoenix": _phoenix}[name]()
+    except ImportError as error:
+        _LOGGER.warning("no scores are sent to %s: %s is not installed; %s", name, error.name, _install(name))
+    except Exception as error:
+        _LOGGER.warning("no scores are sent to %s: %s", name, error)
+    return None
+
+
+def _install(name: str) -> str:
+    return f"pip install 'persona-pipeline[{'otel' if name == 'otlp' else name}]'"
+
+
 def _context_of(span: SpanIds | None) -> Any:
     if span is None:
         return None
@@ -135,22 +266,25 @@ def _context_of(span: SpanIds | None) -> Any:
 
 
 def emitter(settings: Settings) -> Emitter | None:
-    """Return this process's emitter; None where no events are asked for (``PERSONA_OTEL_EVENTS``) or none can be sent."""
-    return made_emitter(settings.otel_explanations) if settings.otel_events else None
+    """Return this process's emitter; None where no scores are asked for, or none can be sent.
+
+    They are asked for by ``PERSONA_OTEL_EVENTS`` and ``PERSONA_SCORE_BACKENDS``.
+    """
+    if not settings.otel_events and not settings.score_backends:
+        return None
+    return made_emitter(settings.otel_explanations, settings.otel_events, tuple(names_in(settings.score_backends)))
 
 
 @lru_cache
-def made_emitter(explained: bool) -> Emitter | None:
+def made_emitter(explained: bool, otlp: bool, backends: tuple[str, ...]) -> Emitter | None:
     """Return an emitter, made once; None where none can be, which is logged."""
     try:
-        made = Emitter(explained=explained)
+        made = Emitter(explained=explained, otlp=otlp, backends=backends)
     except ImportError as error:
-        _LOGGER.warning(
-            "PERSONA_OTEL_EVENTS is set, and %s is not installed: no scores are sent; %s", error.name, _INSTALL
-        )
+        _LOGGER.warning("no scores are sent: %s is not installed; %s", error.name, _install("otlp"))
         return None
     except Exception:
-        _LOGGER.exception("PERSONA_OTEL_EVENTS is set, and no scores can be sent")
+        _LOGGER.exception("no scores can be sent")
         return None
     atexit.register(made.close)
     return made

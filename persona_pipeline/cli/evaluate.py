@@ -222,7 +222,9 @@ def _table(run: "RunReport", by: str, format: str) -> str | bytes:
         frame = frame.map(lambda cell: calm_cell(cell) if isinstance(cell, str) else cell)
         return frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S%z")
     try:
-        return frame.to_parquet(index=False)
+        # Text is text in every file, also where nothing of it is there.
+        texts = dict.fromkeys(frame.select_dtypes("object"), "string")
+        return frame.astype(texts).to_parquet(index=False)
     except ImportError as error:
         raise ConfigError(
             "parquet needs a package that is not installed; pip install 'persona-pipeline[parquet]'"

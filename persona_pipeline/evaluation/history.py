@@ -4,7 +4,7 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -364,7 +364,7 @@ def announce(report: AgentReport, messages: Iterable[Message], settings: Setting
 
 
 def evaluation_events(report: AgentReport, messages: Mapping[str, Message]) -> Iterator[EvaluationEvent]:
-    """Yield the events of a report, in points 0-9; ``messages``: those judged by themselves, by id, as far as they are known."""
+    """Yield the events of a report, in points 0-9; ``messages``: those that were judged, by id, as far as they are known."""
     evaluation = report.evaluation
     given = {
         "gen_ai.agent.id": evaluation.agent_id,
@@ -387,26 +387,30 @@ def evaluation_events(report: AgentReport, messages: Mapping[str, Message]) -> I
             about = {**of, "persona.claim.id": key, "persona.claim.inverted": claim.inverted or None}
             label = None if claim.score is None else "regressed" if (name, key) in fell else "ok"
             reason = claim.reasoning or claim.detail
-            yield EvaluationEvent(f"{name}/{key}", claim.score, label, claim.unscored, reason, attributes=about)
-            yield from _of_messages(f"{name}/{key}", claim, about, messages)
+            whole = EvaluationEvent(f"{name}/{key}", claim.score, label, claim.unscored, reason, attributes=about)
+            yield whole
+            judged = [part for part in claim.parts if str(part["part"]) in messages]
+            for part in judged:
+                raw = part.get("raw")
+                score = None if raw is None else _HIGHEST - float(raw) if claim.inverted else float(raw)
+                own = replace(
+                    whole, score=score, label=None, error=part.get("unscored"), explanation=part.get("reasoning")
+                )
+                yield _of_message(own, messages[str(part["part"])])
+            quoted = {quote.message_id for quote in claim.evidence if quote.verified and not judged}
+            for message in (messages[each] for each in sorted(filter(None, quoted)) if each in messages):
+                yield _of_message(replace(whole, attributes={**about, "persona.quoted": True}), message)
 
 
-def _of_messages(
-    name: str, claim: PropositionResult, about: Mapping[str, str | bool | None], messages: Mapping[str, Message]
-) -> Iterator[EvaluationEvent]:
-    for part in claim.parts:
-        message = messages.get(str(part["part"]))
-        if message is None:
-            continue
-        raw = part.get("raw")
-        score = None if raw is None else _HIGHEST - float(raw) if claim.inverted else float(raw)
-        extras = message.extras
-        yield EvaluationEvent(
-            name,
-            score,
-            error=part.get("unscored"),
-            explanation=part.get("reasoning"),
-            span=SpanIds.among(extras),
-            response_id=str(extras["response_id"]) if "response_id" in extras else None,
-            attributes={**about, "persona.message.id": message.id, "gen_ai.conversation.id": message.channel},
-        )
+def _of_message(event: EvaluationEvent, message: Message) -> EvaluationEvent:
+    extras = message.extras
+    return replace(
+        event,
+        span=SpanIds.among(extras),
+        response_id=str(extras["response_id"]) if "response_id" in extras else None,
+        attributes={
+            **event.attributes,
+            "persona.message.id": message.id,
+            "gen_ai.conversation.id": message.channel,
+        },
+    )

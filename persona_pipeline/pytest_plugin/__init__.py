@@ -111,6 +111,18 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_assertrepr_compare(op: str, left: Any, right: Any) -> list[str] | None:
+    """Show the claims and quotes behind a score that is lower than what a test compares it with, as the mark does."""
+    results: Any = sys.modules.get("persona_pipeline.api.results")
+    low, limit = (right, left) if op in ("<", "<=") else (left, right)
+    if results is None or not isinstance(low, results.NamedScore) or not isinstance(limit, int | float) or low >= limit:
+        return None
+    from persona_pipeline.pytest_plugin.failures import low_text
+
+    agent_id, dimension, claim = low.of
+    return low_text(low.evaluation, agent_id, dimension, claim, float(limit)).splitlines()
+
+
 def pytest_report_teststatus(report: Any) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
     """Count what could not be scored apart."""
     if getattr(report, UNSCORED, False):

@@ -334,6 +334,7 @@ def test_report_shows_what_the_store_holds(cli: Cli, tmp_path: Path) -> None:
 
 def test_the_newest_scores_are_a_table_and_metrics(cli: Cli, tmp_path: Path) -> None:
     import pandas as pd
+    import pyarrow.parquet
 
     run = json.loads(cli("evaluate", "--agents", "michael", "--dimensions", "adherence,fluency").stdout)
     scores = {(a, d): item["score"] for a, agent in run["agents"].items() for d, item in agent["dimensions"].items()}
@@ -345,6 +346,10 @@ def test_the_newest_scores_are_a_table_and_metrics(cli: Cli, tmp_path: Path) -> 
         == 0
     )
     claims = pd.read_parquet(path)
+    # A column of texts is one where all of them are missing, too.
+    kinds = {field.name: str(field.type) for field in pyarrow.parquet.read_schema(path)}
+    assert {kinds[name] for name in ("claim_id", "quote", "unscored", "recommendation")} == {"large_string"}
+    assert claims["unscored"].isna().all()
     assert {"claim_id", "score", "quote"} <= set(claims.columns) and len(claims) > 10
     metrics = cli("report", "--agents", "michael", "--format", "prometheus").stdout
     parsed = {

@@ -1,7 +1,8 @@
 """Driving the Dagster layer the way its daemon does, in this process and on a temporary instance."""
 
 import re
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,14 @@ class Watched:
 @dataclass(frozen=True)
 class Project(Watched):
     """A world whose agents are watched."""
+
+    def copied(self, root: Path, instance: dg.DagsterInstance) -> "Project":
+        """Return a project that is where this one is, in a folder and on an instance in memory of its own, which are new."""
+        shutil.copytree(self.root, root)
+        for storage in ("run_storage", "event_log_storage"):
+            source, target = (getattr(one, storage)._held_conn for one in (self.instance, instance))
+            source.connection.driver_connection.backup(target.connection.driver_connection)
+        return replace(self, root=root, instance=instance, cursors={**self.cursors})
 
     def observe(self) -> None:
         """Let the sensors that are always on have message files read and record what is there."""

@@ -1,12 +1,13 @@
 """The board tells the truth: backfills through Dagster's own daemon, as GraphQL and, where there is a browser, its pages say."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dagster as dg
 import pytest
@@ -16,6 +17,9 @@ from persona_pipeline.defs.platform.run_tags import VERDICT
 from tests.defs.board import Board, open_board
 from tests.support.browser import chromium
 from tests.support.worlds import copy_sample
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
 
 EVERYBODY = ["dwight", "jim", "michael", "pam"]
 FOLDER = "PERSONA_TEST_SCREENSHOTS"
@@ -40,7 +44,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     baseline["dimensions"] = dict.fromkeys(baseline["dimensions"], 0.2)
     baseline["propositionScores"] = {}
     said: dict[str, Told] = {}
-    with open_board(root) as board:
+    with open_board(root) as board, contextlib.ExitStack() as stack:
+        # One window for all: Dagster's scripts are fetched and compiled once.
+        window = None if shutil.which("chromium") is None else stack.enter_context(chromium()).new_context()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DAGSTER_HOME", str(root))
             with dg.DagsterInstance.get() as instance:
@@ -50,12 +56,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
             said[name] = Told(launched, board.assets(), {})
 
         tell("collapsed", board.backfill(EVERYBODY))
-        pages(board, said, "collapsed")
+        pages(window, board, said, "collapsed")
         golden.write_text(json.dumps(baseline), encoding="utf-8")
         tell("healthy", board.backfill(EVERYBODY))
-        pages(board, said, "healthy")
+        pages(window, board, said, "healthy")
         tell("repeated", board.backfill(EVERYBODY))
-        pages(board, said, "repeated")
+        pages(window, board, said, "repeated")
         golden.write_text(collapsed, encoding="utf-8")
         tell("michael alone", board.evaluate("michael"))
         tell("pam alone", board.evaluate("pam"))
@@ -64,9 +70,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     yield said
 
 
-def pages(board: Board, said: dict[str, Told], name: str) -> None:
+def pages(window: "BrowserContext | None", board: Board, said: dict[str, Told], name: str) -> None:
     """Read Runs, Catalog, Checks and Backfills as they are now, where there is a browser."""
-    if shutil.which("chromium") is None:
+    if window is None:
         return
     newest = board.backfills[-1]
     asset = "/assets/baseline_comparisons"
@@ -81,18 +87,21 @@ def pages(board: Board, said: dict[str, Told], name: str) -> None:
         ),
         "backfill": (f"/runs/b/{newest}", r"in_character\s[\s\S]*completed"),
     }
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1600, "height": 1000})
-        page.route(re.compile(r"^https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
-        for number, (where, (address, complete)) in enumerate(shown.items()):
-            page.goto(f"{board.site}{address}")
-            page.wait_for_function(
-                "complete => new RegExp(complete).test(document.body.innerText)", arg=complete, timeout=60_000
-            )
-            said[name].pages[where] = page.inner_text("body")
-            if FOLDER in os.environ:
-                page.wait_for_timeout(500)
-                page.screenshot(path=Path(os.environ[FOLDER]) / f"{len(said)}-{name}-{number}-{where}.png")
+    page = window.new_page()
+    page.set_viewport_size({"width": 1600, "height": 1000})
+    # What an earlier look left in the window is not shown for what is so now.
+    kept = {"origin": board.site, "storageTypes": "cookies,indexeddb,local_storage,service_workers"}
+    window.new_cdp_session(page).send("Storage.clearDataForOrigin", kept)
+    for number, (where, (address, complete)) in enumerate(shown.items()):
+        page.goto(f"{board.site}{address}")
+        page.wait_for_function(
+            "complete => new RegExp(complete).test(document.body.innerText)", arg=complete, timeout=60_000, polling=200
+        )
+        said[name].pages[where] = page.inner_text("body")
+        if FOLDER in os.environ:
+            page.wait_for_timeout(500)
+            page.screenshot(path=Path(os.environ[FOLDER]) / f"{len(said)}-{name}-{number}-{where}.png")
+    page.close()
 
 
 def checks(told: Told) -> dict[str, str]:

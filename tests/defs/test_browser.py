@@ -67,8 +67,6 @@ def test_a_newcomers_path(site: str, sample_root: Path) -> None:
         page = browser.new_page(viewport={"width": 1600, "height": 1000})
         page.set_default_timeout(120_000)
         expect.set_options(timeout=120_000)
-        # Fonts and the like from elsewhere are not waited for.
-        page.route(re.compile(r"^https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
 
         page.goto(f"{site}/asset-groups")
         for group in ("sources", "world", "propositions", "scores", "evaluation"):

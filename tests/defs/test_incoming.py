@@ -1,7 +1,7 @@
 """Messages come in by a run of their own, and a look does nothing but look."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from persona_pipeline.base.database.engine import exclusive
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.settings import orchestration
 from persona_pipeline.judging.money import DailyLimit
+from persona_pipeline.testing.worlds import write_small_world
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import MessageFile
 from persona_pipeline.world.messages.mirroring import LEASE
@@ -23,15 +24,24 @@ from tests.support.worlds import replace_in, write_jsonl, write_yaml
 OLD = {"id": "old", "agent_id": "ann", "channel": "c", "text": "Long ago.", "created_at": "2025-03-01T09:00:00Z"}
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The small world and a message of a year before, everybody evaluated on the newest week; to be copied."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        small = Project(write_small_world(tmp_path_factory.mktemp("judged") / "small"), instance)
+        write_jsonl(small.root / "messages/old.jsonl", [OLD])
+        small.tick()
+        for agent_id in ("ann", "bob"):
+            small.evaluate(agent_id)
+        yield small
+
+
 @pytest.fixture
-def judged(small: Project) -> Project:
-    """The small world and a message of a year before, everybody evaluated on the newest week."""
-    write_jsonl(small.root / "messages/old.jsonl", [OLD])
-    small.tick()
-    for agent_id in ("ann", "bob"):
-        small.evaluate(agent_id)
-    assert small.agents_requested() == []
-    return small
+def judged(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Project:
+    """A copy of it, of which nothing is to be evaluated."""
+    copied = finished.copied(tmp_path / "judged", instance)
+    assert copied.agents_requested() == []
+    return copied
 
 
 def by_hand(root: Path, statement: str) -> None:

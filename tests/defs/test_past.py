@@ -1,5 +1,8 @@
 """An evaluation as of a past moment is history: it is kept, and what is newest stays as it is."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import dagster as dg
 import pytest
 
@@ -10,7 +13,7 @@ from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.models import Window
 from tests.defs.support import Project, metadata_of
 from tests.support.evaluating import latest_runs
-from tests.support.worlds import replace_in
+from tests.support.worlds import copy_sample, replace_in
 
 PAST = "2026-06-14T23:59:59Z"
 
@@ -35,12 +38,19 @@ def observed(result: dg.ExecuteInProcessResult) -> set[str]:
     }
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """michael, evaluated on the window he drifted in; to be copied."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        sample = Project(copy_sample(tmp_path_factory.mktemp("red") / "world"), instance)
+        sample.observe()
+        assert not sample.evaluate("michael").success
+        yield sample
+
+
 @pytest.fixture
-def red(sample: Project) -> Project:
-    """michael, evaluated on the window he drifted in."""
-    sample.observe()
-    assert not sample.evaluate("michael").success
-    return sample
+def red(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Project:
+    return finished.copied(tmp_path / "red", instance)
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["alone", "in a cohort"])

@@ -1,6 +1,8 @@
 """The weekly look at the baselines."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -8,15 +10,23 @@ import pytest
 from persona_pipeline.defs.upkeep import review_agent
 from persona_pipeline.world import World
 from tests.defs.support import Project
-from tests.support.worlds import replace_in
+from tests.support.worlds import copy_sample, replace_in
 
 BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The sample world, evaluated before the drift; to be copied."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        sample = Project(copy_sample(tmp_path_factory.mktemp("evaluated") / "world"), instance)
+        sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
+        yield sample
+
+
 @pytest.fixture
-def evaluated(sample: Project) -> Project:
-    sample.run("evaluate_cohort", as_of=BEFORE_THE_DRIFT)
-    return sample
+def evaluated(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Project:
+    return finished.copied(tmp_path / "evaluated", instance)
 
 
 def remarks(project: Project, agent_id: str, *, days: int = 100_000) -> str:

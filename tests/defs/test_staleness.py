@@ -1,11 +1,15 @@
 """Which agents' scores are out of date, and why."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import dagster as dg
 import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
 from persona_pipeline.definitions import defs
+from persona_pipeline.testing.worlds import write_small_world
 from tests.defs.support import Project
 from tests.support.worlds import replace_in, write_yaml
 
@@ -30,13 +34,22 @@ def stale(project: Project) -> dict[tuple[str, str], list[str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The small world, everybody evaluated; to be copied."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        small = Project(write_small_world(tmp_path_factory.mktemp("fresh") / "small"), instance)
+        small.tick()
+        for agent_id in AGENTS:
+            small.evaluate(agent_id)
+        yield small
+
+
 @pytest.fixture
-def fresh(small: Project) -> Project:
-    small.tick()
-    for agent_id in AGENTS:
-        small.evaluate(agent_id)
-    assert stale(small) == {}
-    return small
+def fresh(finished: Project, tmp_path: Path, instance: dg.DagsterInstance) -> Project:
+    copied = finished.copied(tmp_path / "fresh", instance)
+    assert stale(copied) == {}
+    return copied
 
 
 def test_an_edited_persona_makes_its_own_scores_stale_until_they_are_made_again(fresh: Project) -> None:

@@ -1,7 +1,10 @@
 """What is read of runs without their claims, and what stays of those whose claims were forgotten."""
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -23,21 +26,31 @@ from tests.support.evaluating import (
     stored_history,
     stored_report,
 )
+from tests.support.worlds import copy_sample
 
 WEEKS = 4
 
 
-@pytest.fixture
-def evaluated(sample_world: World) -> World:
-    """The sample world with pam and jim evaluated on four windows."""
-    sample_world.sync_messages()
-    newest = sample_world.newest_message_time()
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample world with pam and jim evaluated on four windows; to be copied."""
+    world = World.open(copy_sample(tmp_path_factory.mktemp("outlines") / "world"))
+    world.sync_messages()
+    newest = world.newest_message_time()
     assert newest is not None
     for week in reversed(range(WEEKS)):
         for agent_id in ("jim", "pam"):
             judge = ScriptedJudge(lambda _: 7)
-            evaluate_agent(sample_world, agent_id, judge=judge, as_of=newest - timedelta(days=3 * week), window="3d")
-    return sample_world
+            evaluate_agent(world, agent_id, judge=judge, as_of=newest - timedelta(days=3 * week), window="3d")
+    world.store.close()
+    return world.root
+
+
+@pytest.fixture
+def evaluated(finished: Path, tmp_path: Path) -> Iterator[World]:
+    world = World.open(shutil.copytree(finished, tmp_path / "world"))
+    yield world
+    world.store.close()
 
 
 def test_an_outline_is_the_newest_run_without_its_claims(evaluated: World) -> None:

@@ -148,6 +148,20 @@ def test_a_mark_of_a_class_holds_for_each_test_and_bodies_run_after_it(recorded:
     done.stdout.no_fnmatch_line("*the body ran*")
 
 
+@pytest.mark.parametrize("written", ["score >= 9", "9 <= score", "score > 8.5"])
+def test_a_score_that_is_too_low_shows_its_claims_as_the_mark_does(recorded: pytest.Pytester, written: str) -> None:
+    recorded.makepyfile(
+        f"""
+        def test_ann(persona_eval):
+            score = persona_eval("ann").score("ann", "adherence")
+            assert score == 8 and {written}
+        """
+    )
+    done = run(recorded)
+    assert done.parseoutcomes() == {"failed": 1}
+    done.stdout.fnmatch_lines(["*ann: adherence is 8.00, below *", "*Ann is dry*adherence/dry*"])
+
+
 def test_what_is_unscored_is_no_expected_failure(project: pytest.Pytester) -> None:
     project.makepyfile(
         """

@@ -1,12 +1,15 @@
 """Who may see the page: every address of it asks for the key, answers to this machine's name alone, and is kept by nobody."""
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from persona_pipeline.world.world import World
-from tests.viewer.serving import BASE, TOKEN, viewing_app
+from tests.viewer.serving import BASE, TOKEN, client_of, viewing_app
 
 READ = (
     *("/", "/agent?id=michael", "/messages", "/messages?broke=1", "/message?id=sales-072", "/suites", "/suite?run=x"),
@@ -18,6 +21,18 @@ WRITE = ("/thumb?id=sales-072", "/undo", "/label/api/answer", "/label/api/skip",
 
 def ask(client: TestClient, path: str, **options: Any) -> Any:
     return client.post(path, **options) if path in WRITE else client.get(path, **options)
+
+
+@pytest.fixture(scope="module")
+def stranger(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Who is turned away again and again, and has changed nothing in the end."""
+    root = shutil.copytree(evaluated, tmp_path_factory.mktemp("turned-away") / "world")
+    world = World.open(root, f"sqlite:///{root / '.persona' / 'store.db'}")
+    before = {path for path in root.rglob("*") if path.parts[-2] != ".persona"}
+    with client_of(viewing_app(world)) as running:
+        yield running
+    world.store.close()
+    assert {path for path in root.rglob("*") if path.parts[-2] != ".persona"} == before
 
 
 @pytest.mark.parametrize("path", [*READ, *WRITE])
@@ -39,9 +54,9 @@ def ask(client: TestClient, path: str, **options: Any) -> Any:
     ],
 )
 def test_without_all_that_it_asks_for_nothing_is_shown(
-    client: TestClient, path: str, headers: dict[str, str], status: int
+    stranger: TestClient, path: str, headers: dict[str, str], status: int
 ) -> None:
-    response = ask(client, path, headers=headers)
+    response = ask(stranger, path, headers=headers)
     assert response.status_code == status
     assert "michael" not in response.text.lower()
 

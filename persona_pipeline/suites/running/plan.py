@@ -321,9 +321,10 @@ def targets_of(
         )
     if wanted:
         return wanted
-    if DEFAULT_TARGET in targets.names or len(targets.names) != 1:
+    if DEFAULT_TARGET in targets.names or (targets.path and len(targets.names) != 1):
         return (DEFAULT_TARGET,)
-    return (targets.names[0],)
+    # Functions that were given by name all answer, but not the one that plays the user.
+    return tuple(name for name in targets.names if targets.path or not test.user or name != test.user.target)
 
 
 @dataclass(frozen=True)

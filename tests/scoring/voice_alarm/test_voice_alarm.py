@@ -247,10 +247,17 @@ def at(messages: Sequence[Message], minutes: float) -> list[Message]:
     return [replace(item, created_at=MONDAY + timedelta(minutes=minutes * n)) for n, item in enumerate(messages)]
 
 
+LONG_HISTORY = said([("ann", "loud"), ("bob", "terse"), ("cyd", "lazy")], 400, 1)
+
+
+@pytest.fixture(scope="module")
+def usual() -> VoiceModel:
+    return learnt(LONG_HISTORY)
+
+
 @pytest.mark.parametrize("minutes", [5, 20, 90, 1440])
-def test_when_it_was_said_moves_neither_reference_nor_threshold(minutes: int) -> None:
-    history = said([("ann", "loud"), ("bob", "terse"), ("cyd", "lazy")], 400, 1)
-    usual, timed = learnt(history), learnt(at(history, minutes))
+def test_when_it_was_said_moves_neither_reference_nor_threshold(usual: VoiceModel, minutes: int) -> None:
+    timed = learnt(at(LONG_HISTORY, minutes))
     assert usual.sides and timed.sides == usual.sides
 
 
@@ -339,9 +346,14 @@ OTHER = Persona(
 )
 
 
-def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> None:
+@pytest.fixture(scope="module")
+def first() -> LearntVoice:
+    """Ann's voice as it is learnt first."""
+    return learnt_from(current_voice(None, ANN, None), HISTORY)
+
+
+def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store, first: LearntVoice) -> None:
     write_messages(store, HISTORY)
-    first = learnt_from(current_voice(None, ANN, None), HISTORY)
     assert first.model is not None
     assert first.note == ""
     keep(store, first)
@@ -366,11 +378,10 @@ def test_the_stored_voice_is_kept_until_the_persona_changes(store: Store) -> Non
 @pytest.mark.parametrize("said_between", [False, True])
 @pytest.mark.parametrize("learnt_between", [False, True])
 def test_a_persona_that_is_brought_back_has_its_voice_back(
-    store: Store, said_between: bool, learnt_between: bool
+    store: Store, first: LearntVoice, said_between: bool, learnt_between: bool
 ) -> None:
     write_messages(store, HISTORY)
     newest = HISTORY[-1].created_at
-    first = learnt_from(current_voice(None, ANN, None), HISTORY)
     other = current_voice(first, OTHER, newest)
     if learnt_between:
         other = replace(other, model=first.model)
