@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import combinations, permutations
 from math import copysign, log, sqrt
 from operator import add
@@ -174,6 +174,8 @@ def text_vectors(texts: Sequence[str], kind: GramKind) -> Any:
 
 # Further steps change nothing that can be measured: the penalty is strong.
 _STEPS = 6
+# Of two tables, to the bit what (a * b).sum(axis=0) is, in a quarter of the time.
+_products = partial(np.einsum, "ij,ij->j")
 
 
 def ridge(rows: Any, targets: Any, weights: Any, penalty: float) -> Any:
@@ -195,11 +197,6 @@ def ridge(rows: Any, targets: Any, weights: Any, penalty: float) -> Any:
         shrunk = _products(residual, residual)
         direction, length = residual + shrunk / np.maximum(length, 1e-12) * direction, shrunk
     return found
-
-
-def _products(a: Any, b: Any) -> Any:
-    # To the bit what (a * b).sum(axis=0) is, in a quarter of the time.
-    return np.einsum("ij,ij->j", a, b)
 
 
 # The regression's penalty and the parts of its cross-validation; measured on real dialogue.
