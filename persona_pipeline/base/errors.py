@@ -58,10 +58,10 @@ def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
         raise ConfigError(list(problems))
 
 
-def not_valid(error: "ValidationError", where: str) -> ConfigError:
-    """Return what pydantic found wrong: of each problem ``where``, the names down to the value, and why."""
-    found = error.errors(include_url=False, include_input=False)
-    return ConfigError([Problem(f"{where}{'.'.join(map(str, item['loc']))}: {item['msg']}") for item in found])
+def not_valid(error: "ValidationError", where: str = "", *, path: str | None = None, remedy: str = "") -> ConfigError:
+    """Return what pydantic found wrong: of each problem ``where``, the names down to the value, why, and what to do."""
+    found = [(".".join(map(str, item["loc"])) or "the file", item["msg"]) for item in error.errors(include_url=False)]
+    return ConfigError([Problem(f"{where}{name}: {why}{remedy}", path) for name, why in found])
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

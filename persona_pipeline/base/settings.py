@@ -102,27 +102,12 @@ class Settings(BaseSettings):
     otel_explanations: bool = False
     score_backends: str = ""
 
-    @field_validator(
-        "database_url",
-        "root",
-        "state",
-        "run_deadline",
-        "keep_reasons_days",
-        "keep_messages_days",
-        "keep_text_days",
-        "recordings_secret",
-        "judge_requests_per_minute",
-        "judge_input_tokens_per_minute",
-        "judge_output_tokens_per_minute",
-        "otel_events",
-        "otel_explanations",
-        "daily_usd",
-        "judge",
-        mode="before",
-    )
+    @field_validator("*", mode="before")
     @classmethod
     def _blank_is_unset(cls, value: object, info: ValidationInfo) -> object:
-        return cls.model_fields[info.field_name or ""].default if value == "" else value
+        default = cls.model_fields[info.field_name or ""].default
+        is_off = default is None or info.field_name in ("daily_usd", "judge", "otel_events", "otel_explanations")
+        return default if is_off and value == "" else value
 
     @field_validator("judge_prices")
     @classmethod

@@ -176,11 +176,12 @@ class SpanScores:
 def _langfuse() -> SpanScores:
     """Numeric scores of observations; ``LANGFUSE_BASE_URL``, ``LANGFUSE_PUBLIC_KEY`` and ``LANGFUSE_SECRET_KEY`` say where."""
     from langfuse import Langfuse
+    from opentelemetry.sdk.trace import TracerProvider
 
     if missing := [name for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY") if not os.environ.get(name)]:
         raise ValueError(f"{' and '.join(missing)} must be set")
-    # One for the whole process, whoever makes it: it is never shut down here.
-    client = Langfuse()
+    # One for the whole process, whoever makes it, so that it is never shut down here, nor becomes what takes the program's spans.
+    client = Langfuse(tracer_provider=TracerProvider())
 
     def send(scores: list[SpanScore]) -> None:
         for item in scores:

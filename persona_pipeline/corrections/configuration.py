@@ -5,6 +5,7 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 import sqlalchemy as sa
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from persona_pipeline.world.models import CorrectionSettings
 FROM_PERSONA, FROM_API = "persona", "api"
 _TABLE = tables.agent_evaluation_config
 _FRESH_SECONDS = 1.0
+_MOST_AGENTS = 10_000
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -55,25 +57,12 @@ def read_config(store: Store, agent_id: str) -> StoredConfig:
     return StoredConfig(agent_id, settings, row.source, row.updated_at)
 
 
-def write_config(store: Store, agent_id: str, settings: CorrectionSettings) -> StoredConfig:
-    """Set an agent's settings; from now on its persona file does not change them.
+def write_config(store: Store, agent_id: str, settings: CorrectionSettings, source: str = FROM_API) -> StoredConfig:
+    """Set an agent's settings; only those ``FROM_PERSONA`` change with later edits of its persona file.
 
     Raises:
         ConfigError: the store does not know the agent.
     """
-    return _write(store, agent_id, settings, FROM_API)
-
-
-def reset_config(store: Store, agent_id: str, settings: CorrectionSettings) -> StoredConfig:
-    """Give an agent its persona file's settings again, which later edits of the file then change.
-
-    Raises:
-        ConfigError: the store does not know the agent.
-    """
-    return _write(store, agent_id, settings, FROM_PERSONA)
-
-
-def _write(store: Store, agent_id: str, settings: CorrectionSettings, source: str) -> StoredConfig:
     if store.value(sa.select(tables.agents.c.id).where(tables.agents.c.id == agent_id)) is None:
         raise ConfigError(
             f"agent {agent_id!r} is not in the store; write personas/{agent_id}.yaml and run evaluate once"
@@ -84,6 +73,19 @@ def _write(store: Store, agent_id: str, settings: CorrectionSettings, source: st
     return read_config(store, agent_id)
 
 
+def reset_config(store: Store, agent_id: str, settings: CorrectionSettings) -> StoredConfig:
+    """Give an agent its persona file's settings again; raises as ``write_config`` does."""
+    return write_config(store, agent_id, settings, FROM_PERSONA)
+
+
+@dataclass
+class _Looked:
+    """What was last read of an agent's settings (None: nothing yet), and when they were last looked up."""
+
+    settings: CorrectionSettings | None = None
+    at: float = float("-inf")
+
+
 class StoredSettings:
     """Looks settings up without ever waiting long: within ``seconds``, else what was last read, else all off."""
 
@@ -91,13 +93,13 @@ class StoredSettings:
         self._store, self._seconds = store, seconds
         self._pool = DaemonPool(2, "correction-settings")
         self._breaker = Breaker(threshold=5)
-        self._last: dict[str, CorrectionSettings] = {}
-        self._looked: dict[str, float] = {}
+        # A client may make names up.
+        self._of = lru_cache(_MOST_AGENTS)(lambda _: _Looked())
 
     def __call__(self, agent_id: str) -> CorrectionSettings:
         if self._breaker.refusal() is None:
             try:
-                self._last[agent_id] = self._read(agent_id)
+                self._of(agent_id).settings = self._read(agent_id)
                 self._breaker.succeeded()
             except ConfigError as error:
                 self._breaker.succeeded()
@@ -105,14 +107,15 @@ class StoredSettings:
             except Exception as error:
                 self._breaker.failed("database", type(error).__name__)
                 _LOGGER.warning("settings of %r not read (%s); the last known hold", agent_id, type(error).__name__)
-        return self._last.get(agent_id, CorrectionSettings())
+        return self._of(agent_id).settings or CorrectionSettings()
 
     async def soon(self, agent_id: str) -> CorrectionSettings | None:
         """Look them up without holding the event loop, once a second; None: nothing was ever known of them."""
-        if agent_id not in self._last or time.monotonic() > self._looked[agent_id] + _FRESH_SECONDS:
-            self._looked[agent_id] = time.monotonic()
+        known = self._of(agent_id)
+        if known.settings is None or time.monotonic() > known.at + _FRESH_SECONDS:
+            known.at = time.monotonic()
             await asyncio.to_thread(self, agent_id)
-        return self._last.get(agent_id)
+        return self._of(agent_id).settings
 
     def _read(self, agent_id: str) -> CorrectionSettings:
         future = self._pool.submit(lambda: read_config(self._store, agent_id).settings)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from litellm import acompletion  # pyright: ignore[reportMissingImports]
@@ -13,7 +14,6 @@ from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate, gate_backend
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.service.answers import (
-    NOT_TEXT,
     SHAPE_ERRORS,
     AnswerStream,
     ChatForm,
@@ -71,21 +71,8 @@ class PersonaGate(CustomGuardrail):
         speaker = await self._checked(user_api_key_dict, data) if isinstance(response, ModelResponse) else None
         if speaker is None:
             return response
-        try:
-            text = _FORM.text_of(response.model_dump())
-        except SHAPE_ERRORS:
-            text = None
-        if text is None:
-            speaker.unchecked(NOT_TEXT)
-            return response
-
-        async def again(last: Any, feedback: str) -> Any:
-            fresh = await _asked_again(data, _text(last), feedback, stream=False)
-            if not _text(fresh):
-                raise EOFError("the answer says nothing")
-            return fresh
-
-        return (await speaker.settled(response, _text, again))[0]
+        again = partial(_asked_again, data, stream=False)
+        return await speaker.settled_whole(response, lambda item: _FORM.words_of(item.model_dump()), again)
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: Json
@@ -123,10 +110,6 @@ def _guided(data: Json, guidance: str) -> Json:
     if first["role"] in ("system", "developer") and isinstance(first["content"], str):
         return data | {"messages": [first | {"content": f"{first['content']}\n\n{guidance}"}, *others]}
     return data | {"messages": [{"role": "system", "content": guidance}, first, *others]}
-
-
-def _text(response: ModelResponse) -> str:
-    return _FORM.text_of(response.model_dump()) or ""
 
 
 async def _asked_again(data: Json, written: str, feedback: str, *, stream: bool) -> Any:

@@ -17,6 +17,7 @@ from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.base.documents.json import storable
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.world.messages.store import message_of
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory
 
 # A mean of 5 can come out as 4.999999999999999; it reaches a threshold of 5.
@@ -341,10 +342,7 @@ def recent_messages(
     scope = _MESSAGES.c.agent_id == agent_id if channel is None else _MESSAGES.c.channel_id == channel
     query = sa.select(_MESSAGES).where(scope, _said(before), _MESSAGES.c.synthetic.is_(False))
     newest = query.order_by(_MESSAGES.c.created_at.desc(), _MESSAGES.c.id.desc()).limit(limit)
-    return [
-        Message(row.id, row.agent_id, row.text, row.created_at, row.channel_id, row.recipient_id)
-        for row in reversed(connection.execute(newest).all())
-    ]
+    return [message_of(row) for row in reversed(connection.execute(newest).all())]
 
 
 def _said(before: Before | None) -> sa.ColumnElement[bool]:

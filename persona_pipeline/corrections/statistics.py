@@ -21,15 +21,8 @@ _GROWTH = log(1.02)
 _TOKENS = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
 
 
-class CheckTally(BaseModel):
-    """Sums over checks. An action is one message over all its attempts; it ends with the check that sends it.
-
-    Attributes:
-        shadowed: actions that a gate only watched; ``would_hold`` of them were below the threshold.
-        reasons: actions sent without a score, by why.
-        latencies: checks by class of latency; ``highest`` is exact, in milliseconds.
-        priced: checks whose price is known; ``usd`` is the sum of their prices.
-    """
+class _Counts(BaseModel):
+    """What is counted of actions and checks, and of one day as of all."""
 
     actions: int = 0
     passed: int = 0
@@ -42,9 +35,21 @@ class CheckTally(BaseModel):
     rejections: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cache_creation_tokens: int = 0
     cache_read_tokens: int = 0
     usd: float = 0.0
+
+
+class CheckTally(_Counts):
+    """Sums over checks. An action is one message over all its attempts; it ends with the check that sends it.
+
+    Attributes:
+        shadowed: actions that a gate only watched; ``would_hold`` of them were below the threshold.
+        reasons: actions sent without a score, by why.
+        latencies: checks by class of latency; ``highest`` is exact, in milliseconds.
+        priced: checks whose price is known; ``usd`` is the sum of their prices.
+    """
+
+    cache_creation_tokens: int = 0
     priced: int = 0
     highest: float = 0.0
     reasons: Counter[str] = Field(default_factory=Counter)
@@ -333,7 +338,7 @@ class CheckLatency(BaseModel, frozen=True, extra="forbid"):
     highest: float
 
 
-class GateStatistics(BaseModel, frozen=True, extra="forbid"):
+class GateStatistics(_Counts, extra="forbid"):
     """Actions of one agent, one day or all together.
 
     Attributes:
@@ -352,26 +357,13 @@ class GateStatistics(BaseModel, frozen=True, extra="forbid"):
         usd: price of the checks in US dollars, as far as it is known; ``unpriced_checks``: of how many it is not.
     """
 
-    actions: int = 0
-    passed: int = 0
-    passed_after_retry: int = 0
-    forced: int = 0
     fail_open: int = 0
     fail_open_by_reason: dict[str, int] = Field(default_factory=dict)
-    shadowed: int = 0
-    would_hold: int = 0
     abandoned: int = 0
-    corrected: int = 0
     pass_rate: float | None = None
     first_pass_rate: float | None = None
-    checks: int = 0
-    rejections: int = 0
     latency_ms: CheckLatency | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
     cached_tokens: int = 0
-    cache_read_tokens: int = 0
-    usd: float = 0.0
     unpriced_checks: int = 0
     usd_per_check: float | None = None
 
@@ -429,9 +421,8 @@ def _statistics(tally: CheckTally) -> GateStatistics:
     actions = max(tally.actions, judged + unchecked + tally.shadowed)
     p50, p95, p99 = (tally.latency(share) for share in (0.5, 0.95, 0.99))
     latency = CheckLatency(p50=p50, p95=p95, p99=p99, highest=tally.highest)
-    alike = {name: getattr(tally, name) for name in GateStatistics.model_fields if name in CheckTally.model_fields}
     return GateStatistics(
-        **alike
+        **{name: getattr(tally, name) for name in _Counts.model_fields}
         | {
             "actions": actions,
             "fail_open": unchecked,

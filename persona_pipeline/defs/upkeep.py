@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -107,12 +108,8 @@ def build_baseline_review(specs: Specs) -> dg.AssetsDefinition:
                 for agent_id in known_agents(opened.root)
             ]
         due = [item for item in reviewed if item.remarks]
-        check = dg.AssetCheckResult(
-            check_name=NOTHING_DUE,
-            passed=not due,
-            severity=dg.AssetCheckSeverity.WARN,
-            metadata={"to_review": ", ".join(item.agent_id for item in due) or "nobody"},
-        )
+        names = [item.agent_id for item in due]
+        check = _warning(NOTHING_DUE, names, {"to_review": ", ".join(names) or "nobody"})
         return dg.MaterializeResult(
             metadata={
                 "baselines": sum(item.captured_at is not None for item in reviewed),
@@ -138,7 +135,6 @@ def review_table(due: Sequence[Reviewed]) -> str:
 
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
 COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias", "people_would_give")
-MOST_SHOWN = 5
 
 _OF_CALIBRATION = {
     BELIEVED: "No judge is no better than chance where people labelled enough.",
@@ -158,9 +154,9 @@ def build_calibration(place: Place) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             metadata=calibration_metadata(found),
             check_results=[
-                _check(BELIEVED, chance),
-                _check(ENOUGH, few if any(item.people for item in found.dimensions) else [NOBODY]),
-                _check(CURRENT, found.stale),
+                _warning(BELIEVED, chance, {}),
+                _warning(ENOUGH, few if any(item.people for item in found.dimensions) else [NOBODY], {}),
+                _warning(CURRENT, found.stale, {}),
             ],
         )
 
@@ -207,14 +203,7 @@ def _named(item: DimensionCalibration) -> str:
     return f"{item.dimension} ({item.judge_model})"
 
 
-def _check(name: str, wrong: Sequence[str]) -> dg.AssetCheckResult:
-    more = f" and {len(wrong) - MOST_SHOWN} more" if len(wrong) > MOST_SHOWN else ""
-    return dg.AssetCheckResult(
-        check_name=name,
-        passed=not wrong,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={"what": ("; ".join(wrong[:MOST_SHOWN]) + more) or "nothing"},
-    )
+_warning = partial(metadata.check_result, severity=dg.AssetCheckSeverity.WARN)
 
 
 _AT_ONCE = 200

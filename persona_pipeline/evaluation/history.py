@@ -33,14 +33,6 @@ from persona_pipeline.world.runs import MOST_WINDOWS, Row, RunRows
 
 
 @dataclass(frozen=True)
-class HistoryValue:
-    """The overall score (0-9, None: unscored) of the window that ends at ``window_end``."""
-
-    window_end: datetime
-    overall: float | None
-
-
-@dataclass(frozen=True)
 class Point:
     """One window of an agent's history.
 
@@ -124,16 +116,16 @@ def score_history(points: Mapping[str, Sequence[Point]]) -> dict[str, list[dict[
     }
 
 
-def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, list[HistoryValue]]:
-    """Return agents' overall scores over their newest windows, oldest first, from ``runs.overall_rows``.
+def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, dict[datetime, float | None]]:
+    """Return agents' overall scores by the ends of their newest windows, oldest first, from ``runs.overall_rows``.
 
-    They are of ordinary precision, meant to be drawn small, many at a time.
+    Of one window the last is the one that counts.
     """
-    wanted, found = set(agent_ids), defaultdict[str, dict[datetime, HistoryValue]](dict)
+    wanted, found = set(agent_ids), defaultdict[str, dict[datetime, float | None]](dict)
     for agent_id, window_end, overall, _ in rows:
         if agent_id in wanted:
-            found[agent_id][window_end] = HistoryValue(window_end, overall)
-    return {agent_id: list(values.values()) for agent_id, values in found.items()}
+            found[agent_id][window_end] = overall
+    return dict(found)
 
 
 @dataclass(frozen=True)
@@ -169,13 +161,15 @@ class SavedRun:
 
 def saved_run(row: Row | None) -> SavedRun | None:
     """Return a run as it was saved, from its row; None: there is none."""
-    if row is None:
-        return None
+    return None if row is None else _saved(row, row.result, row.whole)
+
+
+def _saved(row: Row, evaluation: Any, whole: bool = True) -> SavedRun:
     return SavedRun(
-        AgentEvaluation.model_validate(row.result),
+        AgentEvaluation.model_validate(evaluation),
         BaselineComparison.model_validate(row.comparison) if row.comparison else None,
         [Finding.model_validate(finding) for finding in row.findings or ()],
-        row.whole,
+        whole,
     )
 
 
@@ -186,17 +180,8 @@ def saved_runs(rows: Iterable[Row]) -> list[SavedRun]:
 
 def outlines(rows: Iterable[Row]) -> dict[str, AgentReport]:
     """Return compared runs without their claims, by agent, from ``runs.newest_outline_rows``."""
-    found = {}
-    for row in rows:
-        evaluation = AgentEvaluation.model_validate(row.outline)
-        found[row.agent_id] = AgentReport(
-            evaluation=evaluation,
-            comparison=BaselineComparison.model_validate(row.comparison),
-            findings=[Finding.model_validate(finding) for finding in row.findings or ()],
-            expenses=expenses_of(evaluation.agent_id, evaluation.dimensions.values()),
-            outlined=True,
-        )
-    return found
+    reports = ((row.agent_id, _saved(row, row.outline).report) for row in rows)
+    return {agent_id: report.model_copy(update={"outlined": True}) for agent_id, report in reports if report}
 
 
 def by_need(reports: Mapping[str, AgentReport]) -> list[str]:

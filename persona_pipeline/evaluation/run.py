@@ -131,7 +131,7 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
         if request.update_baseline:
             # What has just become the baseline is what the run is compared with.
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
-        write(world, written_of(decided, generated))
+        write(world, decided, generated)
     run = _run_of(decided, judge, request, generated, paths)
     run.notes += _fewer_windows(decided, taken, request.baseline_windows)
     return run
@@ -162,27 +162,8 @@ def _judged(snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, guard:
     return confirm(found, judge, guard) if guard else found
 
 
-@dataclass(frozen=True)
-class Written:
-    """Everything an evaluation writes.
-
-    Attributes:
-        runs: with their scores and windows.
-        voices: that were learnt, or start over.
-        claims: sets that were read anew, by agent and dimension.
-        generated: conversations by the agent they were made up for.
-        told: what is handed over as events once it is written.
-    """
-
-    runs: Sequence[SavedRun] = ()
-    voices: Sequence[LearntVoice] = ()
-    claims: Mapping[tuple[str, str], StoredSet] = field(default_factory=dict)
-    generated: Mapping[str, Sequence[Message]] = field(default_factory=dict)
-    told: Sequence[AgentResult] = ()
-
-
-def written_of(decided: Decided, generated: SyntheticAgents | None = None) -> Written:
-    """Return what is written of what was decided."""
+def write(world: World, decided: Decided, generated: SyntheticAgents | None = None) -> None:
+    """Write what was decided, with the claims that were read anew and what was generated, and hand it over as events."""
     results, known = [*decided.earlier, *decided.results], decided.snapshot.claims
     claims = {
         (agent_id, name): item
@@ -191,27 +172,32 @@ def written_of(decided: Decided, generated: SyntheticAgents | None = None) -> Wr
         if known.get(agent_id, {}).get(name) != item
     }
     made_up = generated.agents if generated else {}
-    return Written([result.saved for result in results], decided.snapshot.learnt, claims, made_up, results)
+    _write(world, [result.saved for result in results], decided.snapshot.learnt, claims, made_up)
+    for result in results:
+        announce(result.report, result.plan.shown, world.settings)
 
 
-def write(world: World, written: Written) -> None:
+def _write(
+    world: World,
+    saved: Sequence[SavedRun],
+    voices: Sequence[LearntVoice],
+    claims: Mapping[tuple[str, str], StoredSet],
+    generated: Mapping[str, Sequence[Message]],
+) -> None:
     """Write what an evaluation came to; nobody else does.
 
     One transaction writes voices, generated conversations, claims, and the runs of up to 200 agents with their scores and windows;
     each 200 agents more are another one, so that other writers have their turn.
     """
-    runs = [rows_of(item) for item in written.runs]
-    beside = written.voices or written.claims or written.generated
-    for start in range(0, max(len(runs), 1 if beside else 0), AT_ONCE):
+    runs = [rows_of(item) for item in saved]
+    for start in range(0, max(len(runs), 1 if voices or claims or generated else 0), AT_ONCE):
         with world.store.begin() as connection:
             if start == 0:
-                write_voices(connection, written.voices)
-                for agent_id, messages in written.generated.items():
+                write_voices(connection, voices)
+                for agent_id, messages in generated.items():
                     write_messages_in(connection, messages, source=f"synthetic/{agent_id}", mirror=True)
-                write_sets(connection, written.claims)
+                write_sets(connection, claims)
             write_runs(connection, runs[start : start + AT_ONCE])
-    for result in written.told:
-        announce(result.report, result.plan.shown, world.settings)
 
 
 def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
@@ -233,7 +219,7 @@ def evaluate_stored(world: World, scope: AgentScope, judge: Judge, request: Eval
         snapshot = reader.stored(scope, request)
         decided = evaluate(snapshot, judge, request)
         raise_problems(decided.broken)
-        write(world, written_of(decided))
+        write(world, decided)
     return decided.results[0].report
 
 
@@ -250,7 +236,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
         judged = _judged(snapshot, plans, judge, guard)
-        write(world, Written([SavedRun(judged[0].evaluation, whole=False)], snapshot.learnt))
+        _write(world, [SavedRun(judged[0].evaluation, whole=False)], snapshot.learnt, {}, {})
     return judged[0].evaluation
 
 
@@ -286,7 +272,7 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
     with reader.alone(world.chosen(request.agents)):
         snapshot = reader.snapshot(request)
         decided = evaluate(snapshot, judge, request)
-        write(world, written_of(decided))
+        write(world, decided)
     results = {item.plan.scope.agent_id: item for item in decided.results}
     return CohortResult(request.window, request.fail_on, results, dict(decided.broken), snapshot.speakers)
 
@@ -358,7 +344,7 @@ def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> Ru
 
 def replayed(replay: RunReplay) -> EvaluationRun:
     """Make a saved run again: the same report, without a world, and nobody is asked."""
-    judge = ReplayedJudge(replay)
+    judge = ReplayedJudge(replay.judge, replay.live, replay.notes, replay.answers)
     decided = evaluate(replay.snapshot, judge, replay.request, replay.rules)
     raise_problems(decided.broken)
     run = _run_of(decided, judge, replay.request, SyntheticAgents(), [])

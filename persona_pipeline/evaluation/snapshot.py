@@ -146,32 +146,22 @@ class RunReplay:
 
 @dataclass
 class ReplayedJudge:
-    """Says what was said when the run was made."""
+    """Says what was said when the run was made; the fields are those of ``RunReplay``."""
 
-    replay: RunReplay
-
-    @property
-    def name(self) -> str:
-        return self.replay.judge
-
-    @property
-    def live(self) -> bool:
-        return self.replay.live
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What a report should say of where its judgments come from."""
-        return self.replay.notes
+    name: str
+    live: bool
+    notes: Sequence[str]
+    answers: Mapping[str, Verdict]
 
     def has_recorded(self, requests: Iterable[JudgeRequest], *, failures: bool = False) -> bool:
         """Whether all of these were answered; ``failures``: with a failure too."""
-        found = [self.replay.answers.get(request.key) for request in requests]
+        found = [self.answers.get(request.key) for request in requests]
         return all(item is not None and (failures or not item.has_failed) for item in found)
 
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Return verdicts in the order of the requests; what was not asked then is not recorded."""
         why = {"unscored": Unscored.UNRECORDED, "detail": "the run that was saved did not ask it"}
-        return [self.replay.answers.get(item.key) or Verdict(item.proposition_id, **why) for item in requests]
+        return [self.answers.get(item.key) or Verdict(item.proposition_id, **why) for item in requests]
 
 
 def save_replay(path: Path, replay: RunReplay) -> None:

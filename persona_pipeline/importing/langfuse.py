@@ -47,9 +47,9 @@ class LangfuseExport(TracedConversations):
         metadata = decoded(record.get("metadata"))
         listed = record.get("observations")
         steps = [step for step in listed if isinstance(step, dict)] if isinstance(listed, list) else []
-        started = moment_of(given.get("created_at"), *_values(record, "startTime", "start_time", "timestamp"))
+        started = moment_of(given.get("created_at"), _get(record, "startTime", "start_time", "timestamp"))
         last = max((str(end) for step in steps if (end := _get(step, "endTime", "end_time"))), default=None)
-        ended = moment_of(*_values(record, "endTime", "end_time"), last, started.isoformat())
+        ended = moment_of(_get(record, "endTime", "end_time"), last, started.isoformat())
         beside = ("name", "version", "release", "environment", "tags", "model", "id", "traceId", "trace_id")
         yield TraceStep(
             line=line,
@@ -110,7 +110,3 @@ def _parent(record: Mapping[str, Any], trace: Any) -> str | None:
 
 def _get(record: Mapping[str, Any], *keys: str) -> Any:
     return next((record[key] for key in keys if record.get(key)), None)
-
-
-def _values(record: Mapping[str, Any], *keys: str) -> list[Any]:
-    return [record.get(key) for key in keys]

@@ -1,8 +1,5 @@
 """Records of an export: JSON lines, a JSON array, an object around one, or CSV; each with the line it begins on."""
 
-import csv
-import io
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,8 +9,6 @@ from persona_pipeline.base.errors import Problem
 from persona_pipeline.importing.base import Source
 from persona_pipeline.world.messages.files import Row
 
-# Of a file that goes on behind its beginning, the records that are whole.
-_DECODER = json.JSONDecoder()
 Told = TypeVar("Told")
 Record = tuple[int, dict[str, Any] | ValueError]
 
@@ -27,7 +22,10 @@ def records(source: Source, within: Sequence[str] = ()) -> Iterator[Record]:
     Raises:
         ConfigError: the file cannot be read.
     """
-    text = source.text()
+    yield from _read(source.text(), within)
+
+
+def _read(text: str, within: Sequence[str]) -> Iterator[Record]:
     start = text.lstrip()[:1]
     if start == "[" and not _is_by_line(text):
         yield from _array(text)
@@ -56,32 +54,13 @@ def each_record(found: Iterable[Record], read: Callable[[int, dict[str, Any]], I
 def first_records(source: Source, within: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the records in the beginning of a file, as far as they can be read."""
     text = source.beginning.lstrip()
-    if text[:1] not in ("[", "{"):
-        return list(_first_csv(text))
-    found: list[dict[str, Any]] = []
-    at = text.find("[") + 1 if text[0] == "[" or _is_within(text, within) else 0
-    while at < len(text):
-        while at < len(text) and text[at] in " \t\r\n,":
-            at += 1
-        try:
-            value, at = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            break
-        if isinstance(value, dict):
-            found.append(value)
-    return found
-
-
-def _is_within(text: str, within: Sequence[str]) -> bool:
-    key = text[1:].lstrip()[:40]
-    return any(key.startswith(f'"{name}"') for name in within)
-
-
-def _first_csv(text: str) -> Iterator[dict[str, Any]]:
-    try:
-        yield from csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1], newline=""))
-    except csv.Error:
-        return
+    if text[:1] == "{" and text[1:].lstrip().startswith(tuple(f'"{name}"' for name in within)):
+        # The list may go on behind the beginning.
+        text = text[max(0, text.find("[")) :]
+    elif text[:1] not in ("[", "{"):
+        # A cell that was cut off may be any.
+        text = text[: text.rfind("\n") + 1]
+    return [record for _, record in _read(text, within) if isinstance(record, dict)]
 
 
 def _is_by_line(text: str) -> bool:

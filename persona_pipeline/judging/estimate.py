@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
@@ -92,24 +92,8 @@ class Estimate:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class AnswerLengths:
-    """How many tokens answers have, by the kind of question: learnt from the store where it holds enough of them."""
-
-    learnt: dict[str, Range] = field(default_factory=dict)
-
-    def tokens(self, question: Question, *, thinking: bool) -> Range:
-        """Return the output tokens of the answer to a question."""
-        claims = max(1, question.ask.count('"proposition_id"'))
-        if (known := self.learnt.get(question.kind)) and claims == 1:
-            return Range(known.low, min(known.expected, question.max_tokens), min(known.high, question.max_tokens))
-        thought = _THINKING_TOKENS if thinking and question.thinking else (0, 0, 0)
-        pairs = zip(_ANSWER_TOKENS, thought, strict=True)
-        return Range(*(min(question.max_tokens, answer * claims + more) for answer, more in pairs))
-
-
-def learnt_answers(store: Store, model: str) -> AnswerLengths:
-    """Return the lengths of the newest answers of a model in the store."""
+def learnt_answers(store: Store, model: str) -> dict[str, Range]:
+    """Return how many tokens the newest answers of a model in the store have, by the kind of question, where there are enough."""
     found: dict[str, list[int]] = {}
     query = (
         sa.select(judgments.c.kind, judgments.c.token_usage)
@@ -122,9 +106,7 @@ def learnt_answers(store: Store, model: str) -> AnswerLengths:
             tokens = (usage or {}).get("output_tokens") or 0
             if tokens and usage.get("calls", 1) == 1:
                 found.setdefault(kind, []).append(tokens)
-    return AnswerLengths(
-        {kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS}
-    )
+    return {kind: _spread(sorted(counts)) for kind, counts in found.items() if len(counts) >= _FEWEST_ANSWERS}
 
 
 def _spread(counts: Sequence[int]) -> Range:
@@ -169,7 +151,7 @@ def estimate_questions(
     """Return what asking these questions is expected to take; see ``estimate``."""
     style = RequestStyle(options.model, options.effort)
     asked = questions if store is None else _unanswered(questions, options, store)
-    answers = AnswerLengths() if store is None else learnt_answers(store, options.model)
+    answers = {} if store is None else learnt_answers(store, options.model)
     hits = None if store is None else cache_hits(store)
     groups = grouped(asked, lambda question: prefix_of(style, question))
     first = [members[0] for members in groups.values()] if count else []
@@ -193,7 +175,7 @@ def estimate_questions(
 class _Sums:
     """Adds up what groups of questions with one prefix take."""
 
-    def __init__(self, options: ModelOptions, answers: AnswerLengths, off: float) -> None:
+    def __init__(self, options: ModelOptions, answers: Mapping[str, Range], off: float) -> None:
         self.model, self.prices, self.answers, self.off = options.model, options.prices, answers, off
         self.traits = traits_of(options.model)
         self.usage, self.usd, self.uncached, self.worst_usd = Usage(), Range(), Range(), 0.0
@@ -201,7 +183,7 @@ class _Sums:
     def add(self, prefix: int, members: Sequence[Question]) -> None:
         for index, question in enumerate(members):
             asks = estimated_tokens(question.ask)
-            output = self.answers.tokens(question, thinking=bool(self.traits.thinking))
+            output = self._output(question)
             # Near the smallest prefix that is cached it may go either way.
             least = self.traits.cache_minimum if len(members) > 1 else float("inf")
             read, plain = (self._usage(prefix, asks, index, edge) for edge in (least / self.off, least * self.off))
@@ -228,6 +210,15 @@ class _Sums:
         expected = share * self.usd.expected + (1 - share) * self.uncached.expected
         high = max(self.usd.high, self.uncached.high * self.off)
         return Range(*(usd * BATCH_FACTOR for usd in (self.usd.low, expected, high)))
+
+    def _output(self, question: Question) -> Range:
+        """Return the tokens of the answer to a question."""
+        claims, most = max(1, question.ask.count('"proposition_id"')), question.max_tokens
+        if (known := self.answers.get(question.kind)) and claims == 1:
+            return Range(known.low, min(known.expected, most), min(known.high, most))
+        thought = _THINKING_TOKENS if self.traits.thinking and question.thinking else (0, 0, 0)
+        pairs = zip(_ANSWER_TOKENS, thought, strict=True)
+        return Range(*(min(most, answer * claims + more) for answer, more in pairs))
 
     def _usage(self, prefix: int, asks: int, index: int, least: float) -> Usage:
         if prefix < least:

@@ -148,7 +148,7 @@ class Pacer:
             limit, remaining, reset = (headers.get(name) for name in names)
             most, left = _number(limit), _number(remaining)
             if most and left is not None:
-                self._told(kind, turn, _Told(most, left, _duration(reset)), now)
+                self._told(kind, turn, most, left, _duration(reset), now)
         if status != 429:
             if status < 400:
                 self._accepted_at, self._refused_in_a_row = now, 0
@@ -168,33 +168,24 @@ class Pacer:
             spent = requests.spent if requests else 0.0
             self._allowances[Limit.REQUESTS] = _Allowance(_SLOWER * borne, 0.0, now, guessed=True, spent=spent)
 
-    def _told(self, kind: Limit, turn: Admission, told: "_Told", now: float) -> None:
-        """Take what a response said remained when its request came in, less what was sent and more what was refilled since."""
-        fixed = self._fixed.get(kind, float("inf"))
+    def _told(
+        self, kind: Limit, turn: Admission, limit: float, remaining: float, reset: float | None, now: float
+    ) -> None:
+        """Take what a response said remained when its request came in, less what was sent and more what was refilled since.
+
+        ``reset``: seconds until the limit, which may be a day's, is whole again, where that is said.
+        """
+        fixed, per_minute = self._fixed.get(kind, float("inf")), limit
+        if reset is not None and reset >= _SHORTEST_RESET and remaining < limit:
+            per_minute = (limit - remaining) * _MINUTE / reset
         most, rate, remaining = (
-            value / self._users for value in (min(told.limit, fixed), min(told.per_minute, fixed), told.remaining)
+            value / self._users for value in (min(limit, fixed), min(per_minute, fixed), remaining)
         )
         known = self._allowances.get(kind)
         spent = known.spent if known else 0.0
         since = spent - turn.spent.get(kind, spent)
         level = min(most, remaining + max(0.0, now - turn.sent - _ON_THE_WAY) * rate / _MINUTE) - since
         self._allowances[kind] = _Allowance(rate, level, now, spent=spent, most=most)
-
-
-@dataclass(frozen=True)
-class _Told:
-    """What a response says of a limit. ``reset``: seconds until it is whole again, where that is said."""
-
-    limit: float
-    remaining: float
-    reset: float | None
-
-    @property
-    def per_minute(self) -> float:
-        """How fast it refills: the limit may be a day's."""
-        if self.reset is None or self.reset < _SHORTEST_RESET or self.remaining >= self.limit:
-            return self.limit
-        return (self.limit - self.remaining) * _MINUTE / self.reset
 
 
 def _number(text: str | None) -> float | None:

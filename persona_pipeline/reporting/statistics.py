@@ -1,25 +1,17 @@
 """What a report shows beside the scores: gathered from a world into ``RunReport.statistics``, and read from there.
 
-Every key is optional; a malformed one raises ``ConfigError``.
-
-history      {agent_id: [HistoryPoint, ...]} in time order
-trends       {agent_id: {dimension: Trend}}
-fading       {agent_id: [FadingSeen, ...]}, one for each version of its persona and signal
-voice_map    VoiceMap
-voice_alarms {agent_id: VoiceSeen}
-voice_checks {agent_id: CheckSeen}
-suites       [SuiteSummary, ...]
-corrections  CorrectionStatistics
+Every key of ``Statistics`` is optional; besides there is ``corrections``, which its own room reads. A malformed one raises
+``ConfigError``.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
@@ -32,11 +24,9 @@ from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
 from persona_pipeline.guard.labels.check import checked_voices
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
-from persona_pipeline.scoring.fading import SHORTEST, CurvePoint, MessageValue, SurvivalPoint, turns_of
-from persona_pipeline.scoring.fading import fading as find_fading
+from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, fading, turns_of
 from persona_pipeline.scoring.text.agreement import language_of
-from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_similarity
-from persona_pipeline.scoring.text.likeness import voice_map as place_voices
+from persona_pipeline.scoring.text.likeness import Voices, nearness, voice_map, voice_similarity
 from persona_pipeline.scoring.text.repetition import message_shares, ngram_score
 from persona_pipeline.scoring.text.tokens import pairwise_similarity, vocabulary_stats
 from persona_pipeline.scoring.voice_alarm.model import ALARM, VoiceReading
@@ -53,6 +43,8 @@ _MOST_DRAWN = 24
 _MOST_WINDOWS, _VERSION_DIGITS = 12, 8
 # Pairs grow with the square of the agents; a map of more is no map.
 _MOST_VOICES, _MOST_SUMS = 30, 300
+
+Read = TypeVar("Read", bound=BaseModel)
 
 
 def gather(world: World, report: RunReport, *, since: datetime | None = None) -> RunReport:
@@ -94,7 +86,7 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
     outlined = [agent_id for agent_id, item in report.agents.items() if item.outlined]
     found = overall_points(outlined, overall_rows(store, until=until, most=_MOST_DRAWN)) if outlined else {}
     return {
-        agent_id: [{"window_end": value.window_end, "overall": value.overall} for value in values]
+        agent_id: [{"window_end": end, "overall": overall} for end, overall in values.items()]
         for agent_id, values in found.items()
     }
 
@@ -135,7 +127,7 @@ def _fading_statistics(world: World, report: AgentReport) -> list[dict[str, Any]
     start = min((moment for moment in starts if moment), default=None) if all(starts) else None
     messages = world.messages(Window(evaluation.window_end, start), agent_id=evaluation.agent_id)
     judged = {message_id: score for run in runs for message_id, score in (run.message_scores or {}).items()}
-    found = {"adherence": find_fading(turns_of(messages, judged)), "repetition": find_fading(_repetition(messages))}
+    found = {"adherence": fading(turns_of(messages, judged)), "repetition": fading(_repetition(messages))}
     version = persona[:_VERSION_DIGITS]
     return [
         {**asdict(curve), "text": curve.text, "version": version, "signal": signal}
@@ -228,8 +220,8 @@ def _voice_statistics(world: World, agent_ids: Sequence[str], window: Window) ->
     if not 2 <= len(agent_ids) <= _MOST_VOICES:
         return {}
     spoken = _spoken(world, agent_ids, window)
-    before = replace(history_of(window), end=window.start) if window.start else None
-    return voices_alike(spoken, _spoken(world, sorted(spoken), before) if before else {}, world.display_names())
+    span = replace(history_of(window), end=window.start) if window.start else None
+    return voices_alike(spoken, _spoken(world, sorted(spoken), span) if span else {}, world.display_names())
 
 
 def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> dict[str, Any]:
@@ -242,7 +234,7 @@ def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> di
     # All pairs are read off one look at the voices, which takes as long for two as for all.
     near = nearness(spoken, before)
     words, characters = pairwise_similarity(spoken), voice_similarity(spoken)
-    places = {point.agent_id: {"x": point.x, "y": point.y} for point in place_voices(spoken)}
+    places = voice_map(spoken)
     return {
         "agents": {
             agent_id: {
@@ -250,7 +242,7 @@ def voices_alike(spoken: Voices, before: Voices, names: Mapping[str, str]) -> di
                 **vars(vocabulary_stats(texts)),
                 "language": language_of(texts),
                 "messages": len(texts),
-                **places.get(agent_id, {}),
+                **dict(zip("xy", places.get(agent_id, ()), strict=False)),
             }
             for agent_id, texts in spoken.items()
         },
@@ -288,24 +280,12 @@ class HistoryPoint(_Section):
     margins: dict[str, float] = Field(default_factory=dict)
 
 
-class FadingSeen(_Section):
-    """How a character fares by turn, as ``scoring.fading.Fading`` tells it.
-
-    ``version``: of the persona; ``signal``: what was scored.
-    """
+@dataclass(frozen=True)
+class FadingSeen(Fading):
+    """How a character fares by turn. ``version``: of the persona; ``signal``: what was scored."""
 
     version: str = ""
     signal: str = "adherence"
-    conversations: int
-    lost: int
-    longest: int
-    curve: list[CurvePoint] = Field(default_factory=list)
-    survival: list[SurvivalPoint] = Field(default_factory=list)
-    half_life: int | None = None
-    half_life_low: int | None = None
-    half_life_high: int | None = None
-    fades: bool = True
-    text: str = ""
 
 
 class Voice(_Section):
@@ -440,41 +420,28 @@ class SuiteSummary(_Section):
     earlier: list[float] = Field(default_factory=list)
 
 
-def history(report: RunReport) -> dict[str, list[HistoryPoint]]:
-    """Return each agent's scores over windows, oldest first; empty when the run has none."""
-    points = _read(report, "history", dict[str, list[HistoryPoint]], {})
-    return {agent: sorted(series, key=lambda point: point.window_end) for agent, series in points.items()}
+def _in_time_order(points: list[HistoryPoint]) -> list[HistoryPoint]:
+    return sorted(points, key=lambda point: point.window_end)
 
 
-def trends(report: RunReport) -> dict[str, dict[str, Trend]]:
-    """Return the dimensions that have been falling, by agent."""
-    return _read(report, "trends", dict[str, dict[str, Trend]], {})
+class Statistics(_Section):
+    """What a run's report shows beside the scores, by agent; what was not gathered is empty.
 
+    ``fading``: one for each version of its persona and signal.
+    """
 
-def fading(report: RunReport) -> dict[str, list[FadingSeen]]:
-    """Return how each agent's character fares in long conversations, where they are long enough to tell."""
-    return _read(report, "fading", dict[str, list[FadingSeen]], {})
+    history: dict[str, Annotated[list[HistoryPoint], AfterValidator(_in_time_order)]] = Field(default_factory=dict)
+    trends: dict[str, dict[str, Trend]] = Field(default_factory=dict)
+    fading: dict[str, list[FadingSeen]] = Field(default_factory=dict)
+    voice_map: VoiceMap = Field(default_factory=VoiceMap)
+    voice_alarms: dict[str, VoiceSeen] = Field(default_factory=dict)
+    voice_checks: dict[str, CheckSeen] = Field(default_factory=dict)
+    suites: list[SuiteSummary] = Field(default_factory=list)
 
-
-def voice_map(report: RunReport) -> VoiceMap | None:
-    """Return how alike the agents write; None when it was not measured for two agents at least."""
-    voices = _read(report, "voice_map", VoiceMap, VoiceMap())
-    return voices if len(voices.ids) > 1 else None
-
-
-def voice_alarms(report: RunReport) -> dict[str, VoiceSeen]:
-    """Return how each agent's own voice stands, where it is learnt or being learnt."""
-    return dict(sorted(_read(report, "voice_alarms", dict[str, VoiceSeen], {}).items()))
-
-
-def voice_checks(report: RunReport) -> dict[str, CheckSeen]:
-    """Return what the check of each agent's voice says, of agents whose voice somebody labelled."""
-    return dict(sorted(_read(report, "voice_checks", dict[str, CheckSeen], {}).items()))
-
-
-def suites(report: RunReport) -> list[SuiteSummary]:
-    """Return the eval suites of the run."""
-    return _read(report, "suites", list[SuiteSummary], [])
+    @classmethod
+    def of(cls, report: RunReport) -> "Statistics":
+        """Return what a run's report has of them."""
+        return _read(cls, {name: value for name, value in report.statistics.items() if value}, "")
 
 
 def corrections(report: RunReport) -> "CorrectionStatistics | None":
@@ -483,14 +450,12 @@ def corrections(report: RunReport) -> "CorrectionStatistics | None":
         return None
     from persona_pipeline.corrections.statistics import CorrectionStatistics
 
-    found = _read(report, "corrections", CorrectionStatistics, None)
+    found = _read(CorrectionStatistics, report.statistics["corrections"], "corrections.")
     return found if found.total.actions else None
 
 
-def _read(report: RunReport, key: str, shape: Any, default: Any) -> Any:
-    if not report.statistics.get(key):
-        return default
+def _read(shape: type[Read], data: Mapping[str, Any], place: str) -> Read:
     try:
-        return TypeAdapter(shape).validate_python(report.statistics[key])
+        return shape.model_validate(data)
     except ValidationError as error:
-        raise not_valid(error, f"report: statistics.{key}.") from None
+        raise not_valid(error, f"report: statistics.{place}") from None

@@ -76,9 +76,9 @@ class Fading:
     longest: int
     curve: tuple[CurvePoint, ...]
     survival: tuple[SurvivalPoint, ...]
-    half_life: int | None
-    half_life_low: int | None
-    half_life_high: int | None
+    half_life: int | None = None
+    half_life_low: int | None = None
+    half_life_high: int | None = None
     broken: float = 0.0
     fades: bool = True
     leaving: bool = False

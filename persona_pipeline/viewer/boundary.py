@@ -1,10 +1,11 @@
 """Who may see and change anything through the page: this machine by name, the page itself, and whoever has the key."""
 
 import hmac
-import json
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.responses import JSONResponse, PlainTextResponse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,12 +52,14 @@ class RequestGuard:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         refusal = self._refusal(scope["method"], dict(query), headers)
+        answer = self._app
         if refusal is not None:
-            await _answer(send_guarded, *refusal, as_json="/api/" in scope["path"])
+            status, detail = refusal
+            is_api = "/api/" in scope["path"]
+            answer = JSONResponse({"detail": detail}, status) if is_api else PlainTextResponse(detail, status)
         elif scope["method"] == "GET" and KEY in dict(query):
-            await _answer(send_guarded, 303, "", more=self._admitted(scope, query, headers))
-        else:
-            await self._app(scope, receive, send_guarded)
+            answer = PlainTextResponse("", 303, self._admitted(scope, query, headers))
+        await answer(scope, receive, send_guarded)
 
     def _refusal(self, method: str, query: dict[str, str], headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
@@ -78,18 +81,16 @@ class RequestGuard:
     def _is_key(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), self._token.encode("utf-8"))
 
-    def _admitted(
-        self, scope: "Scope", query: list[tuple[str, str]], headers: dict[str, str]
-    ) -> list[tuple[bytes, bytes]]:
+    def _admitted(self, scope: "Scope", query: list[tuple[str, str]], headers: dict[str, str]) -> dict[str, str]:
         """Return the way to the same page without the key in its address, and the cookie where the key was right."""
         rest = urlencode([pair for pair in query if pair[0] != KEY])
         # Never an address of another host, whatever the path begins with.
         path = "/" + quote(scope["path"].lstrip("/\\"))
-        found = [(b"location", (path + (f"?{rest}" if rest else "")).encode("ascii"))]
+        found = {"location": path + (f"?{rest}" if rest else "")}
         if self._is_key(dict(query)[KEY]):
             # Not Strict: a link in a chat or a mail opens the page, too. What changes anything is a POST from the page itself.
-            cookie = f"{_cookie_name(headers['host'])}={self._token}; Path=/; HttpOnly; SameSite=Lax"
-            found.append((b"set-cookie", cookie.encode("ascii")))
+            name = _cookie_name(headers["host"])
+            found["set-cookie"] = f"{name}={self._token}; Path=/; HttpOnly; SameSite=Lax"
         return found
 
 
@@ -104,13 +105,3 @@ def _cookie(headers: dict[str, str], host: str) -> str:
     except CookieError:
         return ""
     return found.value if found else ""
-
-
-async def _answer(
-    send: "Send", status: int, detail: str, *, more: "list[tuple[bytes, bytes]] | None" = None, as_json: bool = False
-) -> None:
-    body = (json.dumps({"detail": detail}) if as_json else detail).encode("utf-8")
-    kind = b"application/json" if as_json else b"text/plain; charset=utf-8"
-    head = [(b"content-type", kind), (b"content-length", str(len(body)).encode("ascii"))]
-    await send({"type": "http.response.start", "status": status, "headers": [*head, *(more or ())]})
-    await send({"type": "http.response.body", "body": body})

@@ -20,7 +20,7 @@ from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentReport, RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
-from persona_pipeline.reporting.statistics import HistoryPoint, trends, trends_now
+from persona_pipeline.reporting.statistics import HistoryPoint, Statistics, trends_now
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.suites.grading.results import TestResult, pass_interval
 from persona_pipeline.viewer.messages import messages_by_id
@@ -44,7 +44,7 @@ def everybody(world: World) -> dict[str, Any]:
     return {
         "view": view,
         "rows": sorted(view.rows, key=lambda row: (row.severity, row.name)),
-        "lines": {agent_id: [point.overall for point in points] for agent_id, points in scored.items()},
+        "lines": {agent_id: [*points.values()] for agent_id, points in scored.items()},
         "silent": [agent_id for agent_id in own if agent_id not in reports],
     }
 
@@ -79,7 +79,7 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] 
     row = ReportView(report).rows[0]
     points = history.points_of([agent_id], summary_rows(world.store, [agent_id]))
     drawn = [HistoryPoint.model_validate(point) for point in history.score_history(points)[agent_id]]
-    block = AgentBlock(row, "agent", drawn, trends(report).get(agent_id, {}))
+    block = AgentBlock(row, "agent", drawn, Statistics.of(report).trends.get(agent_id, {}))
     return {"row": row, "block": block, "runs": lines, "run": line}
 
 

@@ -207,48 +207,33 @@ _FOLLOWED = "aliases that stored messages follow"
 _COLUMNS = ((_TABLE.c.agent_id, _TABLE.c.speaker), (_TABLE.c.recipient_id, _TABLE.c.addressee))
 
 
-@dataclass(frozen=True)
-class _Rename:
-    """Messages that came under one name and become another's."""
-
-    named: sa.Column[str]
-    written: sa.Column[str]
-    name: str
-    current: str
-    agent_id: str
-
-    @property
-    def where(self) -> sa.ColumnElement[bool]:
-        # A message that is not renamed yet has its source's name where the agent's stands.
-        came = self.written.is_(None) if self.name == self.current else self.written == self.name
-        return sa.and_(self.named == self.current, came)
-
-    def apply(self, connection: Connection) -> int:
-        """Rename some of them, mark the windows the real ones fall in, and return how many it were."""
-        some = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(self.where).limit(_CHUNK)
-        rows = connection.execute(some).all()
-        values = {self.named.name: self.agent_id, self.written.name: None if self.agent_id == self.name else self.name}
-        these = sa.update(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows]))
-        connection.execute(these.values(values))
-        touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
-        return len(rows)
-
-
 def rename_stored(store: Store, aliases: Aliases) -> None:
     """Make stored messages those of the agents whose names or aliases they came under; windows they fall in are marked."""
     with store.connect() as connection:
         due = [item for named, written in _COLUMNS for item in _due(connection, named, written, aliases)]
-    for item in due:
+    for named, written, name, current in due:
+        agent_id = aliases.agent_of(name)
+        # A message that is not renamed yet has its source's name where the agent's stands.
+        came = written.is_(None) if name == current else written == name
+        values = {named.name: agent_id, written.name: None if agent_id == name else name}
         with store.begin() as connection:
-            row = {"id": item.agent_id, "display_name": item.agent_id}
-            upsert(connection, tables.agents, [row], update=False)
+            upsert(connection, tables.agents, [{"id": agent_id, "display_name": agent_id}], update=False)
         renamed = _CHUNK
         while renamed == _CHUNK:
             with store.begin() as connection:
-                renamed = item.apply(connection)
+                renamed = _renamed(connection, sa.and_(named == current, came), values)
     if not names_are_followed(store, aliases):
         with store.begin() as connection:
             upsert(connection, tables.remembered, [{"name": _FOLLOWED, "value": aliases.digest}])
+
+
+def _renamed(connection: Connection, where: sa.ColumnElement[bool], values: Mapping[str, str | None]) -> int:
+    """Rename some of these messages, mark the windows the real ones fall in, and return how many it were."""
+    some = sa.select(_TABLE.c.id, _TABLE.c.created_at, _TABLE.c.synthetic).where(where).limit(_CHUNK)
+    rows = connection.execute(some).all()
+    connection.execute(sa.update(_TABLE).where(_TABLE.c.id.in_([row.id for row in rows])).values(values))
+    touch_windows(connection, (row.created_at for row in rows if not row.synthetic))
+    return len(rows)
 
 
 def names_are_followed(store: Store, aliases: Aliases) -> bool:
@@ -257,15 +242,20 @@ def names_are_followed(store: Store, aliases: Aliases) -> bool:
     return store.value(known) == aliases.digest
 
 
-def _due(connection: Connection, named: sa.Column[str], written: sa.Column[str], aliases: Aliases) -> Iterator[_Rename]:
+# The columns, what a message came under, and under which name it stands now.
+_Due = tuple[sa.Column[str], sa.Column[str], str, str]
+
+
+def _due(connection: Connection, named: sa.Column[str], written: sa.Column[str], aliases: Aliases) -> Iterator[_Due]:
+    """Yield whose messages are to become another's."""
     # Each is answered by an index, without a look at the messages.
     plain = [name for name in _names(connection, named) if aliases.agent_of(name) != name]
     raw = sa.select(named).where(named.in_(plain), written.is_(None)).distinct()
     for name in connection.execute(raw).scalars() if plain else ():
-        yield _Rename(named, written, name, name, aliases.agent_of(name))
+        yield named, written, name, name
     for name, current in connection.execute(sa.select(written, named).where(written.is_not(None)).distinct()):
         if aliases.agent_of(name) != current and current not in aliases.unread:
-            yield _Rename(named, written, name, current, aliases.agent_of(name))
+            yield named, written, name, current
 
 
 def _names(connection: Connection, named: sa.Column[str]) -> Collection[str]:

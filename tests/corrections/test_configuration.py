@@ -100,6 +100,21 @@ def test_settings_looked_up_on_an_event_loop_are_read_once_a_second(
     assert asyncio.run(settings.soon("ann")) == CorrectionSettings()
 
 
+def test_of_more_names_than_any_world_has_the_newest_are_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("persona_pipeline.corrections.configuration._MOST_AGENTS", 50)
+    settings = StoredSettings(world.store)
+    assert settings("ann") == GATED
+    for number in range(49):
+        settings(f"made-up-{number}")
+    spoil_settings(world, "ann")
+    assert settings("ann") == GATED, "the last known hold while there is room"
+    for number in range(50):
+        settings(f"made-up-{number}")
+    assert asyncio.run(settings.soon("ann")) is None
+
+
 def test_settings_that_were_never_known_are_none(world: World) -> None:
     settings = StoredSettings(world.store)
     spoil_settings(world, "ann")

@@ -11,7 +11,7 @@ def test_the_asset_shows_the_judges_and_its_checks_say_what_is_wrong(sample: Pro
     result = sample.run("review_calibration")
     told = {check.check_name: check for check in result.get_asset_check_evaluations()}
     assert {name: check.passed for name, check in told.items()} == {BELIEVED: True, ENOUGH: False, CURRENT: True}
-    assert "not validated: 0 human labels" in str(told[ENOUGH].metadata["what"].value)
+    assert "not validated: 0 human labels" in str(told[ENOUGH].description)
     (event,) = result.asset_materializations_for_node("calibration")
     assert {row["dimension"] for row in rows_of(event.metadata["calibration"])} >= {"adherence", "fluency"}
 

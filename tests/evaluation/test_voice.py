@@ -14,7 +14,7 @@ from persona_pipeline.evaluation.voice import alarm_window
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, RunReport
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.statistics import gather, voice_alarms
+from persona_pipeline.reporting.statistics import Statistics, gather
 from persona_pipeline.scoring.voice_alarm.learning import stored_voice
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
@@ -63,7 +63,7 @@ def test_an_evaluation_warns_of_the_lost_voice_and_fails_only_when_asked_to(lear
 
 def test_reports_draw_the_sum_and_say_where_it_began(learnt_world: World) -> None:
     report = gather(learnt_world, evaluate(learnt_world))
-    seen = voice_alarms(report)
+    seen = Statistics.of(report).voice_alarms
     assert {agent_id: (item.stands, len(item.alarms)) for agent_id, item in seen.items()} == {
         "dwight": (False, 0),
         "jim": (False, 0),
@@ -81,7 +81,7 @@ def test_reports_draw_the_sum_and_say_where_it_began(learnt_world: World) -> Non
 def test_without_a_voice_nothing_is_said_and_nothing_is_learnt(sample_world: World) -> None:
     report = gather(sample_world, evaluate(sample_world))
     assert [finding for finding in report.all_findings() if finding.kind == "voice_alarm"] == []
-    assert voice_alarms(report) == {}
+    assert Statistics.of(report).voice_alarms == {}
     assert stored_voice(sample_world.store, "michael") is None
 
 

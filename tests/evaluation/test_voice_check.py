@@ -7,7 +7,7 @@ from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, voice_la
 from persona_pipeline.guard.report import EXIT_REGRESSION, RunReport
 from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.render import render
-from persona_pipeline.reporting.statistics import gather, voice_checks
+from persona_pipeline.reporting.statistics import Statistics, gather
 from persona_pipeline.world import World
 
 _STOCK = ("Thank you for", "please let me know", "I completely agree", "Great work", "I appreciate")
@@ -36,6 +36,6 @@ def test_a_lost_voice_is_a_warning_and_fails_only_when_asked_to(sample_world: Wo
     assert "messages do not sound like it (95 %)" in finding.message
     assert evaluate(sample_world, "voice_check").exit_code == EXIT_REGRESSION
     gathered = gather(sample_world, report)
-    assert voice_checks(gathered)["michael"].called > 10
+    assert Statistics.of(gathered).voice_checks["michael"].called > 10
     page = render(gathered, "html")
     assert "Voice by labels" in page

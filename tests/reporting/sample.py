@@ -84,7 +84,8 @@ FADING = {
     ],
     "half_life": 7,
     "half_life_low": 4,
-    "text": "half of the conversations have lost the character after 7 turns (95 %: 4 to beyond what was seen), of 12",
+    "text": "half of the conversations have lost the character after 7 turns (95 %: 4 to beyond what was seen), of 12 "
+    "conversations of up to 9 turns",
 }
 VOICE: dict[str, Any] = {
     "text": "michael has not sounded like itself since message michael-0617-02",

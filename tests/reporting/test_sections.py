@@ -4,7 +4,8 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.report import RunReport
-from persona_pipeline.reporting import statistics as sections
+from persona_pipeline.reporting.pages.browser import whole_page
+from persona_pipeline.reporting.statistics import Statistics, corrections
 from persona_pipeline.suites.grading.results import (
     AssertResult,
     Attempt,
@@ -20,18 +21,18 @@ from tests.reporting.sample import sample_report
 def test_history_is_in_time_order() -> None:
     report = sample_report()
     report.statistics["history"]["jim"].reverse()
-    ends = [point.window_end for point in sections.history(report)["jim"]]
+    ends = [point.window_end for point in Statistics.of(report).history["jim"]]
     assert ends == sorted(ends) and len(ends) == 13
 
 
 def test_a_run_without_statistics_has_no_sections() -> None:
     empty = RunReport()
-    assert sections.history(empty) == {} and sections.voice_map(empty) is None
-    assert sections.suites(empty) == [] and sections.corrections(empty) is None
+    assert Statistics.of(empty) == Statistics() and corrections(empty) is None
 
 
 def test_one_voice_is_no_map() -> None:
-    assert sections.voice_map(RunReport(statistics={"voice_map": {"agents": {"jim": {}}}})) is None
+    page = whole_page(RunReport(statistics={"voice_map": {"agents": {"jim": {}}}}))
+    assert "voices" not in [section.id for section in page.sections]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_one_voice_is_no_map() -> None:
 def test_malformed_statistics_are_an_error_that_names_the_place(key: str, value: Any, place: str) -> None:
     report = RunReport(statistics={key: value})
     with pytest.raises(ConfigError, match=f"statistics.{place}"):
-        getattr(sections, key)(report)
+        whole_page(report)
 
 
 def suite_test(
@@ -66,7 +67,7 @@ def test_a_suite_is_summarised_by_what_did_not_pass() -> None:
         suite_test("stuck", SuiteVerdict.ERROR, None, broken, target="a"),
     ]
     part = summary_of("a", SuiteResult("michael", "suites/michael.eval.yaml", tests))
-    (summary,) = sections.suites(RunReport(statistics={"suites": [part]}))
+    (summary,) = Statistics.of(RunReport(statistics={"suites": [part]})).suites
     assert (summary.verdict, summary.score, summary.target) == ("error", None, "a")
     assert summary.tests == {"pass": 1, "borderline": 0, "fail": 1, "error": 1}
     assert [(item.id, item.reason) for item in summary.failures] == [

@@ -24,14 +24,21 @@ class JsonError(json.JSONDecodeError):
 
 def strict_json(text: str) -> Any:
     """Return the value of a JSON text; ``JsonError``: none, a key twice, a number that is not finite, or nested too deeply."""
+    value, end = _decoded(text, _pass(text, 0))
+    if (end := _pass(text, end)) != len(text):
+        raise JsonError("Extra data", text, end)
+    return value
+
+
+def _decoded(text: str, at: int) -> tuple[Any, int]:
+    """Return the value that begins at a place, and where it ends."""
     try:
-        return _DECODER.decode(text)
-    except _OddJsonError as error:
-        raise JsonError(str(error), text, 0) from None
+        return _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
-        raise JsonError(error.msg, text, error.pos) from None
+        # What is odd about a value has no place of its own.
+        raise JsonError(error.msg, text, error.pos or at) from None
     except RecursionError:
-        raise JsonError("nested too deeply", text, 0) from None
+        raise JsonError("nested too deeply", text, at) from None
 
 
 def strict_array(text: str) -> Iterator[tuple[int, Any]]:
@@ -42,14 +49,7 @@ def strict_array(text: str) -> Iterator[tuple[int, Any]]:
     at = _pass(text, at + 1)
     while not text.startswith("]", at):
         line, counted = line + text.count("\n", counted, at), at
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except _OddJsonError as error:
-            raise JsonError(str(error), text, at) from None
-        except json.JSONDecodeError as error:
-            raise JsonError(error.msg, text, error.pos) from None
-        except RecursionError:
-            raise JsonError("nested too deeply", text, at) from None
+        value, end = _decoded(text, at)
         yield line, value
         at = _pass(text, end)
         if text.startswith(",", at):
@@ -67,21 +67,17 @@ def _pass(text: str, at: int) -> int:
     return at
 
 
-class _OddJsonError(Exception):
-    pass
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
-            raise _OddJsonError(f"the key {key[:40]!r} stands twice in an object")
+            raise JsonError(f"the key {key[:40]!r} stands twice in an object", "", 0)
         data[key] = value
     return data
 
 
 def _constant(name: str) -> Any:
-    raise _OddJsonError(f"{name} is not JSON")
+    raise JsonError(f"{name} is not JSON", "", 0)
 
 
 def _float(text: str) -> float:
@@ -93,7 +89,7 @@ def _int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise _OddJsonError("a number has too many digits") from None
+        raise JsonError("a number has too many digits", "", 0) from None
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=_int)

@@ -17,7 +17,6 @@ from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.corrections.judgment import (
-    CONFIGURATION,
     ClaimFiles,
     GateFacts,
     NotJudgedError,
@@ -184,9 +183,8 @@ def questions_about(world: World, agent_id: str, messages: Sequence[Message]) ->
         place = (message.channel, message.recipient)
         call = GateCall(agent_id, message.text, *place, attempt=1, action_id="", known=PriorAttempts(), ends=0.0)
         facts = gather_facts(world, claims, call, _ON, before=(message.created_at, message.id))
-        if facts is None:
-            found.append(GateQuestion(message, reason=CONFIGURATION))
-            continue
+        # The gate is on.
+        assert facts is not None
         try:
             found.append(GateQuestion(message, facts, question_of(agent_id, facts)))
         except NotJudgedError as error:

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -259,17 +260,14 @@ def _rounded(correction: CorrectionKind, limit: float) -> float:
 
 def _upper(value: float, good: int, bad: int) -> float:
     """Return the area that is just consistent with one measured lower."""
-    low, high = value, 1.0
+    from scipy.optimize import brentq
+
     mean = (good + bad) / 2 - 1
 
-    def spread(a: float) -> float:
+    def beyond(a: float) -> float:
         inner = 1 + mean * ((1 - a) / (2 - a) + a / (1 + a))
-        return math.sqrt(max(0.0, a * (1 - a) * inner / (good * bad)))
+        return a - value - _Z * math.sqrt(max(0.0, a * (1 - a) * inner / (good * bad)))
 
-    for _ in range(60):
-        middle = (low + high) / 2
-        if middle - value < _Z * spread(middle):
-            low = middle
-        else:
-            high = middle
-    return high
+    # At zero there is a root that says nothing.
+    root: Any = value if value >= 1 else brentq(beyond, max(value, 1e-12), 1.0, xtol=1e-14)
+    return float(root)

@@ -75,6 +75,13 @@ class AnswerForm(ABC):
     def text_of(self, answer: Json) -> str | None:
         """Return the text of a whole answer; None: it is more than one text alone."""
 
+    def words_of(self, answer: Json) -> str | None:
+        """Return the text of a whole answer; None also where it cannot be read."""
+        try:
+            return self.text_of(answer)
+        except SHAPE_ERRORS:
+            return None
+
     @abstractmethod
     def part_of(self, event: Json) -> EventPart:
         """Return what an event of a stream brings."""
@@ -286,6 +293,22 @@ class Speaker:
                 _LOGGER.warning("an answer of %r is not written anew: %s", self.agent_id, type(error).__name__)
                 self.unchecked(NOT_REWRITTEN)
                 return draft, None
+
+    async def settled_whole(
+        self, draft: Draft, text_of: Callable[[Draft], str | None], again: Callable[[str, str], Awaitable[Draft]]
+    ) -> Draft:
+        """Return the whole answer that is sent; one without a text (None) is not checked. ``again``: by what was written."""
+        if text_of(draft) is None:
+            self.unchecked(NOT_TEXT)
+            return draft
+
+        async def spoken(last: Draft, feedback: str) -> Draft:
+            fresh = await again(text_of(last) or "", feedback)
+            if not text_of(fresh):
+                raise EOFError("the answer says nothing")
+            return fresh
+
+        return (await self.settled(draft, lambda item: text_of(item) or "", spoken))[0]
 
 
 async def speaker_of(

@@ -281,14 +281,15 @@ def _corrections(service: _Service) -> APIRouter:
             )
         alarm = service.interventions.voices.known(request.agent_id)
         service.metrics.heard(request.agent_id, alarm)
-        return GateResponse.of(decision, alarm)
+        told = {name: getattr(decision, name, None) for name in GateResponse.model_fields}
+        return GateResponse.model_validate(told | {"voice_alarm": alarm})
 
     @router.post("/interventions", summary="What should the agent be told before its next turn?")
     async def interventions(request: InterventionsRequest) -> InterventionsResponse:
         guidance = await service.interventions.before_turn(request.agent_id, channel=request.channel)
         service.metrics.guided(guidance)
         service.metrics.heard(request.agent_id, guidance.voice_alarm)
-        return InterventionsResponse.of(guidance)
+        return InterventionsResponse.model_validate(guidance)
 
     return router
 
@@ -306,7 +307,7 @@ def _administration(service: _Service) -> APIRouter:
     @router.put("/agents/{agent_id}/config", summary="Set an agent's settings", responses=_NO_AGENT)
     async def put_config(agent_id: AgentPath, request: ConfigRequest) -> ConfigResponse:
         """Needs the token for configuring; without one in the service's environment settings are not changed over HTTP."""
-        return ConfigResponse.of(await service.store(lambda: write_config(store, agent_id, request.settings())))
+        return ConfigResponse.of(await service.store(lambda: write_config(store, agent_id, request)))
 
     @router.get("/statistics", summary="What the gate did, by action")
     async def statistics(query: Annotated[StatisticsQuery, Query()]) -> CorrectionStatistics:

@@ -22,7 +22,6 @@ from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service.answers import (
     NOT_TEXT,
-    SHAPE_ERRORS,
     AnswerForm,
     AnswerStream,
     Json,
@@ -145,18 +144,12 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Whole:
-    """An answer that does not come as a stream. ``text``: as of ``AnswerForm.text_of``; ``failure``: what broke it off."""
+    """An answer that does not come as a stream. ``text``: as of ``AnswerForm.words_of``; ``failure``: what broke it off."""
 
     response: httpx2.Response
     content: bytes
     text: str | None
     failure: Exception | None
-
-    def complete(self) -> "_Whole":
-        """Return it; EOFError: it says nothing that could take another's place."""
-        if not self.text:
-            raise EOFError("the answer says nothing")
-        return self
 
     async def chunks(self) -> AsyncIterator[bytes]:
         yield self.content
@@ -299,16 +292,10 @@ class PassThrough:
             await _sent(send, response, events)
 
     async def _whole(self, asked: _Asked, turn: _Turn, response: httpx2.Response, send: "Send") -> None:
-        draft = await _read(turn.form, response)
-        if draft.text is None:
-            turn.speaker.unchecked(NOT_TEXT)
-        else:
+        async def again(written: str, feedback: str) -> _Whole:
+            return await _read(turn.form, await self._asked_again(asked, turn, written, feedback, _WHOLE))
 
-            async def again(last: _Whole, feedback: str) -> _Whole:
-                fresh = await self._asked_again(asked, turn, last.text or "", feedback, _WHOLE)
-                return (await _read(turn.form, fresh)).complete()
-
-            draft, _ = await turn.speaker.settled(draft, lambda item: item.text or "", again)
+        draft = await turn.speaker.settled_whole(await _read(turn.form, response), lambda item: item.text, again)
         await _sent(send, draft.response, draft.chunks())
 
 
@@ -319,10 +306,10 @@ async def _read(form: AnswerForm, response: httpx2.Response) -> _Whole:
         async for chunk in response.aiter_raw():
             content += chunk
         unpacked = httpx2.Response(200, headers=response.headers, content=bytes(content)).content
-        text = form.text_of(_json(unpacked) or {})
+        text = form.words_of(_json(unpacked) or {})
     except httpx2.TransportError as error:
         failure = error
-    except (*SHAPE_ERRORS, httpx2.DecodingError):
+    except httpx2.DecodingError:
         pass
     return _Whole(response, bytes(content), text, failure)
 

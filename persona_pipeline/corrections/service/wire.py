@@ -2,16 +2,14 @@
 
 import uuid
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from persona_pipeline.corrections.configuration import StoredConfig
-from persona_pipeline.corrections.interventions import Guidance
 from persona_pipeline.corrections.nudges import Intervention
-from persona_pipeline.corrections.records import Action, GateDecision, Outcome
-from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
-from persona_pipeline.world.models import CorrectionSettings
+from persona_pipeline.corrections.records import Action, Outcome
+from persona_pipeline.world.models import CorrectionSettings, Message
 
 AGENT_ID = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 AgentId = Annotated[str, Field(pattern=AGENT_ID, examples=["michael"])]
@@ -29,7 +27,7 @@ WholeNumber = Annotated[int, BeforeValidator(_whole)]
 
 
 class _Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, from_attributes=True)
 
 
 class GateRequest(_Wire):
@@ -72,28 +70,23 @@ class SentMessage(_Wire):
     text: str | None = None
 
 
+def _unquoted(message: Message) -> dict[str, Any]:
+    return {"id": message.id, "created_at": message.created_at}
+
+
+_Unquoted = Annotated[SentMessage, BeforeValidator(_unquoted)]
+
+
 class VoiceAlarmResponse(_Wire):
     """The agent no longer sounds like itself, as far as messages alone can tell. Nothing is held back for it.
 
     ``messages`` of its own from ``began_at`` to ``raised_at``; ``quotes`` are those least like it.
     """
 
-    began_at: SentMessage
-    raised_at: SentMessage
+    began_at: _Unquoted
+    raised_at: _Unquoted
     messages: int
-    quotes: list[SentMessage]
-
-    @classmethod
-    def of(cls, alarm: VoiceAlarm | None) -> Self | None:
-        if alarm is None:
-            return None
-        began, raised = alarm.began_at, alarm.raised_at
-        return cls(
-            began_at=SentMessage(id=began.id, created_at=began.created_at),
-            raised_at=SentMessage(id=raised.id, created_at=raised.created_at),
-            messages=alarm.messages,
-            quotes=[SentMessage(id=item.id, created_at=item.created_at, text=item.text) for item in alarm.quotes],
-        )
+    quotes: tuple[SentMessage, ...]
 
 
 class GateResponse(_Wire):
@@ -113,11 +106,6 @@ class GateResponse(_Wire):
         description="As it was last seen; null: none, or no voice is learnt."
     )
 
-    @classmethod
-    def of(cls, decision: GateDecision, alarm: VoiceAlarm | None = None) -> Self:
-        fields = {name: getattr(decision, name) for name in cls.model_fields if name != "voice_alarm"}
-        return cls(**fields, voice_alarm=VoiceAlarmResponse.of(alarm))
-
 
 class InterventionsRequest(_Wire):
     """Who speaks next, and where; no channel for a direct message."""
@@ -126,7 +114,7 @@ class InterventionsRequest(_Wire):
     channel: Place | None = None
 
 
-class NudgeResponse(_Wire, from_attributes=True):
+class NudgeResponse(_Wire):
     """One piece of guidance and the share (0-1) that rose above its threshold."""
 
     kind: Intervention
@@ -138,30 +126,17 @@ class NudgeResponse(_Wire, from_attributes=True):
 class InterventionsResponse(_Wire):
     """``guidance`` is appended to the prompt of this one turn and kept nowhere; null: nothing to say."""
 
-    guidance: str | None
-    nudges: list[NudgeResponse]
-    withheld: list[NudgeResponse] = Field(description="Found and not given: the agent's corrections only watch.")
+    guidance: str | None = Field(validation_alias="block")
+    nudges: tuple[NudgeResponse, ...]
+    withheld: tuple[NudgeResponse, ...] = Field(description="Found and not given: the agent's corrections only watch.")
     failed: bool = Field(description="Nothing could be looked up in time, so there is no guidance.")
     voice_alarm: VoiceAlarmResponse | None = Field(description="Null: none, or no voice is learnt.")
-
-    @classmethod
-    def of(cls, guidance: Guidance) -> Self:
-        return cls(
-            guidance=guidance.block,
-            nudges=[NudgeResponse.model_validate(item) for item in guidance.nudges],
-            withheld=[NudgeResponse.model_validate(item) for item in guidance.withheld],
-            failed=guidance.failed,
-            voice_alarm=VoiceAlarmResponse.of(guidance.voice_alarm),
-        )
 
 
 class ConfigRequest(CorrectionSettings, frozen=True, extra="forbid", strict=True):
     """All settings of an agent; what is left out gets its default, which for every correction is off."""
 
     max_correction_attempts: WholeNumber = Field(default=2, ge=0, le=10)
-
-    def settings(self) -> CorrectionSettings:
-        return CorrectionSettings(**self.model_dump())
 
 
 class ConfigResponse(CorrectionSettings, frozen=True, extra="forbid"):

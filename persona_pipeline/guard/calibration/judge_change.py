@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from persona_pipeline.base.documents.json import write_atomically
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.baselines.variance import special
@@ -214,11 +214,7 @@ def load_kept(path: Path, kind: type[Kept], remedy: str) -> Kept:
     try:
         return kind.model_validate_json(read_regular(path))
     except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}; restore it, or {remedy}"
-            for item in error.errors(include_url=False, include_input=False)
-        ]
-        raise ConfigError([Problem(text, str(path)) for text in wrong]) from None
+        raise not_valid(error, path=str(path), remedy=f"; restore it, or {remedy}") from None
 
 
 def save_judge_changes(path: Path, changes: Sequence[JudgeChange]) -> Path:

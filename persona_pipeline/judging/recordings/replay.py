@@ -12,7 +12,7 @@ from pathlib import Path
 from persona_pipeline.base.documents.json import write_if_changed
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.settings import Settings, from_environment
-from persona_pipeline.judging.claims import checked_quote, suspicious_entries
+from persona_pipeline.judging.claims import suspicious_entries, verdicts_of
 from persona_pipeline.judging.progress import Progress
 from persona_pipeline.judging.recordings.line import Recording, read_recordings
 from persona_pipeline.judging.verdict import (
@@ -114,7 +114,6 @@ class RecordedBackend:
         if self.claims is not None:
             self.claims.append(request)
         recording, failure = self.find(request.key)
-        suspected = bool(suspicious_entries(request.trajectory))
         if failure:
             verdict = Verdict(
                 request.proposition_id,
@@ -124,23 +123,13 @@ class RecordedBackend:
                 min_coverage=max(self._least_coverage, 1.0 if failure.min_coverage is None else failure.min_coverage),
                 model=failure.model,
                 prompt_version=failure.prompt_version,
-                injection_suspected=suspected,
+                injection_suspected=bool(suspicious_entries(request.trajectory)),
             )
         elif recording is None or recording.kind != PROPOSITION:
             verdict = Verdict(request.proposition_id, unscored=Unscored.UNRECORDED, detail=self._why_not(request))
         else:
-            quotes = (checked_quote(request.trajectory, message, quote) for message, quote in recording.evidence)
-            verdict = Verdict(
-                proposition_id=request.proposition_id,
-                score=recording.score,
-                unscored=recording.unscored,
-                reasoning=recording.reasoning,
-                evidence=tuple(quotes),
-                ideas=recording.ideas if request.lists_ideas else (),
-                model=recording.model,
-                prompt_version=recording.prompt_version,
-                injection_suspected=suspected,
-            )
+            answer = Answer(recording.data, model=recording.model, prompt_version=recording.prompt_version)
+            (verdict,) = verdicts_of([request], answer)
             if is_unsupported(verdict):
                 detail = "none of its recorded quotes stands in the transcript; record it again"
                 verdict = unsupported(verdict, detail)

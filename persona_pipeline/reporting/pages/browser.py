@@ -1,7 +1,7 @@
 """A run's page in a browser: each agent with its claims, its lines out of character and its history, and what all share."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -265,15 +265,16 @@ def whole_page(report: RunReport) -> Page:
 
 
 def _sections(report: RunReport, view: ReportView) -> list[Section]:
-    histories, trends = sections.history(report), sections.trends(report)
+    told = sections.Statistics.of(report)
+    histories, trends = told.history, told.trends
     agents = [
         AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []), trends.get(row.agent_id, {}))
         for index, row in enumerate(shown_whole(view.rows), start=1)
     ]
     shown = {agent.row.agent_id: agent for agent in agents}
     by_name = sorted((agent.row for agent in agents), key=lambda row: row.agent_id)
-    few, fading = len(agents) == len(view.rows), sections.fading(report)
-    faded = [fading_figure(row.name, seen) for row in by_name for seen in fading.get(row.agent_id, [])]
+    few = len(agents) == len(view.rows)
+    faded = [fading_figure(row.name, seen) for row in by_name for seen in told.fading.get(row.agent_id, [])]
     found = [
         None if few else _everybody(view, shown, histories),
         _scores(view, shown, few) if agents else None,
@@ -285,11 +286,11 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
     rest = [
         _sight(view, shown),
         _figures("fading", "Long conversations", faded),
-        _figures("voice-alarm", "Voice alarm", _voice_alarms(report, agents)),
-        _voice_checks(report),
-        _voices(report),
+        _figures("voice-alarm", "Voice alarm", _voice_alarms(told.voice_alarms, agents)),
+        _voice_checks(told.voice_checks),
+        _voices(told.voice_map),
         _figures("language", "Repetition and agreement", language_figures(by_name), "Language"),
-        _suites(report),
+        _suites(told.suites),
         _corrections(report, view),
         _provenance(report),
     ]
@@ -376,8 +377,7 @@ def _sight(view: ReportView, shown: dict[str, AgentBlock]) -> Section | None:
     return Section("Detection limits", [table], "sight") if sights else None
 
 
-def _voice_alarms(report: RunReport, agents: Sequence[AgentBlock]) -> list[Figure]:
-    alarms = sections.voice_alarms(report)
+def _voice_alarms(alarms: Mapping[str, sections.VoiceSeen], agents: Sequence[AgentBlock]) -> list[Figure]:
     return [
         replace(voice_alarm_figure(agent.row.name, seen), more=list(_alarms(seen)))
         for agent in agents
@@ -399,17 +399,16 @@ def _alarms(seen: sections.VoiceSeen) -> Iterator[Block]:
         yield Folded("What the voice was learnt from", [learnt], whole=False)
 
 
-def _voice_checks(report: RunReport) -> Section | None:
+def _voice_checks(checks: Mapping[str, sections.CheckSeen]) -> Section | None:
     cards = []
-    for name, seen in sections.voice_checks(report).items():
+    for name, seen in sorted(checks.items()):
         quotes = [Quote(quote.text, quote.id) for quote in seen.quotes]
         cards.append(PageCard(name, [Item([f"{seen.text[:1].upper()}{seen.text[1:]}."]), *quotes]))
     return Section("Voice by labels", cards, "voice-check") if cards else None
 
 
-def _voices(report: RunReport) -> Section | None:
-    voices = sections.voice_map(report)
-    if voices is None:
+def _voices(voices: sections.VoiceMap) -> Section | None:
+    if len(voices.ids) < 2:
         return None
     figure, rows = voice_figure(voices), []
     for name, voice in sorted(voices.agents.items()):
@@ -421,8 +420,7 @@ def _voices(report: RunReport) -> Section | None:
     return Section("Voices", [replace(figure, numbers=None), card], "voices")
 
 
-def _suites(report: RunReport) -> Section | None:
-    suites = sections.suites(report)
+def _suites(suites: Sequence[sections.SuiteSummary]) -> Section | None:
     if not suites:
         return None
     titles = ("Suite", "Target", "Verdict", "Score", "Tests", "Passed in runs before")

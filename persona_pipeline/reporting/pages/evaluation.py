@@ -332,12 +332,12 @@ def _to_do(view: ReportView) -> list[Item]:
 
 def _over_time(view: ReportView) -> Iterator[Line]:
     """Yield what has been falling for weeks, for runs that know earlier windows, and what fades in long conversations."""
-    points = sections.history(view.report)
+    told = sections.Statistics.of(view.report)
     names = {row.agent_id: row.name for row in view.rows}
-    for agent_id, found in sorted(sections.trends(view.report).items()):
-        if mark := trend_mark(points.get(agent_id, []), found):
+    for agent_id, found in sorted(told.trends.items()):
+        if mark := trend_mark(told.history.get(agent_id, []), found):
             yield [_id(names.get(agent_id, agent_id)), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
-    for agent_id, seen in sorted(sections.fading(view.report).items()):
+    for agent_id, seen in sorted(told.fading.items()):
         for item in (one for one in seen if one.fades):
             said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)
             yield [_id(names.get(agent_id, agent_id)), _own(" "), said]

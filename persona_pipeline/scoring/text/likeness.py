@@ -347,15 +347,6 @@ def _nearness(current: FrozenVoices, history: FrozenVoices) -> Nearness:
     return nearness(dict(current), dict(history))
 
 
-@dataclass(frozen=True)
-class VoicePoint:
-    """Where an agent stands on the voice map; only distances between points mean something."""
-
-    agent_id: str
-    x: float
-    y: float
-
-
 def voice_similarity(agents: Voices) -> dict[tuple[str, str], float]:
     """Return the cosine similarity (0-1) of each two agents' voices, keyed by the sorted pair of names.
 
@@ -368,15 +359,15 @@ def voice_similarity(agents: Voices) -> dict[tuple[str, str], float]:
     return {(names[i], names[j]): float(matrix[i, j]) for i, j in combinations(range(len(names)), 2)}
 
 
-def voice_map(agents: Voices) -> list[VoicePoint]:
-    """Return the agents on a plane, near ones alike: classical scaling (Torgerson, 1952) of cosine distances.
+def voice_map(agents: Voices) -> dict[str, tuple[float, float]]:
+    """Return the agents' places on a plane, near ones alike: classical scaling (Torgerson, 1952) of cosine distances.
 
     Deterministic: on each axis the point farthest from the middle is on the positive side. Fewer than two
     agents with text stand in the middle.
     """
     names = _speaking(agents)
     if len(names) < 2:
-        return [VoicePoint(name, 0.0, 0.0) for name in names]
+        return dict.fromkeys(names, (0.0, 0.0))
     squared = np.clip(2 - 2 * _cosine(agents, names), 0, None)
     centring = np.eye(len(names)) - 1 / len(names)
     values, axes = np.linalg.eigh(-0.5 * centring @ squared @ centring)
@@ -387,7 +378,7 @@ def voice_map(agents: Voices) -> list[VoicePoint]:
         farthest = int(np.argmax(np.round(np.abs(column), 9)))
         if column[farthest] < 0:
             points[:, axis] = -column
-    return [VoicePoint(name, float(x), float(y)) for name, (x, y) in zip(names, points, strict=True)]
+    return {name: (float(x), float(y)) for name, (x, y) in zip(names, points, strict=True)}
 
 
 def _speaking(agents: Voices) -> list[str]:

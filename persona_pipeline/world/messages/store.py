@@ -369,22 +369,11 @@ def touched_moments(inserted: Iterable[Message], updated: Iterable[tuple[Message
     yield from (message.created_at for message in inserted if not message.synthetic)
 
 
-def row_of(message: Message, source: str | None) -> dict[str, object]:
+def row_of(message: Message, source: str | None) -> dict[str, Any]:
     """Return the row of a message from a file; None: from elsewhere."""
-    return {
-        "id": message.id,
-        "agent_id": message.agent_id,
-        "channel_id": message.channel,
-        "recipient_id": message.recipient,
-        "text": message.text,
-        "run_id": uuid.UUID(message.run_id) if message.run_id else None,
-        "synthetic": message.synthetic,
-        "source": source,
-        "speaker": message.speaker,
-        "addressee": message.addressee,
-        "extras": dict(message.extras) or None,
-        "created_at": message.created_at,
-    }
+    row = vars(message) | {"source": source, "extras": dict(message.extras) or None}
+    row |= {"channel_id": row.pop("channel"), "recipient_id": row.pop("recipient")}
+    return row | {"run_id": uuid.UUID(message.run_id) if message.run_id else None}
 
 
 def message_of(row: sa.Row) -> Message:
