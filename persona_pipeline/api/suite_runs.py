@@ -193,7 +193,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
             judge or settings.judge, settings, record=how.get("record", False), max_usd=how.get("max_usd"), world=world
         )
     else:
-        shared = opening.SharedJudge(judge)
+        shared = opening.SuiteJudge(judge)
     responses = how.get("responses")
     if isinstance(responses, Path | str):
         responses = load_responses(responses)

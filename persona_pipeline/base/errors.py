@@ -58,10 +58,16 @@ def raise_problems(broken: Mapping[str, Sequence[Problem]]) -> None:
         raise ConfigError(list(problems))
 
 
-def not_valid(error: "ValidationError", where: str = "", *, path: str | None = None, remedy: str = "") -> ConfigError:
-    """Return what pydantic found wrong: of each problem ``where``, the names down to the value, why, and what to do."""
-    found = [(".".join(map(str, item["loc"])) or "the file", item["msg"]) for item in error.errors(include_url=False)]
-    return ConfigError([Problem(f"{where}{name}: {why}{remedy}", path) for name, why in found])
+def not_valid(error: "ValidationError", said: str, path: str | None = None) -> ConfigError:
+    """Return what pydantic found wrong: of each problem ``said``, in which ``{name}`` stands for the names down to the value,
+    ``{variable}`` for these in capitals, ``{value}`` for what it is, and ``{why}`` for what is wrong with it.
+    """
+    problems = []
+    for item in error.errors(include_url=False):
+        name, why = ".".join(map(str, item["loc"])) or "the file", f"{item['msg'][0].lower()}{item['msg'][1:]}"
+        told = said.format(name=name, variable=name.upper(), value=item["input"], why=why)
+        problems.append(Problem(told, path))
+    return ConfigError(problems)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import not_valid
 
 PREFIX = "PERSONA_"
 PACKAGE_PARENT = Path(__file__).resolve().parents[2]
@@ -177,14 +177,8 @@ def from_environment(settings: type[SettingsT]) -> SettingsT:
     try:
         return settings()
     except ValidationError as error:
-        raise ConfigError(
-            [
-                Problem(
-                    f"environment variable {PREFIX}{str(item['loc'][0]).upper()} is {item['input']!r}: "
-                    f"{item['msg'][0].lower()}{item['msg'][1:]}; correct or unset it"
-                )
-                for item in error.errors(include_url=False)
-            ]
+        raise not_valid(
+            error, f"environment variable {PREFIX}{{variable}} is {{value!r}}: {{why}}; correct or unset it"
         ) from None
 
 

@@ -237,13 +237,12 @@ def _asked(
 
 def _tell(drafted: "Drafted", what: str) -> None:
     from persona_pipeline.reporting.text import cost_line, one_line, plural
-    from persona_pipeline.scoring.results import UsageSummary
 
     for warning in drafted.warnings:
         typer.echo(f"injection: {one_line(warning)}", err=True)
     for dropped in drafted.dropped:
         typer.echo(f"dropped: {one_line(dropped)}", err=True)
-    typer.echo(cost_line(UsageSummary(**vars(drafted.usage))), err=True)
+    typer.echo(cost_line(drafted.usage), err=True)
     if drafted.failure:
         typer.echo(f"no draft: {one_line(drafted.failure)}", err=True)
     if drafted.path is None:

@@ -12,7 +12,7 @@ from dagster.components import scaffold_component
 from pydantic import Field, SecretStr, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
 from persona_pipeline.base.options import EvaluationRequest, given
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.defs import metadata
@@ -251,11 +251,7 @@ def world_settings(root: Path, values: Mapping[str, Any]) -> dict[str, Any]:
             "options": EvaluationRequest(**asked).model_dump(exclude_unset=True),
         }
     except ValidationError as error:
-        problems = [
-            Problem(f"settings: {item['loc'][0]} is {item['input']!r}: {item['msg'][0].lower()}{item['msg'][1:]}")
-            for item in error.errors(include_url=False)
-        ]
-        raise ConfigError(problems) from None
+        raise not_valid(error, "settings: {name} is {value!r}: {why}") from None
 
 
 WORLD = "world"

@@ -7,12 +7,12 @@ import dagster as dg
 
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.report import Conclusion, Finding, RunReport
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.render import table_records
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_text, one_line
 from persona_pipeline.reporting.view import ReportView, estimate_text, verdict_label
-from persona_pipeline.scoring.results import UsageSummary
 from persona_pipeline.world.propositions.models import dimension_label
 
 Metadata = dict[str, Any]
@@ -51,11 +51,11 @@ def scores_table(report: RunReport) -> dg.MarkdownMetadataValue:
     return table(*table_records(pages.scores_table(view, view.rows[:MOST_AGENTS])))
 
 
-def usage_metadata(usage: UsageSummary) -> Metadata:
+def usage_metadata(usage: Usage) -> Metadata:
     """Return calls, tokens and price of what was paid for; nothing when nothing was, and no price when it is unknown."""
     if not usage.calls:
         return {}
-    return {f"judge/{key}": value for key, value in usage.model_dump().items() if value is not None}
+    return {f"judge/{key}": value for key, value in vars(usage).items() if value is not None}
 
 
 def costs_metadata(report: RunReport) -> Metadata:

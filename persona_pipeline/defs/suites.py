@@ -28,9 +28,10 @@ from persona_pipeline.judging.open import RECORDED, OpenedJudge
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.suites.running.opening import (
     OpenedSuite,
-    SharedJudge,
     SuiteFile,
+    SuiteJudge,
     choose_files,
+    named_judge,
     open_suite,
     suite_files,
 )
@@ -161,12 +162,12 @@ VERDICT = SuiteCheck("verdict", "No test failed, and every test could be judged;
 CHECKS = (GATES, VERDICT)
 
 
-def _judge(evaluation: EvaluationSettings, world: World) -> SharedJudge:
+def _judge(evaluation: EvaluationSettings, world: World) -> SuiteJudge:
     def opened() -> OpenedJudge:
         # The run's other steps share its cache and budget.
         return evaluation.open_judge(world).without_recorded()
 
-    return SharedJudge.named(evaluation.asked(world).judge or RECORDED, world.settings, world.root, opened)
+    return named_judge(evaluation.asked(world).judge or RECORDED, world.settings, world.root, opened)
 
 
 def _row(test: "TestResult") -> dict[str, Any]:

@@ -41,9 +41,9 @@ from persona_pipeline.guard.calibration.reading import (
 )
 from persona_pipeline.guard.labels.files import LABELS, AskedOf, Label, StaleLabel, load_labels, stale_labels
 from persona_pipeline.guard.labels.session import Judgment
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.plan import JudgingContext, plan_judgments
-from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.world.messages.store import read_messages, speaker_counts
 from persona_pipeline.world.models import Entry, Message, Persona, Trajectory, Window, grouped
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, own_claims
@@ -183,7 +183,7 @@ class CanaryResult:
 
     change: JudgeChange
     failed: int
-    usage: UsageSummary
+    usage: Usage
 
 
 def plan_canaries(world: World, now: JudgeName, *, before: str | None = None, anchors: int = ANCHORS) -> list[Canary]:

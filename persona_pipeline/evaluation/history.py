@@ -301,7 +301,7 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         "status": ("completed" if scored else "failed") if complete else "running",
         "dimensions": list(evaluation.dimensions),
         "overall_score": evaluation.overall,
-        "token_usage": evaluation.usage.model_dump(),
+        "token_usage": vars(evaluation.usage),
         # Not the database's clock: SQLite's counts whole seconds, and the newest of two runs must be told.
         "completed_at": datetime.now(UTC) if complete else None,
         "result": evaluation.model_dump(mode="json"),

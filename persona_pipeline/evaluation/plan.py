@@ -13,9 +13,9 @@ from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, uuid_from
 from persona_pipeline.judging.open import OpenedJudge
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Verdict
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
-from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary, add_usage
+from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
 from persona_pipeline.world.models import Message, Persona, Window
@@ -219,7 +219,7 @@ class Judged:
 
     plan: AgentPlan
     verdicts: Sequence[Verdict] = ()
-    costs: Mapping[str, UsageSummary] = field(default_factory=dict)
+    costs: Mapping[str, Usage] = field(default_factory=dict)
 
     @property
     def told(self) -> Mapping[str, Verdict]:
@@ -312,7 +312,7 @@ def synthesize(snapshot: Snapshot, judge: Judge) -> SyntheticAgents:
         generated = run_async(generate_conversations(snapshot.persona(scope), talking, ends=window.end))
         found.agents[agent_id] = generated.messages
         if generated.usage.calls:
-            usage = UsageSummary(**vars(generated.usage))
+            usage = generated.usage
             found.expenses.append(Expense(mechanism="synthetic", agent_id=agent_id, usage=usage))
         found.problems += [f"{agent_id}: a synthetic conversation ended early ({why})" for why in generated.failures]
     return found

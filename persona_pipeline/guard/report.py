@@ -12,12 +12,12 @@ from typing_extensions import TypedDict
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.results import (
     ANSWERS,
     NOT_IN_OVERALL,
     DimensionEvaluation,
     PropositionResult,
-    UsageSummary,
     add_usage,
     overall_score,
 )
@@ -82,7 +82,7 @@ class AgentEvaluation(BaseModel, extra="forbid"):
     sample_size: int = 0
     synthetic: bool = False
     provenance: Provenance = Field(default_factory=Provenance)
-    usage: UsageSummary = Field(default_factory=UsageSummary)
+    usage: Usage = Field(default_factory=Usage)
 
     def with_dimensions(self, dimensions: Mapping[str, DimensionEvaluation]) -> "AgentEvaluation":
         """Return the evaluation with these dimensions and their overall score instead of its own."""
@@ -231,7 +231,7 @@ class Expense(BaseModel, extra="forbid"):
     mechanism: str
     agent_id: str
     dimension: str | None = None
-    usage: UsageSummary
+    usage: Usage
 
 
 class AgentReport(BaseModel, extra="forbid"):
@@ -327,7 +327,7 @@ class RunReport(BaseModel, extra="forbid"):
     expenses: list[Expense] = Field(default_factory=list)
 
     @property
-    def usage(self) -> UsageSummary:
+    def usage(self) -> Usage:
         """What the run cost in all."""
         return add_usage(expense.usage for expense in self.expenses)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import WINDOW
-from persona_pipeline.scoring.results import UsageSummary
+from persona_pipeline.judging.verdict import Usage
 
 MAX_BYTES, MOST_SUSPECTS = 20_000_000, 3
 
@@ -134,7 +134,7 @@ class VersionComparison(_Value):
     agents: dict[str, AgentDifference] = Field(default_factory=dict)
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
-    usage: UsageSummary = Field(default_factory=UsageSummary)
+    usage: Usage = Field(default_factory=Usage)
     answers: int = 0
     unanswered: dict[str, int] = Field(default_factory=dict)
     answers_usd: float | None = 0.0

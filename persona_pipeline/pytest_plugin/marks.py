@@ -18,7 +18,7 @@ from persona_pipeline.guard.baselines.falls import is_covered
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
-from persona_pipeline.suites.running.opening import SharedJudge, open_judge
+from persona_pipeline.suites.running.opening import SuiteJudge, open_judge
 from persona_pipeline.world.personas import find_world
 
 
@@ -82,7 +82,7 @@ class Evaluations:
         )
 
     @cached_property
-    def suite_judge(self) -> SharedJudge:
+    def suite_judge(self) -> SuiteJudge:
         """Who judges in suites, opened when the first assert needs it."""
         return open_judge(
             self.judge_name, self.world.settings, record=self._record, max_usd=self._max_usd, world=self.world

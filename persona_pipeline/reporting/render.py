@@ -201,7 +201,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "findings": plain["findings"],
         "provenance": _sorted(plain["provenance"]),
         "statistics": _sorted(plain["statistics"]),
-        "usage": report.usage.model_dump(mode="json"),
+        "usage": vars(report.usage),
         "expenses": plain["expenses"],
     }
     return json.loads(json.dumps(data), parse_constant=lambda _: None)
@@ -221,7 +221,7 @@ def from_json(data: dict[str, Any]) -> RunReport:
         fields = ("findings", "exit_code", "provenance", "statistics", "expenses")
         return RunReport(agents=agents, **{key: data[key] for key in fields if key in data})
     except ValidationError as error:
-        raise not_valid(error, "report: ") from None
+        raise not_valid(error, "report: {name}: {why}") from None
 
 
 def read_json(text: str, path: str = "report") -> RunReport:

@@ -458,4 +458,4 @@ def _read(shape: type[Read], data: Mapping[str, Any], place: str) -> Read:
     try:
         return shape.model_validate(data)
     except ValidationError as error:
-        raise not_valid(error, f"report: statistics.{place}") from None
+        raise not_valid(error, f"report: statistics.{place}{{name}}: {{why}}") from None

@@ -13,7 +13,8 @@ from persona_pipeline.base.text import REPLACEMENT, printable, without_controls
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from persona_pipeline.scoring.results import UsageSummary
+    from persona_pipeline.judging.verdict import Usage
+
 
 ZERO_WIDTH_SPACE = "\u200b"
 
@@ -121,7 +122,7 @@ def plural(count: int, one: str) -> str:
     return f"{count:,} {one if count == 1 else one + 's'}"
 
 
-def cost_line(usage: "UsageSummary") -> str:
+def cost_line(usage: "Usage") -> str:
     """Return what was spent, in words."""
     if not usage.calls:
         return "No judge call was made."

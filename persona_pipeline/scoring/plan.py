@@ -11,12 +11,11 @@ from importlib import import_module
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,
     QuotedEvidence,
-    UsageSummary,
     add_usage,
     final_score,
     spread,
@@ -133,7 +132,7 @@ class JudgedPropositions:
     n_scored: int = 0
     n_expected: int = 0
     ideas: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    usage: UsageSummary = field(default_factory=UsageSummary)
+    usage: Usage = field(default_factory=Usage)
 
     def mean(self) -> float | None:
         """Return the weighted mean of the scored propositions, None when none is or all of them weigh 0."""

@@ -110,20 +110,9 @@ class PropositionResult(BaseModel, extra="forbid"):
     injection_suspected: bool = False
 
 
-class UsageSummary(BaseModel, extra="forbid"):
-    """Tokens and US dollars spent on judgments of this evaluation; cached and recorded verdicts cost nothing."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_tokens: int = 0
-    cache_read_tokens: int = 0
-    calls: int = 0
-    usd: float | None = 0.0
-
-
-def add_usage(parts: Iterable[UsageSummary | Usage]) -> UsageSummary:
+def add_usage(parts: Iterable[Usage]) -> Usage:
     """Return the sum of several usages; one unknown price makes the whole price unknown."""
-    return UsageSummary(**vars(sum((Usage(**vars(part)) for part in parts), Usage())))
+    return sum(parts, Usage())
 
 
 class DimensionEvaluation(BaseModel, extra="forbid"):
@@ -147,7 +136,7 @@ class DimensionEvaluation(BaseModel, extra="forbid"):
     n_expected: int = 0
     propositions: dict[str, PropositionResult] = Field(default_factory=dict)
     statistics: dict[str, Any] = Field(default_factory=dict)
-    usage: UsageSummary = Field(default_factory=UsageSummary)
+    usage: Usage = Field(default_factory=Usage)
     proposition_set_hash: str | None = None
     input_hash: str | None = None
     samples: int = 1

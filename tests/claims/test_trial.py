@@ -319,7 +319,7 @@ def test_what_it_costs_is_what_the_judge_spent_and_what_is_recorded_is_replayed(
     judge = open_judge("anthropic", sample_world, JudgeOptions())
     assert isinstance(judge.backend, ModelBackend)
     matrix = run_trial(trial, judge)
-    assert matrix.usage.model_dump() == pytest.approx(vars(judge.backend.spent))
+    assert vars(matrix.usage) == pytest.approx(vars(judge.backend.spent))
     assert (matrix.usage.calls, server.paid, matrix.judgments) == (42, 42, 42), (
         "three kills stand alone, and are judged twice more"
     )

@@ -22,7 +22,8 @@ from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import Followed, VoiceState, explained, followed, followed_text, known_changes
 from persona_pipeline.guard.baselines.drift import WindowScore
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Result
-from persona_pipeline.scoring.results import DimensionEvaluation, UsageSummary
+from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
 from persona_pipeline.scoring.voice_alarm.model import (
     KnownChange,
@@ -109,7 +110,7 @@ def test_a_series_is_of_windows_that_can_be_compared(points: list[Point], weeks:
 )
 def test_a_run_costs_what_was_paid_for_its_scores(before: int | None, now: int, kept: int) -> None:
     def costing(calls: int) -> AgentEvaluation:
-        return evaluation(ONCE.model_copy(update={"usage": UsageSummary(calls=calls, usd=calls / 100)}))
+        return evaluation(ONCE.model_copy(update={"usage": Usage(calls=calls, usd=calls / 100)}))
 
     found = joined(None if before is None else costing(before), costing(now), ["adherence"])
     assert (found.dimensions["adherence"].usage.calls, found.usage.calls if before else kept) == (kept, kept)

@@ -91,7 +91,7 @@ def test_all_that_was_spent_is_in_the_report_by_what_it_was_spent_on(tmp_path: P
     report = run_evaluation(world, judge, EvaluationRequest(samples=2, synthetic=True, history=1)).report
     world.store.close()
     assert isinstance(judge.backend, ModelBackend)
-    assert report.usage.model_dump() == pytest.approx(vars(judge.backend.spent))
+    assert vars(report.usage) == pytest.approx(vars(judge.backend.spent))
     assert {expense.mechanism for expense in report.expenses} == {"evaluation", "confirmation", "history", "synthetic"}
     assert report.agents["bob"].evaluation.synthetic
 

@@ -24,12 +24,12 @@ from persona_pipeline.guard.report import (
     Finding,
     RunReport,
 )
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.statistics import SuiteFailure, SuiteSummary
 from persona_pipeline.scoring.results import (
     DimensionEvaluation,
     PropositionResult,
     QuotedEvidence,
-    UsageSummary,
 )
 from persona_pipeline.world.propositions.models import dimension_label
 
@@ -151,12 +151,12 @@ def _expenses(drifted: bool) -> list[Expense]:
             mechanism="evaluation",
             agent_id=agent_id,
             dimension=name,
-            usage=UsageSummary(input_tokens=2410, output_tokens=256, cache_read_tokens=1550, calls=3, usd=0.0036),
+            usage=Usage(input_tokens=2410, output_tokens=256, cache_read_tokens=1550, calls=3, usd=0.0036),
         )
         for agent_id in NAMES
         for name in DIMENSIONS
     ]
-    again = UsageSummary(input_tokens=300, output_tokens=320, cache_read_tokens=2100, calls=4, usd=0.0021)
+    again = Usage(input_tokens=300, output_tokens=320, cache_read_tokens=2100, calls=4, usd=0.0021)
     confirmed = Expense(mechanism="confirmation", agent_id="michael", dimension="adherence", usage=again)
     return [*judged, confirmed] if drifted else judged
 
@@ -177,7 +177,7 @@ def _agent(agent_id: str, drifted: bool) -> AgentReport:
         window_end=WINDOW_END,
         sample_size=42,
         provenance={"persona_hash": "9f2c" * 16, "messages_hash": "51ab" * 16, "judge": "recorded"},
-        usage=UsageSummary(input_tokens=12052, output_tokens=1280, calls=16, usd=0.0183),
+        usage=Usage(input_tokens=12052, output_tokens=1280, calls=16, usd=0.0183),
     )
     comparison = _comparison(agent_id, dimensions)
     return AgentReport(evaluation=evaluation, comparison=comparison, findings=_findings(evaluation, comparison))

@@ -3,10 +3,10 @@
 import pytest
 
 from persona_pipeline.guard.report import Expense, RunReport
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.page import Table
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.terminal import cell_text
-from persona_pipeline.scoring.results import UsageSummary
 from tests.reporting.sample import sample_report
 
 
@@ -34,15 +34,15 @@ def test_the_dearest_comes_first_under_its_name() -> None:
 
 
 def test_a_table_of_one_row_would_repeat_the_sum() -> None:
-    expense = Expense(mechanism="evaluation", agent_id="jim", dimension="fluency", usage=UsageSummary(calls=2, usd=0.1))
+    expense = Expense(mechanism="evaluation", agent_id="jim", dimension="fluency", usage=Usage(calls=2, usd=0.1))
     assert cost_tables(RunReport(expenses=[expense])) == []
     assert cost_tables(RunReport()) == []
 
 
 def test_one_unknown_price_leaves_the_others_known() -> None:
     expenses = [
-        Expense(mechanism="evaluation", agent_id="jim", usage=UsageSummary(calls=2, usd=None)),
-        Expense(mechanism="evaluation", agent_id="pam", usage=UsageSummary(calls=1, usd=0.5)),
+        Expense(mechanism="evaluation", agent_id="jim", usage=Usage(calls=2, usd=None)),
+        Expense(mechanism="evaluation", agent_id="pam", usage=Usage(calls=1, usd=0.5)),
     ]
     report = RunReport(expenses=expenses)
     assert report.usage.usd is None

@@ -137,7 +137,7 @@ def judging(
     judge = ScriptedSuiteJudge(ScriptedBackend(reply), score)
     opened = SuiteJudge(judge)
     try:
-        yield Services(judge=lambda: opened, **services), judge
+        yield Services(judge=opened, **services), judge
     finally:
         opened.close()
 

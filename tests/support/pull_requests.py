@@ -92,6 +92,8 @@ def build_repository(top: Path, secret: str = "") -> Path:
     for path, text in later.items():
         path.write_text(text, "utf-8")
     git(top, "commit", "--quiet", "-a", "-m", "another week")
+    # One file of git's to be copied a hundred times, and not a few hundred.
+    git(top, "gc", "--quiet")
     return top
 
 

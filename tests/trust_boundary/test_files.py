@@ -43,7 +43,7 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
     if event != "open" or not _FORBIDDEN or not isinstance(arguments[0], str | bytes | os.PathLike):
         return
     path = os.path.realpath(os.fsdecode(arguments[0]))
-    if any(Path(path).is_relative_to(place) for place in _FORBIDDEN):
+    if f"{path}/".startswith(tuple(f"{place}/" for place in _FORBIDDEN)):
         _OPENED.append(path)
 
 

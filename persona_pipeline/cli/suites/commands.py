@@ -165,7 +165,7 @@ def compare(
         provider, suites = judge_name(judge), [load(path, allow_path) for path in find_suites(suite)]
         asked = dict(zip(prefixes(suites), suites, strict=True))
         with closing(open_judge(provider, world_settings(), record=record, max_usd=max_usd)) as shared:
-            judged = judge_pairs(shared.get(), first, second, asked)
+            judged = judge_pairs(shared, first, second, asked)
     if as_json:
         print_json(comparison.to_dict() | ({"pairwise": judged.to_dict()} if judged else {}))
     else:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from persona_pipeline.base.documents.json import JsonError, content_hash, rfc3339, strict_json, write_atomically
 from persona_pipeline.base.documents.yaml import Document, validate_document
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import spread_of, summarised
@@ -216,8 +216,7 @@ def _check_spread(baseline: Baseline, path: str) -> None:
         try:
             spread_of(baseline, name)
         except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors()[0]["loc"])
-            problems.append(Problem(f"provenance of {name}: {where}: {error.errors()[0]['msg']}; restore it", path))
+            problems += not_valid(error, f"provenance of {name}: {{name}}: {{why}}; restore it", path).problems
         except (AttributeError, TypeError):
             problems.append(Problem(f"provenance of {name} is not an object of counts and spreads; restore it", path))
     if problems:

@@ -214,7 +214,7 @@ def load_kept(path: Path, kind: type[Kept], remedy: str) -> Kept:
     try:
         return kind.model_validate_json(read_regular(path))
     except ValidationError as error:
-        raise not_valid(error, path=str(path), remedy=f"; restore it, or {remedy}") from None
+        raise not_valid(error, f"{{name}}: {{why}}; restore it, or {remedy}", str(path)) from None
 
 
 def save_judge_changes(path: Path, changes: Sequence[JudgeChange]) -> Path:

@@ -31,6 +31,7 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Backend, Judge, Question, Usage
 from persona_pipeline.scoring.text.agreement import ENGLISH, UNKNOWN, language_of
 from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.suites.format.models import apart
 from persona_pipeline.world.models import Message, Trajectory, message_entry, windowed
 from persona_pipeline.world.personas import PERSONAS, check_agent_id, load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
@@ -307,12 +308,7 @@ def _claim_problem(item: Mapping[str, Any], kept: int) -> str:
 def _free_id(wanted: str, taken: set[str]) -> str:
     """Return an id that no claim has, and remember it."""
     stem = _ID.sub("-", wanted.lower()).strip("-")[:60].strip("-") or "draft"
-    found, number = stem, 1
-    while found in taken:
-        number += 1
-        found = f"{stem}-{number}"
-    taken.add(found)
-    return found
+    return apart(stem, taken)
 
 
 def _persona(world: World, agent_id: str) -> str | None:

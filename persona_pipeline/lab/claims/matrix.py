@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from persona_pipeline.base.options import PROPOSITION_DELTA
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK
-from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.scoring.results import PropositionResult, UsageSummary
+from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.scoring.results import PropositionResult
 
 # Standard deviation of one judgment where too little was judged twice: judges were measured to have 0.5-1.5.
 ASSUMED_SD = 1.0
@@ -138,7 +138,7 @@ class KillMatrix(_Model):
     claims: list[ClaimRow]
     faults: list[FaultColumn]
     intact_signals: dict[str, SignalReading] = Field(default_factory=dict)
-    usage: UsageSummary = Field(default_factory=UsageSummary)
+    usage: Usage = Field(default_factory=Usage)
     failed: dict[str, int] = Field(default_factory=dict)
     judgments: int = 0
 

@@ -33,7 +33,7 @@ from persona_pipeline.lab.compare.scenes import (
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
 from persona_pipeline.lab.states import Side, open_sides, readable_recordings, split_versions
-from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.running.opening import open_targets
@@ -110,7 +110,7 @@ class Contest:
 
 @dataclass
 class _Spent:
-    usage: UsageSummary = field(default_factory=UsageSummary)
+    usage: Usage = field(default_factory=Usage)
     out_of_money: bool = False
 
 

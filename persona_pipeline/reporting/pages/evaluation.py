@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, Result, RunReport
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     trend_mark,
@@ -53,7 +54,7 @@ from persona_pipeline.reporting.view import (
     untold,
     warnings_of,
 )
-from persona_pipeline.scoring.results import UsageSummary, add_usage
+from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import dimension_label
 
@@ -389,13 +390,13 @@ def cost_tables(report: RunReport, most: int | None = None) -> list[Table]:
     return tables
 
 
-def _grouped(expenses: list[Expense], name_of: Callable[[Expense], str]) -> list[tuple[str, UsageSummary]]:
+def _grouped(expenses: list[Expense], name_of: Callable[[Expense], str]) -> list[tuple[str, Usage]]:
     groups = grouped(expenses, name_of).items()
     rows = [(name, add_usage(expense.usage for expense in own)) for name, own in groups]
     return sorted(rows, key=lambda row: (-(row[1].usd or 0), -row[1].calls, row[0]))
 
 
-def _row(name: str, usage: UsageSummary) -> PageRow:
+def _row(name: str, usage: Usage) -> PageRow:
     # Input tokens are those that were processed, cached ones not among them.
     processed = usage.input_tokens + usage.cache_creation_tokens
     counts = (usage.calls, processed, usage.cache_read_tokens, usage.output_tokens)
@@ -403,7 +404,7 @@ def _row(name: str, usage: UsageSummary) -> PageRow:
     return PageRow([name, *(Cell(value, own=True) for value in values)])
 
 
-def usage_facts(usage: UsageSummary) -> Facts:
+def usage_facts(usage: Usage) -> Facts:
     """Return tokens and price; a run that called no judge says so in one line."""
     if not usage.calls:
         return Facts([("Judge calls", "none: recorded or cached judgments cost nothing")])

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts.measures import roc_chart, threshold_chart
 from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import cost_line, format_share, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
-from persona_pipeline.scoring.results import UsageSummary
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.replay.thresholds import CorrectionReplay, Replay, RiskThreshold, Touched
@@ -181,7 +181,7 @@ def replay_page(found: "Replay") -> Page:
     first = "Stored messages, looked at again as if each were on its way out, by today's personas and claims."
     facts = [first, *found.notes, _CHART_NOTE]
     if found.calls:
-        facts.append(cost_line(UsageSummary(calls=found.calls, usd=found.usd)))
+        facts.append(cost_line(Usage(calls=found.calls, usd=found.usd)))
     if any(item.risk and item.risk.threshold is not None for item in found.results):
         facts.append(
             f"A proposed threshold holds back at most the stated share of good messages, of all there are and of as many as were "

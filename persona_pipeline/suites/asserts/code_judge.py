@@ -147,7 +147,7 @@ class CodeJudge(Assert):
                 environment = dict.fromkeys(("AGENTV_WORKSPACE_PATH", "PERSONA_WORKSPACE_PATH"), output.workspace)
             cwd = Path(self.cwd or context.suite.path.parent)
             with self._target_access(context) as access:
-                return run_judge(self.script, data, cwd, context, {**environment, **access})
+                return read_grade(run_script(self.script, data, cwd, context, {**environment, **access}))
 
     @contextmanager
     def _target_access(self, context: Context) -> Iterator[dict[str, str]]:
@@ -229,26 +229,24 @@ def payload(output: Output, context: Context, config: dict[str, Any] | None, fol
     }
 
 
-def run_judge(
+def run_script(
     script: list[str],
     data: dict[str, Any],
     cwd: Path,
     context: Context,
     environment: dict[str, str] | None = None,
     *,
-    own_verdict: bool = False,
-) -> Grade:
-    text = json.dumps(data, ensure_ascii=True)
+    called: str = "",
+) -> bytes:
+    """Return what a program of the suite prints that gets JSON on standard input. ``called``: what people call it."""
+    stdin, called = json.dumps(data, ensure_ascii=True).encode("ascii"), called or shlex.join(script)
     try:
-        result = run_process(
-            script, cwd=cwd, stdin=text.encode("ascii"), timeout=context.time_left(), environment=environment
-        )
+        result = run_process(script, cwd=cwd, stdin=stdin, timeout=context.time_left(), environment=environment)
     except ProcessError as problem:
-        raise UngradedError(problem.reason, f"{shlex.join(script)}: {problem.message}") from problem
+        raise UngradedError(problem.reason, f"{called}: {problem.message}") from problem
     if result.returncode != 0:
-        said = f"{shlex.join(script)} exited with code {result.returncode}: {result.error_text}"
-        raise UngradedError("script_failed", said)
-    return read_grade(result.stdout, own_verdict=own_verdict)
+        raise UngradedError("script_failed", f"{called} exited with code {result.returncode}: {result.error_text}")
+    return result.stdout
 
 
 def read_grade(stdout: bytes, *, own_verdict: bool = False) -> Grade:

@@ -10,7 +10,7 @@ from pydantic import Field, InstanceOf, PrivateAttr, SerializeAsAny
 
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.asserts.code_judge import read_script, run_judge
+from persona_pipeline.suites.asserts.code_judge import read_grade, read_script, run_script
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.loading.tests import read_asserts
 from persona_pipeline.suites.format.models import AssertFields, Share, StrictFields, Text, Weight, apart, rename
@@ -162,7 +162,8 @@ class Composite(Assert):
         shown = {"results": {item.name: item.to_dict() for item in results}}
         if isinstance(how, CodeAggregator):
             context.require_code(f"the aggregator of {self.name!r}")
-            return run_judge(how.script, shown, context.suite.path.parent, context, own_verdict=True)
+            printed = run_script(how.script, shown, context.suite.path.parent, context)
+            return read_grade(printed, own_verdict=True)
         return ask_freeform(
             "composite",
             {"question": context.question, "criteria": context.test.expected_outcome, **json.loads(json.dumps(shown))},

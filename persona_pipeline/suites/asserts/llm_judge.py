@@ -1,6 +1,5 @@
 """``llm_judge``: a judge gives a score, by the test's goal or a prompt of the suite; ``rubrics``: it checks criteria one by one."""
 
-import json
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.asserts.code_judge import payload, read_script
+from persona_pipeline.suites.asserts.code_judge import payload, read_script, run_script
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import StrictFields
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
@@ -33,7 +32,6 @@ from persona_pipeline.suites.grading.judge_questions import (
     unknown_variables,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
-from persona_pipeline.suites.sandbox.processes import ProcessError, run_process
 
 _PROMPT_STARTS = ("./", "../", "/", "~/", "file://", ".\\", "..\\")
 _PROMPT_ENDINGS = (".md", ".txt", ".prompt", ".j2", ".jinja", ".jinja2", ".tmpl", ".mustache", ".liquid")
@@ -169,15 +167,9 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
 def printed_prompt(prompt: PromptScript, output: Output, context: Context) -> str:
     context.require_code("a prompt script")
     with tempfile.TemporaryDirectory(prefix="persona-judge-") as folder:
-        data = json.dumps(payload(output, context, prompt.config, Path(folder))).encode("ascii")
-        try:
-            result = run_process(prompt.script, cwd=context.suite.path.parent, stdin=data, timeout=context.time_left())
-        except ProcessError as problem:
-            raise UngradedError(problem.reason, f"prompt script {problem.message}") from problem
-    text = result.stdout.decode("utf-8", "replace")
-    if result.returncode != 0:
-        said = f"the prompt script exited with code {result.returncode}: {result.error_text}"
-        raise UngradedError("script_failed", said)
+        data = payload(output, context, prompt.config, Path(folder))
+        printed = run_script(prompt.script, data, context.suite.path.parent, context, called="the prompt script")
+    text = printed.decode("utf-8", "replace")
     if not text.strip():
         raise UngradedError("script_failed", "the prompt script printed nothing")
     return text

@@ -37,14 +37,14 @@ class Services:
     """What a run gives to every assert.
 
     Attributes:
-        judge: opens the judge; called when the first assert needs it, so that a run without one needs no recordings.
+        judge: opens itself when the first assert needs it, so that a run without one needs no recordings.
         allow_code: whether code of the suite may run.
         world_root: gives the world whose personas, propositions and baselines persona asserts use.
         invoke: sends a prompt to a target by name and returns its text, for asserts that ask a target.
         answer: lets a target, by name, answer the test that is graded, for asserts that compare answers.
     """
 
-    judge: Callable[[], "SuiteJudge"] | None = None
+    judge: "SuiteJudge | None" = None
     allow_code: bool = False
     world_root: Callable[[], Path] | None = None
     invoke: Callable[[str, str, "Context"], str] | None = None
@@ -85,7 +85,7 @@ class Context:
         """The judge. Raises ``UngradedError`` where the run has none."""
         if self.services.judge is None:
             raise UngradedError("unrecorded", "this run has no judge; pass --judge recorded or --judge anthropic")
-        return self.services.judge()
+        return self.services.judge
 
     @property
     def question(self) -> str:

@@ -4,12 +4,11 @@ Asserts run in threads; the judge is asynchronous and serves one thread. So it l
 """
 
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from persona_pipeline.base.calls import BackgroundLoop
-from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Answer, Backend, Judge, JudgeRequest, Question, Usage, Verdict
 from persona_pipeline.suites.grading.results import UngradedError
 
@@ -20,19 +19,52 @@ class BackedJudge(Backend, Judge, Protocol):
     """A judge of claims that also answers other questions."""
 
 
-@dataclass
-class SuiteJudge:
-    """Asks a judge and waits. ``usage``: what all calls of this run took."""
+GivenJudge: TypeAlias = Callable[[], BackedJudge] | BackedJudge | None
 
-    judge: BackedJudge
-    usage: Usage = field(default_factory=Usage)
-    _loop: BackgroundLoop = field(default_factory=lambda: BackgroundLoop("suite-judge"))
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _others: dict[str, Backend] = field(default_factory=dict)
+
+class SuiteJudge:
+    """Asks a judge and waits; opened by whichever thread needs it first. Whoever makes one closes it."""
+
+    def __init__(
+        self, given: GivenJudge, identity: Callable[[], Any] | None = None, recordings: Path | None = None
+    ) -> None:
+        """Take a judge, or a function that opens it.
+
+        ``identity``: gives what makes it answer as it does, as JSON: another model, prompt or server is another judge. One who
+        does not say it is opened, and goes by his name. ``recordings``: the folder a recorded judge answers from.
+        """
+        self.given, self.recordings = given, recordings
+        self._identity = identity
+        self._opened: BackedJudge | None = None
+        self._usage = Usage()
+        self._loop = BackgroundLoop("suite-judge")
+        self._lock = threading.Lock()
+        self._others: dict[str, Backend] = {}
 
     @property
-    def name(self) -> str:
-        return self.judge.name
+    def judge(self) -> BackedJudge:
+        """The judge itself."""
+        with self._lock:
+            found: Any = self._opened or (self.given() if callable(self.given) else self.given)
+            self._opened = found
+            return found
+
+    @property
+    def name(self) -> str | None:
+        """Who judges; None while nobody was needed."""
+        return self._opened.name if self._opened else None
+
+    @property
+    def identity(self) -> Any:
+        """What makes the judge answer as he does."""
+        if self._identity is not None:
+            return self._identity()
+        return self.given and [getattr(self.judge, name, None) for name in ("name", "model", "prompt_version")]
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        """What its judgments took so far."""
+        return dict(vars(self._usage)) if self._opened else {}
 
     def ask(self, question: Question, timeout: float, *, model: str | None = None) -> Mapping[str, Any]:
         """Return the data of an answer.
@@ -56,11 +88,14 @@ class SuiteJudge:
         self._loop.close()
 
     def _asked(self, model: str | None) -> Backend:
-        if model is None or not isinstance(self.judge, OpenedJudge) or self.judge.model in (None, model):
-            return self.judge
+        from persona_pipeline.judging.open import OpenedJudge
+
+        judge = self.judge
+        if model is None or not isinstance(judge, OpenedJudge) or judge.model in (None, model):
+            return judge
         with self._lock:
             if model not in self._others:
-                self._others[model] = self.judge.with_model(model)
+                self._others[model] = judge.with_model(model)
             return self._others[model]
 
     def _wait(self, work: Coroutine[Any, Any, list[Result]], timeout: float) -> list[Result]:
@@ -70,5 +105,5 @@ class SuiteJudge:
             raise UngradedError("timeout", f"the judge did not answer within {timeout:g} s") from error
         with self._lock:
             for item in found:
-                self.usage += item.usage
+                self._usage += item.usage
         return found

@@ -24,7 +24,7 @@ from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, default_roots
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test, over_texts
 from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
-from persona_pipeline.suites.running.opening import SharedJudge
+from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
@@ -82,7 +82,7 @@ class Bases:
     suite: Suite
     targets: Targets | None = None
     responses: Responses | None = None
-    judge: SharedJudge | None = None
+    judge: SuiteJudge | None = None
     options: RunOptions = field(default_factory=RunOptions)
     _known: dict[Any, Basis] = field(default_factory=dict)
 

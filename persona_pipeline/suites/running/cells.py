@@ -43,7 +43,7 @@ from persona_pipeline.suites.grading.results import (
     TestResult,
     UngradedError,
 )
-from persona_pipeline.suites.running.opening import SharedJudge
+from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import PlannedTest, RunOptions, Targets
 from persona_pipeline.suites.running.trials import run_trials, score_test
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, WorkspaceFolder, Workspaces
@@ -100,7 +100,7 @@ class CellRunner:
     responses: Responses | None = None
     targets: Targets | None = None
     keyed: bool = True
-    judge: SharedJudge | None = None
+    judge: SuiteJudge | None = None
 
     def __post_init__(self) -> None:
         invoke = self._invoke if self.targets else None

@@ -1,18 +1,16 @@
 """What a run opens: suites, those of a world and those at any place, their targets, and the judge, each when it is needed."""
 
 import contextlib
-import dataclasses
 import gc
 import hashlib
 import io
 import os
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from dotenv import dotenv_values
 
@@ -28,13 +26,11 @@ from persona_pipeline.suites.format.loading.external_tests import check_numbers
 from persona_pipeline.suites.format.loading.suite import build_suite, read_suite
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.format.problems import ConfigEntry
+from persona_pipeline.suites.grading.suite_judge import BackedJudge, GivenJudge, SuiteJudge
 from persona_pipeline.suites.running.plan import Targets, target_names
 
 if TYPE_CHECKING:
-    from persona_pipeline.suites.grading.suite_judge import BackedJudge, SuiteJudge
     from persona_pipeline.world.world import World
-
-    GivenJudge: TypeAlias = Callable[[], BackedJudge | SuiteJudge] | BackedJudge | None
 
 SUITES = "suites"
 ENDINGS = (".eval.yaml", ".eval.yml")
@@ -316,64 +312,16 @@ def judge_identity(name: str, settings: Settings) -> Any:
     return [*where, settings.judge_grouping, PROMPT_VERSION, wording]
 
 
-class SharedJudge:
-    """A judge, or a function that opens it, for whichever thread needs it first. Whoever makes one closes it."""
+def named_judge(name: str, settings: Settings, root: Path, given: GivenJudge = None) -> SuiteJudge:
+    """Return the judge of a name, whose recordings are those of a world's folder; ``given`` None: only who it is is asked."""
+    from persona_pipeline.judging.open import RECORDED, RECORDINGS
 
-    def __init__(
-        self, judge: "GivenJudge", identity: Callable[[], Any] | None = None, recordings: Path | None = None
-    ) -> None:
-        """Name a judge.
-
-        ``identity``: gives what makes it answer as it does, as JSON: another model, prompt or server is another judge. One who
-        does not say it is opened, and goes by his name. ``recordings``: the folder a recorded judge answers from.
-        """
-        self.given, self.recordings = judge, recordings
-        self._identity = identity
-        self._opened: SuiteJudge | None = None
-        self._lock = threading.Lock()
-
-    @classmethod
-    def named(cls, name: str, settings: Settings, root: Path, opened: "GivenJudge" = None) -> "SharedJudge":
-        """Return the judge of a name, whose recordings are those of a world's folder; None: only who it is is asked."""
-        from persona_pipeline.judging.open import RECORDED, RECORDINGS
-
-        return cls(opened, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
-
-    def get(self) -> "SuiteJudge":
-        from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-
-        with self._lock:
-            if self._opened is None:
-                given: Any = self.given() if callable(self.given) else self.given
-                self._opened = given if isinstance(given, SuiteJudge) else SuiteJudge(given)
-            return self._opened
-
-    @property
-    def name(self) -> str | None:
-        """Who judges; None while nobody was needed."""
-        return self._opened.name if self._opened else None
-
-    @property
-    def identity(self) -> Any:
-        """What makes the judge answer as he does."""
-        if self._identity is not None:
-            return self._identity()
-        judge = None if self.given is None else self.get().judge
-        return judge and [getattr(judge, name, None) for name in ("name", "model", "prompt_version")]
-
-    @property
-    def usage(self) -> Mapping[str, Any]:
-        """What its judgments took so far."""
-        return dataclasses.asdict(self._opened.usage) if self._opened else {}
-
-    def close(self) -> None:
-        if self._opened:
-            self._opened.close()
+    return SuiteJudge(given, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
 
 
 def open_judge(
     name: str, settings: Settings, *, record: bool = False, max_usd: float | None = None, world: "World | None" = None
-) -> SharedJudge:
+) -> SuiteJudge:
     """Return the judge of a name, opened by who needs it: suites that ask nothing need no recordings, no key and no settings.
 
     Args:
@@ -389,8 +337,8 @@ def open_judge(
     elif record:
         raise ConfigError("--record needs a live judge; add --judge anthropic")
 
-    def opened() -> "BackedJudge":
+    def opened() -> BackedJudge:
         options = judging.JudgeOptions(max_usd, record, recorded=False)
         return judging.open_judge(name, world, options, settings=settings)
 
-    return SharedJudge.named(name, settings, world.root if world else settings.world_root, opened)
+    return named_judge(name, settings, world.root if world else settings.world_root, opened)

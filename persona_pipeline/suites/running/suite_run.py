@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem
@@ -18,9 +18,10 @@ from persona_pipeline.suites.format.files import state_folder
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.base import Services
 from persona_pipeline.suites.grading.results import Attempt, Failure, SuiteResult, SuiteVerdict, TestResult
+from persona_pipeline.suites.grading.suite_judge import GivenJudge, SuiteJudge
 from persona_pipeline.suites.running.cells import CellRunner
 from persona_pipeline.suites.running.history import RowWriter, earlier_results
-from persona_pipeline.suites.running.opening import OpenedSuite, SharedJudge, SuiteFile, open_suite
+from persona_pipeline.suites.running.opening import OpenedSuite, SuiteFile, named_judge, open_suite
 from persona_pipeline.suites.running.plan import (
     NothingToRunError,
     PlannedTest,
@@ -32,9 +33,6 @@ from persona_pipeline.suites.running.plan import (
     why_nothing,
 )
 from persona_pipeline.suites.sandbox.workspaces import WorkspaceError, Workspaces
-
-if TYPE_CHECKING:
-    from persona_pipeline.suites.running.opening import GivenJudge
 
 
 def suite_events(result: SuiteResult) -> Iterator[EvaluationEvent]:
@@ -67,7 +65,7 @@ def run_suite(
     *,
     targets: Targets | Callable[..., Any] | Mapping[str, Callable[..., Any]] | None = None,
     responses: Responses | None = None,
-    judge: "GivenJudge | SharedJudge" = None,
+    judge: GivenJudge | SuiteJudge = None,
     options: RunOptions | None = None,
     on_result: Callable[[TestResult], None] | None = None,
 ) -> SuiteResult:
@@ -88,13 +86,13 @@ def run_suite(
     if targets is not None and not isinstance(targets, Targets):
         targets = Targets.of(targets)
     cells = list(plan(suite, options, targets, responses))
-    shared = judge if isinstance(judge, SharedJudge) else SharedJudge(judge)
+    shared = judge if isinstance(judge, SuiteJudge) else SuiteJudge(judge)
     before = shared.usage
     workspaces = Workspaces(
         suite, state_folder(suite.path, options.state) / "workspaces", options.allow_code, options.keep_workspaces
     )
     services = Services(
-        judge=shared.get if shared.given is not None else None,
+        judge=shared if shared.given is not None else None,
         allow_code=options.allow_code,
         world_root=options.world_root,
     )
@@ -259,7 +257,7 @@ def run_suites(
     options: RunOptions,
     *,
     targets: Sequence[Targets | None],
-    judge: SharedJudge,
+    judge: SuiteJudge,
     responses: Responses | None = None,
     changed: str | None = None,
     rows: Path | None = None,
@@ -337,7 +335,7 @@ def look_at_suite(root: Path, file: SuiteFile, settings: Settings) -> tuple[str,
         except OSError as unreadable:
             digest = f"unreadable-{unreadable.errno}"
         return f"invalid-{content_hash([digest, str(error)])[:_DIGITS]}", error
-    shared = SharedJudge.named(settings.judge, settings, root)
+    shared = named_judge(settings.judge, settings, root)
     options = RunOptions(world_root=lambda: root)
     bases = Bases(opened.suite, opened.targets, None, shared, options)
     asked = answered_tests(opened.suite, options, opened.targets)

@@ -10,7 +10,6 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Question, Unscored
 from persona_pipeline.suites import UngradedError, read_responses, run_suite
-from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import explain
 from tests.suites.support import Given, ScriptedBackend, ScriptedSuiteJudge, grade, judging, suite_of, target, write
 
@@ -123,7 +122,7 @@ def test_another_target_answers_the_same_test(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, {**PAIR, "target": "old"}, execution={"target": "new"})
     old, new = target(lambda request: request.prompt * 3, name="old"), target(lambda request: "hello!", name="new")
     judge = ScriptedSuiteJudge(ScriptedBackend(prefers(longer)))
-    result = run_suite(suite, targets=Given.of(old, new), judge=lambda: SuiteJudge(judge))
+    result = run_suite(suite, targets=Given.of(old, new), judge=lambda: judge)
     assert (result.tests[0].score, old.asked, new.asked) == (0.5, ["t#0"], ["t#0"])
     assert explain(suite, suite.tests)[0].asserts[0].needs == ("judge",)
 
@@ -147,7 +146,7 @@ def test_where_the_other_answer_comes_from(
         suite,
         targets=None if answers else Given.of(target(name="new")),
         responses=read_responses(answers) if answers else None,
-        judge=lambda: SuiteJudge(judge),
+        judge=lambda: judge,
     )
     error = result.tests[0].error
     assert (error.reason if error else None, result.tests[0].score) == (reason, None if reason else 0.0)

@@ -127,7 +127,7 @@ def test_many_threads_share_one_judge(tmp_path: Path) -> None:
     result = run_suite(
         load(tmp_path, f"tests:\n{tests}"),
         targets=Given.of(target(lambda request: request.test.id)),
-        judge=lambda: SuiteJudge(judge),
+        judge=lambda: judge,
         options=RunOptions(workers=8),
     )
     assert (result.exit_code, len(judge.backend.asked), result.usage["calls"]) == (0, 20, 20)
@@ -159,7 +159,7 @@ def test_another_model_for_one_assert_asks_that_model(tmp_path: Path, monkeypatc
     with MessagesServer(handler=reply) as server:
         live(monkeypatch, server)
         judge = SuiteJudge(open_judge("anthropic", None, JudgeOptions(recorded=False, kept=False), settings=Settings()))
-        services = Services(judge=lambda: judge)
+        services = Services(judge=judge)
         grade(tmp_path, {"type": "llm_judge", "model": "claude-sonnet-5-5"}, "x", services=services)
         grade(tmp_path, {"type": "llm_judge"}, "x", services=services)
         judge.close()
