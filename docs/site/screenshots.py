@@ -145,6 +145,11 @@ def _asked(page: "Page", address: str, query: str, **variables: Any) -> dict[str
     return answer.json()["data"]
 
 
+def _weekly_scores(page: "Page", address: str, field: str) -> dict[str, Any]:
+    query = f'{{assetNodeOrError(assetKey: {{path: ["weekly_scores"]}}) {{... on AssetNode {{{field}}}}}}}'
+    return _asked(page, address, query)["assetNodeOrError"]
+
+
 def weeks(browser: "Browser", root: Path) -> None:
     """Take agents' scores by week after a backfill, and a week with a late message. The judge is a stand-in on this machine."""
     first, since = over_weeks(root)
@@ -169,8 +174,7 @@ def weeks(browser: "Browser", root: Path) -> None:
         with dagster_dev(root, keys | more) as address:
             page = _open(browser, f"{address}/assets/weekly_scores", 1000)
             # The sensor makes agents partitions in its first look.
-            there = '{assetNodeOrError(assetKey: {path: ["weekly_scores"]}) {... on AssetNode {partitionKeys}}}'
-            while not _asked(page, address, there)["assetNodeOrError"]["partitionKeys"]:
+            while not _weekly_scores(page, address, "partitionKeys")["partitionKeys"]:
                 page.wait_for_timeout(2000)
             chosen = [f"{name}|{week}" for name in ("dwight", "jim", "michael", "pam") for week in _mondays(first)]
             about = {"assetSelection": [{"path": ["weekly_scores"]}], "partitionNames": chosen}
@@ -182,10 +186,12 @@ def weeks(browser: "Browser", root: Path) -> None:
             page.goto(f"{address}/runs/b/{backfill}")
             page.get_by_text("100% completed").wait_for(timeout=900_000)
             page.screenshot(path=PICTURES / "dagster-backfill.png")
+            page.set_viewport_size({"width": 1600, "height": 1500})
             page.goto(f"{address}/assets/weekly_scores?view=overview")
             page.get_by_role("button", name="Plots").click()
             page.wait_for_timeout(5000)
             page.screenshot(path=PICTURES / "dagster-weeks.png")
+            page.set_viewport_size({"width": 1600, "height": 900})
             third = _mondays(first)[2]
             late = {
                 "id": "late",
@@ -196,6 +202,8 @@ def weeks(browser: "Browser", root: Path) -> None:
             }
             with (root / "messages/general.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(late) + "\n")
+            while _weekly_scores(page, address, f'staleStatus(partition: "pam|{third}")')["staleStatus"] != "STALE":
+                page.wait_for_timeout(2000)
             page.goto(f"{address}/assets/weekly_scores?view=partitions&partition=pam%7C{third}")
             page.get_by_text(re.compile("Unsynced")).first.wait_for(timeout=300_000)
             page.screenshot(path=PICTURES / "dagster-late-week.png")

@@ -205,13 +205,15 @@ def test_knowing_the_commands_loads_no_judge() -> None:
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-def test_a_deterministic_run_loads_nothing_heavy(folder: Path) -> None:
+@pytest.mark.parametrize("further", [(), ("--out", "rows.jsonl")], ids=["printed", "written"])
+def test_a_deterministic_run_loads_nothing_heavy(further: tuple[str, ...], folder: Path) -> None:
     code = (
-        "import sys; sys.argv = ['p', 'suite', 'run', 's.eval.yaml', '--responses', 'good.json'];"
+        f"import sys; sys.argv = {['p', 'suite', 'run', 's.eval.yaml', '--responses', 'good.json', *further]};"
         "from persona_pipeline.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'dagster', 'pandas', 'anthropic', 'sqlalchemy', 'scipy', 'sklearn', 'jinja2', 'fastapi'}\n"
+        "heavy = {'dagster', 'pandas', 'anthropic', 'sqlalchemy', 'numpy', 'sklearn', 'jinja2', 'fastapi'}\n"
+        "heavy |= {'persona_pipeline.guard.report', 'persona_pipeline.world.world'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -158,6 +158,22 @@ def test_a_gate_in_front_of_the_proxy_asks_it_again(proxy: str, world: World) ->
     assert correction_statistics(world.store).total.passed_after_retry == 2
 
 
+@pytest.mark.filterwarnings("ignore")  # of LiteLLM's own
+@pytest.mark.parametrize("stream", [False, True])
+def test_litellm_asks_a_model_through_the_gate(model: tuple[ModelServer, str], world: World, stream: bool) -> None:
+    import litellm
+
+    with serving(create_app(world, TextBackend(), upstream=ModelUpstream(model[1], {"m": "ann"}))) as gate:
+        told: dict = {"model": "openai/m", "api_base": f"{gate}/v1", "api_key": "sk-caller", "stream": stream}
+        answer = litellm.completion(messages=[{"role": "user", "content": "hi"}], **told)
+        texts = (
+            [chunk.choices[0].delta.content or "" for chunk in answer]
+            if stream
+            else [answer.choices[0].message.content]
+        )
+    assert "".join(texts) == ("Hello there my friend 8\nNow with a joke 8\nThat is all 8" if stream else BETTER)
+
+
 def test_a_judge_that_is_gone_costs_no_message(proxy: str, judge: MessagesServer) -> None:
     from tests.support.messages_server import status
 

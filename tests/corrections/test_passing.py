@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -303,6 +303,28 @@ def test_a_judge_that_fails_costs_no_message(
                 same(url, running, path, body_of(path, stream=stream))
     # One check a message: where there is no score, the rest of it is not asked about.
     assert correction_statistics(world.store).total.fail_open == 2 * len(ENDPOINTS)
+
+
+class NeverBackend(TextBackend):
+    """A judge that has not answered by the time that anybody waits."""
+
+    async def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        await asyncio.sleep(600)
+        raise AssertionError
+
+
+@pytest.mark.parametrize("backend", [TextBackend(failing), NeverBackend()], ids=["broken", "slow"])
+def test_clients_get_the_answer_though_the_judge_is_slow_or_broken(
+    world: World, running: tuple[ModelServer, str], model: ModelServer, backend: TextBackend
+) -> None:
+    model.write = lambda asked: Written(SAID)
+    upstream = ModelUpstream(running[1], {"ann": "ann"}, {KEY: "ann"})
+    with serving(create_app(world, backend, upstream=upstream, deadline=0.2)) as url:
+        for library, _, read in CLIENTS:
+            with client_of(library, url.replace("127.0.0.1", "localhost")) as client:
+                assert [read(client, stream) for stream in (False, True)] == [SAID, SAID]
+    assert len(model.requests) == 2 * len(CLIENTS)
+    assert correction_statistics(world.store).total.fail_open == 2 * len(CLIENTS)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -139,7 +139,6 @@ def run(
     Exit codes: 0 no test failed, 1 a test failed, 2 usage or configuration, 3 none failed and something was not judged, or nothing
     was run, 4 budget.
     """
-    from persona_pipeline.reporting.notify import require_named, suite_notice
     from persona_pipeline.suites.answering.base import load_responses
     from persona_pipeline.suites.grading.results import SuiteResult
     from persona_pipeline.suites.running.history import RowWriter, save_suite_result
@@ -147,7 +146,6 @@ def run(
     from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard
     from persona_pipeline.suites.running.suite_run import chosen, joined, run_suites
     from persona_pipeline.world.personas import is_world
-    from persona_pipeline.world.settings import load_world_file
 
     outputs = out or []
     if wrong := next((path for path in outputs if path.suffix not in ENDINGS), None):
@@ -158,7 +156,11 @@ def run(
     if resume and rows is None:
         raise ConfigError("--resume needs --out with a .jsonl file: the one the run that stopped was writing")
     settings = world_settings()
-    require_named(notify or (), load_world_file(settings.world_root).alerts if notify else ())
+    if notify:
+        from persona_pipeline.reporting.notify import require_named
+        from persona_pipeline.world.settings import load_world_file
+
+        require_named(notify, load_world_file(settings.world_root).alerts)
     options = RunOptions(
         allow_code=allow_code,
         test_ids=tuple(test_id or ()),
@@ -183,7 +185,7 @@ def run(
             RowWriter(rows, append=resume).close()
         nothing = [SuiteResult(suite.name, str(suite.path), [], reason=str(error)) for suite in loaded]
         _report(joined(loaded, nothing), nothing[:1], as_json, outputs)
-        tell(suite_notice(nothing[0]), notify or ())
+        _tell(nothing[0], notify)
         raise typer.Exit(nothing[0].exit_code) from None
     recorded = load_responses(responses) if responses is not None else None
     if recorded is not None and len(suites) > 1:
@@ -214,8 +216,15 @@ def run(
         with closing(open_store(default_url(settings))) as store:
             for result in results:
                 save_suite_result(store, result)
-    tell(suite_notice(whole), notify or ())
+    _tell(whole, notify)
     raise typer.Exit(whole.exit_code)
+
+
+def _tell(whole: "SuiteResult", names: Sequence[str] | None) -> None:
+    if names:
+        from persona_pipeline.reporting.notify import suite_notice
+
+        tell(suite_notice(whole), names)
 
 
 def _print_result(test: "TestResult", as_json: bool) -> None:
@@ -228,11 +237,12 @@ def _print_result(test: "TestResult", as_json: bool) -> None:
 
 def _report(whole: "SuiteResult", results: Sequence["SuiteResult"], as_json: bool, outputs: list[Path]) -> None:
     from persona_pipeline.reporting.pages.suites import half_life_lines, summary_line
-    from persona_pipeline.reporting.render import write_suites
     from persona_pipeline.suites.running.history import json_parts
 
     for path in outputs:
         if path.suffix != ".jsonl":
+            from persona_pipeline.reporting.render import write_suites
+
             write_suites(whole, results, path)
     if as_json:
         sys.stdout.writelines(json_parts(whole, results))

@@ -116,7 +116,9 @@ def newest_events(
     after: int | None = None,
 ) -> dict[str, int]:
     """Return the newest event of each partition, of those after an event: one query, where the public way is one a partition."""
-    return dict(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind, partitions, after))
+    # Older versions of Dagster that are promised cannot be told where to begin.
+    newest = instance.event_log_storage.get_latest_storage_id_by_partition(key, kind, partitions)
+    return {name: number for name, number in newest.items() if after is None or number > after}
 
 
 def newest_versions(

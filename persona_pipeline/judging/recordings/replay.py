@@ -1,8 +1,10 @@
 """Replay: judgments come from recordings, by content, with no network. What is not recorded is unscored."""
 
+import os
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -189,8 +191,10 @@ def load_with_failures(
 
 def _files(folder: Path, without: Collection[str]) -> list[Path]:
     # In a world of thousands even the names of all files take longer than an agent's evaluation.
-    inside = [path for path in folder.glob("*") if path.name not in without and not path.is_symlink()]
-    return sorted([*folder.glob("*.jsonl"), *(path for each in inside for path in each.glob("**/*.jsonl"))])
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(folder) as entries:
+        inside = [folder / entry.name for entry in entries if entry.name not in without and not entry.is_symlink()]
+        return sorted([*folder.glob("*.jsonl"), *(path for each in inside for path in each.glob("**/*.jsonl"))])
+    return []
 
 
 def load_recording_file(path: Path, secret: bytes | None) -> list[Recording]:

@@ -89,15 +89,16 @@ def find_clones(
         everyday: lines that are nobody's, as are those that three others say too. What an agent said in the first half of its
             own time before is its own, whoever said it first.
     """
-    lines = _Lines(everyday)
+    spoken, phrases = _everyday(tuple(everyday))
+    lines = _Lines(phrases)
     watched = [(agent_id, text) for agent_id, text in said if of is None or agent_id in of]
     numbers = [lines.add(tokenize(text)) for _, text in watched]
-    for text in everyday:
-        lines.hear(_EVERYBODY, text)
+    for tokens in spoken:
+        lines.hear(_EVERYBODY, "", tokens)
     halves, heard = Counter(agent_id for agent_id, _ in earlier), Counter[str]()
     for agent_id, text in (*earlier, *said):
         heard[agent_id] += 1
-        lines.hear(agent_id, text, habit=heard[agent_id] * 2 <= halves[agent_id])
+        lines.hear(agent_id, text, tuple(tokenize(text)), habit=heard[agent_id] * 2 <= halves[agent_id])
     long_lines = Counter(agent_id for (agent_id, _), number in zip(watched, numbers, strict=True) if number is not None)
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for (agent_id, text), number in zip(watched, numbers, strict=True):
@@ -110,13 +111,21 @@ def find_clones(
     ]
 
 
-class _Lines:
-    """Lines, and who said the like of each, in the order in which they did."""
+# The same thousands of lines stand beside every agent of a language.
+@lru_cache(maxsize=2)
+def _everyday(texts: tuple[str, ...]) -> tuple[Sequence[tuple[str, ...]], Trigrams]:
+    """Return the tokens of everyday lines, and their phrases."""
+    spoken = [tuple(tokenize(text)) for text in texts]
+    # In scripts without spaces a token is a character, and three in a row are no phrase.
+    grams = (gram for tokens in spoken for gram in _trigrams(tokens))
+    return spoken, frozenset(gram for gram in grams if len("".join(gram)) > len(gram))
 
-    def __init__(self, everyday: Sequence[str]) -> None:
-        # In scripts without spaces a token is a character, and three in a row are no phrase.
-        phrases = (gram for text in everyday for gram in _trigrams(tokenize(text)))
-        self._phrases = {gram for gram in phrases if len("".join(gram)) > len(gram)}
+
+class _Lines:
+    """Lines, and who said the like of each, in the order in which they did. ``phrases``: of everyday language."""
+
+    def __init__(self, phrases: Trigrams) -> None:
+        self._phrases = phrases
         self._numbers: dict[tuple[str, ...], int] = {}
         self._trigrams: list[Trigrams] = []
         self._holding: dict[tuple[str, str, str], list[int]] = {}
@@ -138,12 +147,11 @@ class _Lines:
                 self._holding.setdefault(trigram, []).append(number)
         return number
 
-    def hear(self, agent_id: str, text: str, *, habit: bool = False) -> None:
+    def hear(self, agent_id: str, text: str, tokens: tuple[str, ...], *, habit: bool = False) -> None:
         """Note of every line that resembles a text that an agent said it."""
-        key = tuple(tokenize(text))
-        if key not in self._like:
-            self._like[key] = self._resembling(key)
-        for number in self._like[key]:
+        if tokens not in self._like:
+            self._like[tokens] = self._resembling(tokens)
+        for number in self._like[tokens]:
             self._said[number].setdefault(agent_id, text)
             if habit:
                 self._habits.add((number, agent_id))

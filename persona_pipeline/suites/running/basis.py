@@ -17,7 +17,6 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import digest_within, repository_of
-from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
 from persona_pipeline.guard.labels.files import LABELS, VOICE
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
 from persona_pipeline.suites.asserts.persona import AgentClaims, PersonaDrift, VoiceSounds
@@ -29,7 +28,6 @@ from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
-from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 
 ABSENT = "absent"
 _LONGEST_PATH, _MOST_FILES = 300, 5_000
@@ -180,6 +178,10 @@ class Bases:
         """Add what an assert about an agent reads of the world, also where it is not there yet."""
         if self.world is None or not is_agent_id(item.agent):
             return
+        # They bring numpy and SQLAlchemy, of which most suites need nothing.
+        from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
+        from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
+
         self._add_persona(basis, self.world, item.agent)
         for dimension in item.judged_dimensions:
             for stem in (DEFAULT, item.agent):
