@@ -5,9 +5,9 @@ The versions are cheap enough to be taken of a thousand agents twice a minute.
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import Store
@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.calibration.judge_change import CHANGES
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.scoring.text.agreement import LEXICONS
-from persona_pipeline.world.messages.counting import Said, Tally, said_by_agent, said_on_days
+from persona_pipeline.world.messages.counting import Said, said_by_agent
 from persona_pipeline.world.personas import PERSONAS, is_agent_id
 from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
@@ -30,7 +30,6 @@ SOURCES = (PERSONA, *ALL_DIMENSIONS, BASELINE, MESSAGES)
 ABSENT = "absent"
 _YAML = (".yaml", ".yml")
 _DIGITS = 16
-DAYS_OF_WEEK = 7
 
 
 @dataclass(frozen=True)
@@ -103,20 +102,6 @@ def message_versions(store: Store, agent_ids: Iterable[str]) -> dict[str, Messag
     """
     said = said_by_agent(store, datetime.now(UTC) + FUTURE_GRACE)
     return {agent_id: _version(said.get(agent_id)) for agent_id in agent_ids}
-
-
-def week_versions(store: Store, agent_ids: Sequence[str], weeks: Collection[date]) -> dict[tuple[str, date], str]:
-    """Return versions of what agents have said in weeks and, as consistency compares with it, in the week before each.
-
-    ``weeks``: the first day of each, in UTC.
-    """
-    days, none = range(-DAYS_OF_WEEK, DAYS_OF_WEEK), Tally()
-    said = said_on_days(store, agent_ids, min(weeks) + timedelta(days[0]), max(weeks) + timedelta(days[-1]))
-    found = {}
-    for agent_id, week in ((agent_id, week) for agent_id in agent_ids for week in weeks):
-        total = sum((said.get((agent_id, week + timedelta(day)), none) for day in days), none)
-        found[agent_id, week] = str(MessageVersion(total.messages, f"{total.digest:0{_DIGITS}x}"))
-    return found
 
 
 def _beside(version: str, others: Mapping[str, str]) -> str:

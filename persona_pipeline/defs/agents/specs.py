@@ -10,7 +10,7 @@ import dagster as dg
 from persona_pipeline.defs.platform.place import OWNERS, Place
 from persona_pipeline.defs.platform.resources import AGENTS
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
-from persona_pipeline.evaluation.changes import BASELINE, DAYS_OF_WEEK, MESSAGES, PERSONA
+from persona_pipeline.evaluation.changes import BASELINE, MESSAGES, PERSONA
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 
@@ -102,7 +102,7 @@ def build_weeks(place: Place, sources: Sources) -> Weeks | None:
     if first is None:
         return None
     # In UTC, as the messages are counted; a week begins on the weekday of the first one, and is a partition once it is over.
-    weekly = dg.WeeklyPartitionsDefinition(start_date=first.isoformat(), day_offset=first.isoweekday() % DAYS_OF_WEEK)
+    weekly = dg.WeeklyPartitionsDefinition(start_date=first.isoformat(), day_offset=first.isoweekday() % 7)
     partitions = dg.MultiPartitionsDefinition({AGENT: sources.agents, WEEK: weekly})
     messages = sources.message_windows.replace_attributes(
         key=place.key("weekly_messages"),

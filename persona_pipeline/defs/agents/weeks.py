@@ -1,7 +1,7 @@
 """Time as a dimension: agents' scores week by week, so that history is a backfill and a trend one of Dagster's own plots."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 import dagster as dg
@@ -25,15 +25,27 @@ from persona_pipeline.defs.platform.dagster_internals import (
 )
 from persona_pipeline.defs.platform.instance_storage import in_one_batch
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
-from persona_pipeline.evaluation.changes import DAYS_OF_WEEK, week_versions
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE
-from persona_pipeline.world.messages.counting import aged_out_before
+from persona_pipeline.world.messages.counting import Tally, aged_out_before, said_on_days
 
-_MOMENT, _WEEK, _LENGTH = timedelta(microseconds=1), timedelta(days=DAYS_OF_WEEK), f"{DAYS_OF_WEEK}d"
+_MOMENT, _WEEK, _LENGTH = timedelta(microseconds=1), timedelta(days=7), "7d"
 # Agents whose weeks are looked at together.
 _AT_ONCE = 100
+
+
+def week_versions(store: Store, agent_ids: Sequence[str], weeks: Collection[date]) -> dict[tuple[str, date], str]:
+    """Return versions of what agents have said in weeks and, as consistency compares with it, in the week before each.
+
+    ``weeks``: the first day of each, in UTC.
+    """
+    days, found = [timedelta(day) for day in range(-_WEEK.days, _WEEK.days)], dict[tuple[str, date], str]()
+    said, none = said_on_days(store, agent_ids, min(weeks) + days[0], max(weeks) + days[-1]), Tally()
+    for about in ((agent_id, week) for agent_id in agent_ids for week in weeks):
+        total = sum((said.get((about[0], about[1] + day), none) for day in days), none)
+        found[about] = f"{total.messages}-{total.digest:x}"
+    return found
 
 
 def week_observations(
