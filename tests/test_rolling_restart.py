@@ -151,7 +151,7 @@ def told_to_start(deployment: Deployment) -> bool:
 
 
 def refuses_to_launch(deployment: Deployment) -> bool:
-    selector = {**REPOSITORY, "jobName": "review_baselines"}
+    selector = {**REPOSITORY, "jobName": "upkeep"}
     answer = deployment.ask(LAUNCH, "3001", selector=selector)
     return answer["launchRun"]["__typename"] == "UnauthorizedError"
 

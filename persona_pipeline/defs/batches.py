@@ -14,9 +14,8 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging import batches as message_batches
 from persona_pipeline.judging.batches import SUBMITTED, SUBMITTING, BatchSummary, CollectedBackend

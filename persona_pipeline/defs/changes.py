@@ -15,6 +15,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.defs.agents.definitions import Agents
 from persona_pipeline.defs.agents.specs import Specs
+from persona_pipeline.defs.agents.weeks import week_observations
 from persona_pipeline.defs.platform.assets import partition_requests
 from persona_pipeline.defs.platform.dagster_internals import (
     DATA_VERSION,
@@ -23,9 +24,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_events,
     newest_versions,
 )
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import EVALUATION, Place
-from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents
+from persona_pipeline.defs.platform.resources import READS_MESSAGES, WorldResource, known_agents, known_failures
 from persona_pipeline.defs.platform.run_tags import is_under_way, request_tags
 from persona_pipeline.evaluation.changes import (
     MESSAGES,
@@ -145,6 +145,8 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
             why = "which are being read" if reading else "not yet enough or quiet"
             more = f"; {len(waiting)} with new messages, {why}" if waiting else ""
             return dg.SkipReason(f"{len(now.agent_ids)} agents, nothing changed{more}")
+        heard = [change.agent_id for change in changes if change.source == MESSAGES]
+        late = list(week_observations(specs.weeks, instance, opened.store, heard)) if specs.weeks else []
         for change in changes[: settings.cohort_size]:
             context.log.info(f"{change.agent_id}: {change.source} changed")
         return dg.SensorResult(
@@ -152,7 +154,7 @@ def build_source_observations(specs: Specs) -> dg.SensorDefinition:
             skip_reason=f"{len(changes)} versions of {len(changed) - len(later)} agents recorded"
             + (f", {len(later)} agents are left for the next looks" if later else ""),
             dynamic_partitions_requests=partitions,
-            asset_events=[observation(specs, change) for change in changes],
+            asset_events=[*(observation(specs, change) for change in changes), *late],
         )
 
     return source_observations

@@ -27,7 +27,6 @@ from persona_pipeline.defs.agents.verdicts import (
 )
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import evaluated, reports_folder, write_texts
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import VALUES, Place
 from persona_pipeline.defs.platform.resources import (
     EvaluationSettings,
@@ -35,6 +34,7 @@ from persona_pipeline.defs.platform.resources import (
     WorldResource,
     config_fields,
     known_agents,
+    known_failures,
     logged_progress,
 )
 from persona_pipeline.defs.platform.run_tags import request_tags
@@ -370,16 +370,7 @@ def build_cohort(specs: Specs) -> Cohort:
     report, evaluate_cohort = build_regression_report(specs), build_evaluate_cohort(specs)
     definitions = dg.Definitions(
         assets=[report],
-        jobs=[
-            evaluate_cohort,
-            build_persona_regression(place),
-            place.asset_job(
-                "report_regressions",
-                dg.AssetSelection.assets(report),
-                "Every agent's newest comparison on one page; fails when one regressed. Judges nothing.",
-            ),
-            build_capture_baseline(place),
-        ],
+        jobs=[evaluate_cohort, build_persona_regression(place), build_capture_baseline(place)],
         schedules=[build_nightly(place, evaluate_cohort)],
     )
     return Cohort(evaluate_cohort, definitions)

@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, get_args
 
@@ -28,13 +29,13 @@ from persona_pipeline.defs.platform.dagster_internals import (
     upstream_asset,
     upstream_values,
 )
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
 from persona_pipeline.defs.platform.resources import (
     NOT_OF_ASSETS,
     build_platform,
     config_fields,
     known_agents,
+    known_failures,
     logged_progress,
     opened_world,
 )
@@ -156,7 +157,7 @@ def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Co
     """Return the assets, checks, jobs, sensors, schedules and resources of a world.
 
     ``messages``: where they come from, if from an asset. ``leave_out``: ``sensors``, ``schedules``, ``suites``, ``corrections``,
-    ``batches``.
+    ``batches``, ``weeks``.
     """
     parts: list[dg.Definitions] = []
     messages_from: list[dg.AssetKey] = []
@@ -165,7 +166,7 @@ def build_world(place: Place, *, messages: Upstream | None = None, leave_out: Co
         messages_from = [place.key("message_rows")]
     elif messages:
         messages_from = [messages.asset]
-    agents = build_agents(place, messages_from)
+    agents = build_agents(place, messages_from, weekly="weeks" not in leave_out)
     cohort = build_cohort(agents.specs)
     parts += [agents.definitions, cohort.definitions, build_changes(agents, cohort.evaluate_cohort)]
     if "suites" not in leave_out:
@@ -204,7 +205,7 @@ NAMES = tuple(sorted({*_JUDGING, *_RUNNING, *_ASKED}))
 def _written(field: FieldInfo) -> Any:
     """Return the type of a setting as YAML has it, or None."""
     kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
-    if any(kind in (SecretStr, Path) for kind in kinds):
+    if any(kind in (SecretStr, Path, date) for kind in kinds):
         return str | None
     return Optional[field.annotation]  # noqa: UP045
 
@@ -270,7 +271,7 @@ class PersonaWorldScaffolder(dg.Scaffolder):
         scaffold_component(request, {"world": WORLD, "prefix": prefix})
 
 
-Part = Literal["sensors", "schedules", "suites", "corrections", "batches"]
+Part = Literal["sensors", "schedules", "suites", "corrections", "batches", "weeks"]
 
 
 class MessagesFrom(dg.Model, dg.Resolvable):

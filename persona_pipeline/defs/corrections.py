@@ -13,9 +13,8 @@ from persona_pipeline.corrections.statistics import CorrectionEffect, Correction
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import AssetOutcome
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource
+from persona_pipeline.defs.platform.resources import WorldResource, known_failures
 from persona_pipeline.reporting.text import format_delta, format_score
 from persona_pipeline.world.models import Window, parse_window
 from persona_pipeline.world.propositions.models import dimension_label
@@ -123,9 +122,7 @@ def build_corrections(place: Place) -> dg.Definitions:
             found = statistics.correction_statistics(world.open().store, config.span())
         return corrections_outcome(found).result()
 
-    selection = dg.AssetSelection.assets(correction_statistics)
-    count = place.asset_job("count_corrections", selection, "Counts what the gate did lately. Judges nothing.")
     tags = run_tags.request_tags("daily count")
     about = "Counts what the gate did in the last 30 days."
-    daily = place.schedule("daily_corrections", count, "0 4 * * *", about, tags=tags)
-    return dg.Definitions(assets=[correction_statistics], jobs=[count], schedules=[daily])
+    daily = place.schedule("daily_corrections", correction_statistics, "0 4 * * *", about, tags=tags)
+    return dg.Definitions(assets=[correction_statistics], schedules=[daily])

@@ -21,9 +21,8 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.assets import AssetOutcome, PartitionRequest, evaluated, partition_requests
 from persona_pipeline.defs.platform.dagster_internals import DATA_VERSION, lineage_tags
-from persona_pipeline.defs.platform.failures import bad_input, known_failures
 from persona_pipeline.defs.platform.place import OWNERS, VALUES, Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, bad_input, known_failures
 from persona_pipeline.judging.open import RECORDED, OpenedJudge
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.suites.running.opening import (

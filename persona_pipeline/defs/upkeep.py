@@ -19,9 +19,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     events_of_run,
     forget_observations,
 )
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import WorldResource, known_agents
+from persona_pipeline.defs.platform.resources import WorldResource, known_agents, known_failures
 from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.calibrate import calibrate_world
@@ -213,8 +212,11 @@ _FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagste
 Subject = tuple[str, ...]
 
 
-def build_forget_old_runs(specs: Specs, ours: Ours) -> dg.JobDefinition:
-    """Return the job that forgets what is old; ``ours``: whether a run is one of this place."""
+_MOST_NAMED = 20
+
+
+def build_upkeep_job(specs: Specs, ours: Ours) -> dg.JobDefinition:
+    """Return the job that mends counts and forgets what is old; ``ours``: whether a run is one of this place."""
     place = specs.place
 
     @place.op()
@@ -225,39 +227,40 @@ def build_forget_old_runs(specs: Specs, ours: Ours) -> dg.JobDefinition:
         for run_id in list(old_runs(instance, before, ours)):
             delete_run(instance, run_id)
             deleted += 1
-        observed = forget_observations(instance, [spec.key for spec in specs.sources.by_name.values()], before)
+        sources = [*specs.sources.by_name.values(), *([specs.weeks.messages] if specs.weeks else [])]
+        observed = forget_observations(instance, [spec.key for spec in sources], before)
         context.add_output_metadata({"deleted": deleted, "observations": observed, "before": before.isoformat()})
 
     @place.op()
-    def forget_old_texts(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Take the words out of corrections older than PERSONA_KEEP_TEXT_DAYS, and delete old counts of bypasses."""
+    def forget_what_is_old(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Take words out of corrections, and claims and reasons out of runs; delete messages. Of each its setting says how old."""
         opened = world.open()
-        store, days = opened.store, opened.settings.keep_text_days
-        forgotten = forget_texts(store, days) if days is not None else 0
-        context.add_output_metadata({"corrections": forgotten, "counts_of_bypasses": forget_bypasses(store)})
+        store, kept = opened.store, opened.settings
+        ages = (
+            ("corrections", forget_texts, kept.keep_text_days),
+            ("runs", forget_reasons, kept.keep_reasons_days),
+            ("messages", age_out, kept.keep_messages_days),
+        )
+        forgotten = {name: forget(store, days) for name, forget, days in ages if days is not None}
+        context.add_output_metadata({"counts_of_bypasses": forget_bypasses(store), **forgotten})
 
     @place.op()
-    def forget_old_reasons(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Take claims, reasons and quotes out of runs older than PERSONA_KEEP_REASONS_DAYS; their scores stay."""
-        opened = world.open()
-        days = opened.settings.keep_reasons_days
-        shortened = forget_reasons(opened.store, days) if days is not None else 0
-        context.add_output_metadata({"shortened": shortened})
-
-    @place.op()
-    def age_out_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Delete messages older than PERSONA_KEEP_MESSAGES_DAYS from the store; what was evaluated on them stays."""
-        opened = world.open()
-        days = opened.settings.keep_messages_days
-        context.add_output_metadata({"deleted": age_out(opened.store, days) if days is not None else 0})
+    def count_all_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
+        """Count every message, agent by agent, and mend what differs from what was counted as they came."""
+        with known_failures():
+            differing = check_counts(world.open().store)
+        for agent_id, days in list(differing.items())[:_MOST_NAMED]:
+            context.log.warning(f"{agent_id}: what was said on {days} days was counted wrongly; it is mended")
+        context.add_output_metadata({"agents_mended": len(differing), "days_mended": sum(differing.values())})
 
     def steps() -> None:
-        for step in (delete_old_runs, forget_old_texts, forget_old_reasons, age_out_messages):
+        for step in (count_all_messages, delete_old_runs, forget_what_is_old):
             step()
 
     return place.job(
-        "forget_old_runs",
+        "upkeep",
         steps,
+        "Compares the counts of what agents said, which triggers in the store keep, with all messages, and mends what differs. "
         "Deletes runs older than PERSONA_KEEP_DAYS, but the newest about each agent and suite. "
         "What the store holds (scores, baselines) stays, but for the words of corrections older than PERSONA_KEEP_TEXT_DAYS, "
         "the claims and reasons of evaluations older than PERSONA_KEEP_REASONS_DAYS, and messages older than "
@@ -302,27 +305,6 @@ def subjects(run: dg.DagsterRun) -> list[Subject]:
 
 def _covered(subject: Subject, newer: set[Subject]) -> bool:
     return any(subject[:length] in newer for length in range(2, len(subject) + 1))
-
-
-_MOST_NAMED = 20
-
-
-def build_check_message_counts(place: Place) -> dg.JobDefinition:
-    @place.op()
-    def count_all_messages(context: dg.OpExecutionContext, world: WorldResource) -> None:
-        """Count every message, agent by agent, and mend what differs from what was counted as they came."""
-        with known_failures():
-            differing = check_counts(world.open().store)
-        for agent_id, days in list(differing.items())[:_MOST_NAMED]:
-            context.log.warning(f"{agent_id}: what was said on {days} days was counted wrongly; it is mended")
-        context.add_output_metadata({"agents_mended": len(differing), "days_mended": sum(differing.values())})
-
-    return place.job(
-        "check_message_counts",
-        count_all_messages,
-        "Compares the counts of what agents said, which triggers in the store keep, with all messages, and mends what differs: the "
-        "next look evaluates those agents. Judges nothing.",
-    )
 
 
 def build_run_failure_alert(place: Place, ours: Ours) -> dg.SensorDefinition:
@@ -389,41 +371,21 @@ def build_upkeep(specs: Specs, ours: Ours) -> dg.Definitions:
     """Return what looks after a place; ``ours``: whether a run is one of its world."""
     place = specs.place
     review, calibration = build_baseline_review(specs), build_calibration(place)
-    review_baselines = place.asset_job(
-        "review_baselines",
-        dg.AssetSelection.assets(review),
-        "Lists the golden baselines that need a person. Judges nothing.",
-    )
-    review_calibration = place.asset_job(
-        "review_calibration",
-        dg.AssetSelection.assets(calibration),
-        "Measures the judges against people's labels. Judges nothing.",
-    )
-    check_message_counts, forget_old_runs = build_check_message_counts(place), build_forget_old_runs(specs, ours)
+    upkeep = build_upkeep_job(specs, ours)
     schedules = [
         place.schedule(
             "weekly_baseline_review",
-            review_baselines,
+            review,
             place.orchestration.review_cron,
             "Lists the golden baselines that need a person: old, missing, outgrown or of another judge.",
             tags=request_tags("weekly review"),
         ),
         place.schedule(
-            "weekly_tidying",
-            forget_old_runs,
-            "0 5 * * 0",
-            "Deletes runs older than PERSONA_KEEP_DAYS, the newest about each agent and suite excepted.",
-        ),
-        place.schedule(
-            "daily_message_check",
-            check_message_counts,
+            "daily_upkeep",
+            upkeep,
             "15 4 * * *",
-            "Compares the counts of what agents said with all messages in the store, and mends what differs.",
+            "Mends counts of what agents said, and deletes what is older than the settings keep.",
         ),
     ]
-    return dg.Definitions(
-        assets=[review, calibration],
-        jobs=[review_baselines, review_calibration, forget_old_runs, check_message_counts],
-        schedules=schedules,
-        sensors=[build_run_failure_alert(place, ours)],
-    )
+    alert = build_run_failure_alert(place, ours)
+    return dg.Definitions(assets=[review, calibration], jobs=[upkeep], schedules=schedules, sensors=[alert])

@@ -161,6 +161,12 @@ class Project(Watched):
         """Run ``evaluate_agent``, all of it or some assets of it."""
         return self.run("evaluate_agent", {PARTITION: agent_id}, assets, **settings)
 
+    def materialize(
+        self, asset: str, run_config: dict[str, Any] | None = None, **settings: Any
+    ) -> dg.ExecuteInProcessResult:
+        """Materialize an asset by hand."""
+        return self.run("__ASSET_JOB", assets=(asset,), run_config=run_config, **settings)
+
     def run(
         self,
         job: str,

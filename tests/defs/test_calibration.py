@@ -8,7 +8,7 @@ from tests.defs.support import Project, rows_of
 
 
 def test_the_asset_shows_the_judges_and_its_checks_say_what_is_wrong(sample: Project) -> None:
-    result = sample.run("review_calibration")
+    result = sample.materialize("calibration")
     told = {check.check_name: check for check in result.get_asset_check_evaluations()}
     assert {name: check.passed for name, check in told.items()} == {BELIEVED: True, ENOUGH: False, CURRENT: True}
     assert "not validated: 0 human labels" in str(told[ENOUGH].description)

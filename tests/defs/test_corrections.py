@@ -50,9 +50,9 @@ def counted(small: Project) -> Project:
 
 
 def count(project: Project, **config: Any) -> tuple[dict[str, Any], str | None]:
-    """Run the job and return the asset's metadata and data version."""
+    """Materialize the asset and return its metadata and data version."""
     chosen = {"as_of": "2026-06-11T00:00:00Z", **config}
-    result = project.run("count_corrections", run_config={"ops": {"correction_statistics": {"config": chosen}}})
+    result = project.materialize("correction_statistics", {"ops": {"correction_statistics": {"config": chosen}}})
     assert result.success
     (event,) = result.asset_materializations_for_node("correction_statistics")
     return {name: value.value for name, value in event.metadata.items()}, (event.tags or {}).get("dagster/data_version")
@@ -110,6 +110,6 @@ def test_every_dimension_is_shown_around_corrections() -> None:
 
 def test_a_wrong_window_fails_with_the_remedy(small: Project) -> None:
     config = {"ops": {"correction_statistics": {"config": {"window": "soon"}}}}
-    result = small.run("count_corrections", run_config=config)
+    result = small.materialize("correction_statistics", config)
     (event,) = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
     assert "soon" in str(event.step_failure_data.user_failure_data.description)

@@ -62,8 +62,8 @@ def test_what_a_run_is_not_to_fail_on_is_said_and_fails_nothing(sample: Project)
     assert "drifted" in str(metadata_of(result, "baseline_comparisons")), "it is not in character all the same"
     assert not sample.evaluate("michael", fail_on=["regression"]).success
     cohort = sample.run("evaluate_cohort", fail_on=["threshold"])
-    assert cohort.success and sample.run("report_regressions", fail_on=["threshold"]).success
-    assert not sample.run("report_regressions").success
+    assert cohort.success and sample.materialize("regression_report", fail_on=["threshold"]).success
+    assert not sample.materialize("regression_report").success
 
 
 def test_windows_before_are_evaluated_where_they_are_asked_for(sample: Project) -> None:
@@ -156,7 +156,7 @@ def test_a_persona_file_that_no_agent_can_be_named_after_stops_nobody(small: Pro
 def test_a_lost_database_is_tried_again_and_then_given_up(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlalchemy as sa
 
-    from persona_pipeline.defs.platform import failures
+    from persona_pipeline.defs.platform import resources
     from persona_pipeline.world import World
 
     tries = []
@@ -165,11 +165,11 @@ def test_a_lost_database_is_tried_again_and_then_given_up(small: Project, monkey
         tries.append(agent_id)
         raise sa.exc.OperationalError("SELECT 1", {}, Exception("database is locked"))
 
-    monkeypatch.setattr(failures, "DATABASE_SECONDS", 0.01)
+    monkeypatch.setattr(resources, "DATABASE_SECONDS", 0.01)
     monkeypatch.setattr(World, "sync_persona", lost)
     result = small.evaluate("ann", ("personas",))
     assert not result.success
-    assert len(tries) == 1 + failures.DATABASE_RETRIES
+    assert len(tries) == 1 + resources.DATABASE_RETRIES
 
 
 def test_a_defect_is_not_tried_again(small: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,8 +119,10 @@ def test_once_a_day_the_counts_are_compared_with_all_messages(judged: Project) -
     with world.store.begin() as connection:
         connection.execute(sa.delete(tables.message_days).where(tables.message_days.c.agent_id == "bob"))
         connection.execute(sa.delete(tables.message_totals).where(tables.message_totals.c.agent_id == "bob"))
-    result = judged.run("check_message_counts")
-    [output] = [event for event in result.all_events if event.is_successful_output]
+    result = judged.run("upkeep")
+    [output] = [
+        item for item in result.all_events if item.is_successful_output and item.step_key == "count_all_messages"
+    ]
     mended = {key: value.value for key, value in output.step_output_data.metadata.items()}
     assert mended == {"agents_mended": 1, "days_mended": 3}
     assert judged.agents_requested() == [], "they are as they were before they were lost"

@@ -8,7 +8,7 @@ import pytest
 
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.definitions import defs
-from persona_pipeline.defs.platform import failures
+from persona_pipeline.defs.platform import resources
 from tests.defs.support import Project, metadata_of
 from tests.support.messages_server import ANSWER, Hang, MessagesServer, message
 from tests.support.protocols import BEARER
@@ -22,7 +22,7 @@ WHOLE_FLUENCY = ("personas", "messages", "proposition_sets/fluency", "fluency_sc
 def server(server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> MessagesServer:
     """A judge behind a socket that is given half a second to answer."""
     monkeypatch.setenv("PERSONA_JUDGE_DEADLINE", "0.5")
-    monkeypatch.setattr(failures, "JUDGE_SECONDS", 0.05)
+    monkeypatch.setattr(resources, "JUDGE_SECONDS", 0.05)
     get_settings.cache_clear()
     return server
 
@@ -54,7 +54,7 @@ def test_a_judge_that_stays_away_is_given_up_and_its_judgments_stay_unscored(
     assert result.success, "a missing judgment is not a defect; the gate decides"
     metadata = metadata_of(result, "fluency_scores")
     assert metadata["coverage"].value < 1
-    assert sum(event.is_step_restarted for event in result.all_events) == failures.JUDGE_RETRIES
+    assert sum(event.is_step_restarted for event in result.all_events) == resources.JUDGE_RETRIES
 
 
 def test_a_refusal_is_not_asked_again(two_claims: Project, server: MessagesServer) -> None:

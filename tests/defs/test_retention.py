@@ -75,7 +75,7 @@ def cohort(*agents: str, **config: Any) -> dict[str, Any]:
         pytest.param([cohort("ann", dimensions=["fluency"]), cohort("ann")], [0], id="everything is each dimension"),
         pytest.param([cohort("ann"), cohort("ann", compare_only=True)], [], id="a comparison is no evaluation"),
         pytest.param([cohort(compare_only=True), cohort(compare_only=True)], [0], id="comparisons of everybody"),
-        pytest.param([run("review_baselines"), run("count_corrections"), run("review_baselines")], [0], id="jobs"),
+        pytest.param([run("read_messages"), run("upkeep"), run("read_messages")], [0], id="jobs"),
     ],
 )
 def test_what_is_forgotten(instance: dg.DagsterInstance, runs: list[dict[str, Any]], expected: list[int]) -> None:
@@ -114,7 +114,7 @@ def test_the_job_leaves_nothing_of_a_run_behind(
         old, new = (project.evaluate("ann", ("personas",)).run_id for _ in range(2))
         assert list(home.rglob(f"*{old}*"))
         monkeypatch.setattr("persona_pipeline.defs.upkeep.timedelta", lambda days: timedelta(seconds=-days))
-        assert defs.resolve_job_def("forget_old_runs").execute_in_process(instance=instance).success
+        assert defs.resolve_job_def("upkeep").execute_in_process(instance=instance).success
         assert list(home.rglob(f"*{old}*")) == []
         assert list(home.rglob(f"*{new}*"))
         assert instance.get_run_by_id(old) is None and instance.get_run_by_id(new) is not None

@@ -70,7 +70,7 @@ def test_an_agent_that_was_never_evaluated_is_named(sample: Project) -> None:
 
 def test_the_review_warns_and_never_fails(evaluated: Project) -> None:
     replace_in(evaluated.root / "baselines/pam.json", '"pam"', '"jim"')
-    result = evaluated.run("review_baselines")
+    result = evaluated.materialize("baseline_review")
     assert result.success
     [check] = result.get_asset_check_evaluations()
     assert not check.passed and check.severity is dg.AssetCheckSeverity.WARN

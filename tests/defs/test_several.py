@@ -78,18 +78,19 @@ def test_every_agent_asset_is_launched_as_one_run() -> None:
     assert policies == {dg.BackfillPolicy.single_run()}
 
 
-@pytest.mark.parametrize("job", ["evaluate_agent", "evaluate_cohort", "persona_regression", "report_regressions"])
+@pytest.mark.parametrize("job", ["evaluate_agent", "evaluate_cohort", "persona_regression", "regression_report"])
 def test_the_list_of_runs_says_who_regressed(sample: Project, job: str) -> None:
     alone = sample.evaluate("michael")
-    result = alone if job == "evaluate_agent" else sample.run(job)
-    others = "; cannot be told: dwight, jim, pam" if job == "report_regressions" else ""
+    is_asset = job == "regression_report"
+    result = alone if job == "evaluate_agent" else sample.materialize(job) if is_asset else sample.run(job)
+    others = "; cannot be told: dwight, jim, pam" if is_asset else ""
     assert tag_of(sample, result) == f"drifted: michael{others}"
 
 
 def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     sample.run("evaluate_cohort")
     (sample.root / "recordings").rename(sample.root / "gone")
-    result = sample.run("report_regressions")
+    result = sample.materialize("regression_report")
     assert not result.success
     [check] = result.get_asset_check_evaluations()
     assert "michael: adherence 8.7 → 0.3" in (check.description or "")
@@ -100,7 +101,7 @@ def test_the_report_reads_what_was_compared_and_asks_no_judge(sample: Project, m
 
 def test_the_report_passes_when_everybody_did(sample: Project) -> None:
     sample.run("evaluate_cohort", as_of=PAST)
-    assert sample.run("report_regressions").success
+    assert sample.materialize("regression_report").success
 
 
 def line(agent_id: str, *exit_codes: int) -> AgentVerdict:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.agents import definitions
-from persona_pipeline.defs.platform import failures
+from persona_pipeline.defs.platform import resources
 from persona_pipeline.defs.platform.instance_storage import postgres_url as dagster_url
 from persona_pipeline.evaluation.run import score_stored
 from persona_pipeline.world import World
@@ -185,7 +185,7 @@ def test_a_server_that_restarts_in_mid_run_delays_it_and_no_more(
 
     url, server = own_server
     switch_to(url, monkeypatch)
-    monkeypatch.setattr(failures, "DATABASE_SECONDS", 0.5)
+    monkeypatch.setattr(resources, "DATABASE_SECONDS", 0.5)
     restarts: list[threading.Thread] = []
 
     def restart_while_scoring(*args: Any) -> object:
@@ -220,7 +220,7 @@ def test_a_locked_store_is_waited_for_and_not_for_ever(
 
     sample.evaluate("pam", ("personas",))
     monkeypatch.setattr(engine, "SQLITE_BUSY_SECONDS", 0.2)
-    monkeypatch.setattr(failures, "DATABASE_SECONDS", 0.2)
+    monkeypatch.setattr(resources, "DATABASE_SECONDS", 0.2)
     locked, release = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -237,7 +237,7 @@ def test_a_locked_store_is_waited_for_and_not_for_ever(
                 release.set()
 
     # A short lock is gone when the step is tried again.
-    monkeypatch.setattr(failures.dg, "RetryRequested", Retry)
+    monkeypatch.setattr(resources.dg, "RetryRequested", Retry)
     holder = threading.Thread(target=hold)
     holder.start()
     locked.wait()

@@ -329,9 +329,9 @@ def _sqlite_engine(url: URL) -> Engine:
 MOST_NAMED = 500
 
 
-def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield values in parts that one statement can name."""
-    return (values[start : start + MOST_NAMED] for start in range(0, len(values), MOST_NAMED))
+def chunks(values: Sequence[str], size: int = MOST_NAMED) -> Iterator[Sequence[str]]:
+    """Yield values in parts, by default as large as one statement can name."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 def among(column: sa.ColumnElement[Any], values: Collection[Any]) -> sa.ColumnElement[bool]:

@@ -17,8 +17,7 @@ from persona_pipeline.defs.agents.verdicts import (
     verdict,
 )
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
-from persona_pipeline.defs.platform.failures import known_failures
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.reporting.text import one_line

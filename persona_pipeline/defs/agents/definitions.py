@@ -11,11 +11,11 @@ from persona_pipeline.defs.agents.checks import build_gate
 from persona_pipeline.defs.agents.several import Event, evaluate_together
 from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
 from persona_pipeline.defs.agents.verdicts import agent_line, agent_lines, failure_of, verdict
+from persona_pipeline.defs.agents.weeks import build_weekly_scores
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import AssetJob
-from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.place import Place
-from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource
+from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures, retry_unanswered
 from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope
@@ -241,10 +241,13 @@ class Agents:
     definitions: dg.Definitions
 
 
-def build_agents(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> Agents:
-    """Return the agents of a place; ``messages_from``: the assets its messages come from, where they come from any."""
+def build_agents(place: Place, messages_from: Sequence[dg.AssetKey] = (), *, weekly: bool = True) -> Agents:
+    """Return the agents of a place, by weeks too where the settings have them and they are ``weekly``.
+
+    ``messages_from``: the assets its messages come from, where they come from any.
+    """
     sources = build_sources(place, messages_from)
-    specs = build_specs(place, sources)
+    specs = build_specs(place, sources, weekly=weekly)
     steps, voices, gate = build_steps(specs), build_voices(specs), build_gate(specs)
     evaluate_agent = place.asset_job(
         "evaluate_agent",
@@ -259,6 +262,8 @@ def build_agents(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> Age
         partitions_def=specs.agents,
     )
     definitions = dg.Definitions(
-        assets=[*sources.by_name.values(), *steps, voices], asset_checks=[gate], jobs=[evaluate_agent, follow_voices]
+        assets=[*sources.by_name.values(), *steps, voices, *build_weekly_scores(specs)],
+        asset_checks=[gate],
+        jobs=[evaluate_agent, follow_voices],
     )
     return Agents(specs, evaluate_agent, follow_voices, definitions)

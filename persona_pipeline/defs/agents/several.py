@@ -18,9 +18,8 @@ from persona_pipeline.defs.platform.dagster_internals import (
     newest_versions,
     plan_materialization,
 )
-from persona_pipeline.defs.platform.failures import known_failures, retry_unanswered
 from persona_pipeline.defs.platform.instance_storage import in_one_batch
-from persona_pipeline.defs.platform.resources import EvaluationSettings
+from persona_pipeline.defs.platform.resources import EvaluationSettings, known_failures, retry_unanswered
 from persona_pipeline.evaluation.decide import AgentResult
 from persona_pipeline.evaluation.history import saved_run
 from persona_pipeline.evaluation.run import CohortResult, evaluate_cohort
@@ -171,6 +170,19 @@ Context = dg.OpExecutionContext | dg.AssetExecutionContext
 Event = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.AssetObservation
 
 
+def evaluated_or_retried(
+    context: Context, world: World, evaluation: EvaluationSettings, request: EvaluationRequest
+) -> CohortResult:
+    """Evaluate agents, and ask for a retry where a live judge left something unanswered that it may answer later."""
+    with known_failures():
+        judge = evaluation.open_judge(world)
+        result = evaluate_cohort(world, judge, request)
+    for report in result.reports.values():
+        for dimension in report.evaluation.dimensions.values():
+            retry_unanswered(dimension.unscored_reasons, judge, context.retry_number)
+    return result
+
+
 def evaluate_together(
     specs: Specs,
     context: Context,
@@ -187,13 +199,8 @@ def evaluate_together(
     was made for, if for any; all of them are said, also those that stayed as they were.
     """
     lineage = Lineage(specs, context.instance, request.agents or (), planned)
-    with known_failures():
-        judge = evaluation.open_judge(world)
-        asked = request.model_copy(update={"newest_window": request.dimensions is not None})
-        result = evaluate_cohort(world, judge, asked)
-    for report in result.reports.values():
-        for dimension in report.evaluation.dimensions.values():
-            retry_unanswered(dimension.unscored_reasons, judge, context.retry_number)
+    asked = request.model_copy(update={"newest_window": request.dimensions is not None})
+    result = evaluated_or_retried(context, world, evaluation, asked)
     past = [agent_id for agent_id, report in result.reports.items() if report.past]
     if not planned:
         # A run of assets has planned it, a cohort has not: so the catalog is red there too.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
@@ -73,6 +73,58 @@ def build_sources(place: Place, messages_from: Sequence[dg.AssetKey] = ()) -> So
     )
 
 
+# The two dimensions of a partition; its key has them in this order.
+AGENT, WEEK = "agent", "week"
+
+
+@dataclass(frozen=True)
+class Weeks:
+    """Agents by weeks (UTC, from the setting's first on), a partition each: what was said, and how it was."""
+
+    partitions: dg.MultiPartitionsDefinition
+    messages: dg.AssetSpec
+    scores: dg.AssetSpec
+
+    def key(self, agent_id: str, week: date) -> dg.MultiPartitionKey:
+        """Return the partition of an agent's week."""
+        return dg.MultiPartitionKey({AGENT: agent_id, WEEK: week.isoformat()})
+
+    @property
+    def over(self) -> list[date]:
+        """The first days of the weeks that are over."""
+        keys = self.partitions.get_partitions_def_for_dimension(WEEK).get_partition_keys()
+        return [date.fromisoformat(key) for key in keys]
+
+
+def build_weeks(place: Place, sources: Sources) -> Weeks | None:
+    """Return the weeks of a place; None: its settings name no first one."""
+    first = place.orchestration.first_week
+    if first is None:
+        return None
+    # In UTC, as the messages are counted; a week begins on the weekday of the first one, and is a partition once it is over.
+    weekly = dg.WeeklyPartitionsDefinition(start_date=first.isoformat(), day_offset=first.isoweekday() % 7)
+    partitions = dg.MultiPartitionsDefinition({AGENT: sources.agents, WEEK: weekly})
+    messages = sources.message_windows.replace_attributes(
+        key=place.key("weekly_messages"),
+        partitions_def=partitions,
+        description="What the agent said in a week. The data version is that of its messages then and in the week before, which "
+        "consistency compares with; it is recorded when the week is evaluated, and when that changes afterwards.",
+    )
+    scores = dg.AssetSpec(
+        place.key("weekly_scores"),
+        # Not of claims and personas: history is how it was judged, until somebody asks for it again.
+        deps=[messages],
+        group_name=place.path("evaluation"),
+        kinds={"sql"},
+        description="How the agent did in a week, overall and by dimension, in numbers to plot. Several partitions are evaluated "
+        "in one run, and the newest results stay as they are.",
+        partitions_def=partitions,
+        owners=OWNERS,
+        skippable=True,
+    )
+    return Weeks(partitions, messages, scores)
+
+
 _TOGETHER = "Several agents at once are evaluated in one run, as `evaluate_cohort` does it."
 
 
@@ -90,6 +142,7 @@ class Specs:
     comparisons: dg.AssetSpec
     in_character: dg.AssetSpec
     voices: dg.AssetSpec
+    weeks: Weeks | None = None
 
     @property
     def agents(self) -> dg.DynamicPartitionsDefinition:
@@ -118,7 +171,7 @@ def freshness(settings: OrchestrationSettings) -> dg.FreshnessPolicy | None:
     return dg.FreshnessPolicy.time_window(fail_window=2 * hours, warn_window=hours)
 
 
-def build_specs(place: Place, sources: Sources) -> Specs:
+def build_specs(place: Place, sources: Sources, *, weekly: bool = True) -> Specs:
     def spec(
         name: str | list[str], group: str, deps: Sequence[dg.AssetSpec], kinds: set[str], text: str, **more: Any
     ) -> dg.AssetSpec:
@@ -208,4 +261,7 @@ def build_specs(place: Place, sources: Sources) -> Specs:
         "message. Asks no judge.",
         together=False,
     )
-    return Specs(place, sources, personas, messages, propositions, scores, runs, comparisons, in_character, voices)
+    weeks = build_weeks(place, sources) if weekly else None
+    return Specs(
+        place, sources, personas, messages, propositions, scores, runs, comparisons, in_character, voices, weeks
+    )

@@ -20,6 +20,9 @@ from dagster._core.definitions.data_version import (
     get_input_data_version_tag,
     get_input_event_pointer_tag,
 )
+
+# What an event carries that is about a partition of two dimensions: by it Dagster reads its key.
+from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key as partition_tags
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition as AssetJob
 from dagster._core.events import AssetMaterializationPlannedData
 
@@ -64,6 +67,7 @@ __all__ = [
     "PollingComputeLogSubscriptionManager",
     "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
+    "partition_tags",
 ]
 
 # An observation says with this tag which version it saw, and a run with this one which partition it is about.

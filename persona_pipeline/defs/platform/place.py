@@ -176,12 +176,12 @@ class Place:
         return lambda function: dg.sensor(name=self.name(function.__name__), **more)(self.bound(function))
 
     def schedule(
-        self, name: str, job: dg.JobDefinition | AssetJob, cron: str, description: str, **more: Any
+        self, name: str, what: dg.JobDefinition | dg.AssetsDefinition, cron: str, description: str, **more: Any
     ) -> dg.ScheduleDefinition:
-        """Return a schedule by the world's clock."""
+        """Return a schedule of a job, or of an asset, which needs none, by the world's clock."""
         return dg.ScheduleDefinition(
             name=self.name(name),
-            job=job,
+            target=what,
             cron_schedule=cron,
             execution_timezone=self.orchestration.timezone,
             default_status=self.orchestration.schedule_status,

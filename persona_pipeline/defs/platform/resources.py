@@ -1,7 +1,7 @@
-"""What every run needs: the world, how it is judged, and where small values stay between steps."""
+"""What every run needs: the world, how it is judged, which errors end it, and where small values stay between steps."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dagster as dg
 from pydantic import BaseModel, Field, PrivateAttr, model_validator
+from sqlalchemy.exc import OperationalError
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import (
@@ -23,9 +24,10 @@ from persona_pipeline.base.options import (
 )
 from persona_pipeline.defs.platform import run_tags
 from persona_pipeline.defs.platform.dagster_internals import handled_outputs
-from persona_pipeline.defs.platform.failures import known_failures
 from persona_pipeline.defs.platform.place import EVALUATION, VALUES, WORLD, Place
 from persona_pipeline.judging.open import RECORDED, JudgeOptions, OpenedJudge, Progress, open_judge
+from persona_pipeline.judging.verdict import Judge, Unscored
+from persona_pipeline.reporting.text import markdown_code
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 from persona_pipeline.world.settings import load_world_file
 from persona_pipeline.world.world import World
@@ -36,6 +38,49 @@ AGENTS = "agents"
 READS_MESSAGES = "read_messages"
 
 ResourceT = TypeVar("ResourceT", bound=dg.ConfigurableResource)
+
+
+# A locked SQLite file, a Postgres server that restarts: gone in seconds or not at all.
+DATABASE_RETRIES, DATABASE_SECONDS = 3, 5.0
+# Overload and network: the judgments that were answered are in the cache, so a retry pays for the others only.
+JUDGE_RETRIES, JUDGE_SECONDS = 2, 30.0
+_PASSING = (Unscored.API_ERROR, Unscored.TIMEOUT)
+
+
+class known_failures:  # noqa: N801 - reads as a clause
+    """Turns bad input into a failure that is not retried and shows file and line, and a lost database into a retry.
+
+    Everything else is a defect: it fails at once, with its trace.
+    """
+
+    def __init__(self, *, retry: bool = True) -> None:
+        self._retry = retry
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ConfigError):
+            raise bad_input(error) from error
+        if self._retry and isinstance(error, OperationalError):
+            raise dg.RetryRequested(max_retries=DATABASE_RETRIES, seconds_to_wait=DATABASE_SECONDS) from error
+
+
+def bad_input(error: ConfigError) -> dg.Failure:
+    """Return the failure that shows every problem with its place."""
+    listed = "\n".join(f"- {markdown_code(str(problem))}" for problem in error.problems)
+    shown = {"problems": dg.MetadataValue.md(listed)}
+    return dg.Failure(str(error), metadata=shown, allow_retries=False)
+
+
+def retry_unanswered(reasons: Mapping[str, int], judge: Judge, retry_number: int) -> None:
+    """Raise ``RetryRequested`` when a live judge was overloaded or out of reach; refusals, bad answers, budgets stay as they are.
+
+    ``reasons``: how many judgments are missing, by reason.
+    """
+    unanswered = sum(reasons.get(reason.value, 0) for reason in _PASSING)
+    if judge.live and unanswered and retry_number < JUDGE_RETRIES:
+        raise dg.RetryRequested(max_retries=JUDGE_RETRIES, seconds_to_wait=JUDGE_SECONDS * 2**retry_number)
 
 
 class WorldResource(dg.ConfigurableResource):

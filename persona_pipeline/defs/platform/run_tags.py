@@ -79,6 +79,8 @@ def is_under_way(instance: dg.DagsterInstance, job: str) -> bool:
 def runs_of(definitions: dg.Definitions) -> Ours:
     """Return what tells a run of these jobs, or of nothing but these assets, from others of the instance."""
     jobs = {job.name for job in definitions.jobs or ()}
+    # A schedule of an asset has a job of its own.
+    jobs |= {item.job_name for item in definitions.schedules or () if isinstance(item, dg.ScheduleDefinition)}
     keys: set[dg.AssetKey] = set()
     for asset in definitions.assets or ():
         if isinstance(asset, dg.AssetsDefinition):

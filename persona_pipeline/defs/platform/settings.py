@@ -1,5 +1,6 @@
 """How Dagster runs this project, from the environment: prefix ``PERSONA_``."""
 
+from datetime import date
 from functools import cache
 from typing import Literal
 
@@ -37,6 +38,7 @@ class OrchestrationSettings(BaseSettings):
         reports_url: address under which the world's `.persona/reports` folder is served, for links to the HTML report.
         fresh_hours: hours after which runs and comparisons count as old, and after twice as many as too old; 0: never.
         keep_days: age in days from which a run is forgotten; the newest about each agent and suite is kept.
+        first_week: first day, such as 2026-06-01, of the weeks from which on there are scores by week; empty: there are none.
         executor: 'in_process', or 'celery' for steps on several hosts.
         celery_broker, celery_backend: their URLs.
         celery_lost_seconds: after so long a step whose host died is given to another; longer than any step takes.
@@ -67,6 +69,7 @@ class OrchestrationSettings(BaseSettings):
     reports_url: str = ""
     keep_days: int = Field(default=90, ge=1)
     fresh_hours: float = Field(default=26.0, ge=0)
+    first_week: date | None = None
     executor: Literal["in_process", "celery"] = "in_process"
     celery_broker: str = "redis://localhost:6379/0"
     celery_backend: str = "redis://localhost:6379/1"

@@ -79,6 +79,13 @@ def said_by_agent(store: Store, until: datetime = _LATEST) -> dict[str, Said]:
     return found
 
 
+def said_on_days(store: Store, agent_ids: Sequence[str], first: date, last: date) -> dict[tuple[str, date], Tally]:
+    """Return what agents have said on the UTC days of a span, by agent and day, counted to now."""
+    count_messages(store)
+    with store.connect() as connection:
+        return _kept(connection, agent_ids, [first, last])
+
+
 def messages_by_agent(store: Store) -> dict[str, int]:
     """Return how many messages everybody has, counted to now."""
     count_messages(store)

@@ -1,0 +1,212 @@
+"""Agents' scores by week: history as a backfill, trends as Dagster's own plots, late messages as weeks that are out of date."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
+
+from persona_pipeline.base.database import tables
+from persona_pipeline.base.database.engine import Store
+from persona_pipeline.defs.agents.weeks import window_end
+from persona_pipeline.defs.component import build_world, world_settings
+from persona_pipeline.defs.platform.place import Place
+from persona_pipeline.defs.platform.settings import OrchestrationSettings
+from persona_pipeline.world import World
+from persona_pipeline.world.messages.counting import age_out
+from persona_pipeline.world.messages.store import write_messages
+from persona_pipeline.world.models import Message
+from tests.defs import support
+from tests.defs.support import PARTITION, Project
+from tests.defs.test_past import newest
+from tests.support.evaluating import latest_runs
+
+EVERYBODY = ("dwight", "jim", "michael", "pam")
+WEEKS = ("2026-06-01", "2026-06-08", "2026-06-15")
+FIRST = date(2026, 6, 1)
+
+
+def definitions_of(prefix: tuple[str, ...] = (), **more: object) -> dg.Definitions:
+    settings = OrchestrationSettings(first_week=FIRST)
+    return build_world(Place(prefix, orchestration_settings=settings), **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def weekly(sample: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The sample world, whose agents have weeks from its first message on."""
+    monkeypatch.setattr(support, "defs", definitions_of())
+    sample.observe()
+    return sample
+
+
+def backfill(
+    project: Project, first: str, last: str, agents: tuple[str, str] = ("dwight", "pam")
+) -> dg.ExecuteInProcessResult:
+    """Launch weeks of some agents as one run, as a backfill does."""
+    edges = zip(("start", "end"), agents, (first, last), strict=True)
+    tags = {f"dagster/asset_partition_range_{edge}": f"{agent}|{week}" for edge, agent, week in edges}
+    return project.run("__ASSET_JOB", tags, ("weekly_scores",))
+
+
+def made(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, object]]:
+    """Return the metadata of the partitions that a run materialized."""
+    events = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+    return {event.partition or "": {name: item.value for name, item in event.metadata.items()} for event in events}
+
+
+def stale(project: Project) -> dict[str, str]:
+    """Return the weeks that are out of date or missing, by partition."""
+    graph = support.defs.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(project.instance, graph, LoadingContextForTest(project.instance))
+    key = dg.AssetKey("weekly_scores")
+    found = {f"{a}|{week}": resolver.get_status(key, f"{a}|{week}").value for a in EVERYBODY for week in WEEKS}
+    return {partition: status for partition, status in found.items() if status != "FRESH"}
+
+
+def test_history_is_one_run_over_agents_and_weeks(weekly: Project) -> None:
+    result = backfill(weekly, WEEKS[0], WEEKS[-1])
+    found = made(result)
+    assert result.success and set(found) == {f"{a}|{week}" for a in EVERYBODY for week in WEEKS}
+    for facts in found.values():
+        assert facts["messages"] in (21, 22)
+        assert isinstance(facts["overall"], float) and isinstance(facts["score/adherence"], float)
+    verdicts = {week: found[f"michael|{week}"]["verdict"] for week in WEEKS}
+    assert verdicts[WEEKS[1]] == "in character" and verdicts[WEEKS[2]] == "drifted", "to have drifted is history"
+    assert stale(weekly) == {}
+
+
+def test_weeks_are_history_and_change_nothing_that_is_newest(weekly: Project) -> None:
+    weekly.evaluate("michael")
+    world = World.open(weekly.root)
+    before, runs = newest(weekly), latest_runs(world.store, "michael")
+    assert backfill(weekly, WEEKS[0], WEEKS[1]).success
+    assert newest(weekly) == before
+    ends = [run.evaluation.window_end for run in latest_runs(world.store, "michael")]
+    world.store.close()
+    assert ends[-1] == runs[-1].evaluation.window_end and len(ends) == 3, "drawn in the timeline, before the newest"
+
+
+def test_a_week_in_which_an_agent_is_silent_is_an_answer(weekly: Project) -> None:
+    with (weekly.root / "messages/general.jsonl").open("a", encoding="utf-8") as file:
+        file.write(
+            '{"id": "z", "agent_id": "pam", "channel": "general", "text": "Hm.", "created_at": "2026-06-29T08:00:00Z"}\n'
+        )
+    result = backfill(weekly, "2026-06-22", "2026-06-22", ("dwight", "michael"))
+    assert result.success
+    assert set(made(result)) == {f"{agent_id}|2026-06-22" for agent_id in ("dwight", "jim", "michael")}
+    assert all(found == {"messages": 0, "verdict": "nothing to judge"} for found in made(result).values())
+
+
+def test_a_broken_agent_stops_no_other(weekly: Project) -> None:
+    (weekly.root / "personas/jim.yaml").write_text("display_name: Jim\npersonna: x\n", encoding="utf-8")
+    result = backfill(weekly, WEEKS[0], WEEKS[1])
+    assert not result.success
+    assert set(made(result)) == {f"{a}|{week}" for a in EVERYBODY if a != "jim" for week in WEEKS[:2]}
+    failure = next(event for event in result.all_events if event.is_step_failure).step_failure_data.user_failure_data
+    assert failure and (failure.description or "").count("unknown key 'personna'") == 1
+
+
+def say(store: Store, message_id: str, day: int, text: str) -> None:
+    moment = datetime(2026, 6, day, 12, tzinfo=UTC)
+    write_messages(store, [Message(message_id, "pam", text, moment, "general")])
+
+
+def take_back(store: Store) -> None:
+    with store.begin() as connection:
+        connection.execute(sa.delete(tables.run_messages).where(tables.run_messages.c.id == "said"))
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        (lambda store: say(store, "late", 10, "I forgot to say so."), {WEEKS[1]}),
+        (lambda store: say(store, "said", 11, "Something else."), {WEEKS[1]}),
+        (take_back, {WEEKS[1]}),
+        # Consistency compares a week with the one before.
+        (lambda store: say(store, "late", 3, "I forgot to say so."), {WEEKS[0], WEEKS[1]}),
+        (lambda store: say(store, "late", 17, "What is missing stays so."), set()),
+    ],
+    ids=["comes", "changes", "goes", "comes in the week before", "comes in a week never evaluated"],
+)
+def test_a_late_message_makes_its_weeks_out_of_date_and_nothing_is_judged(
+    weekly: Project, change: Callable[[Store], None], expected: set[str]
+) -> None:
+    world = World.open(weekly.root)
+    say(world.store, "said", 11, "I always say so.")
+    backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam"))
+    missing = dict.fromkeys(stale(weekly), "MISSING")
+    assert stale(weekly) == missing and f"pam|{WEEKS[2]}" in missing and f"pam|{WEEKS[1]}" not in missing
+    weekly.observe()
+    assert stale(weekly) == missing
+    runs = weekly.instance.get_runs_count()
+    change(world.store)
+    world.store.close()
+    assert weekly.requests("source_observations") == []
+    assert stale(weekly) == {**missing, **{f"pam|{week}": "STALE" for week in expected}}
+    assert weekly.instance.get_runs_count() == runs
+    for week in expected:
+        # One partition alone, as from the page of the asset.
+        assert weekly.run("__ASSET_JOB", {PARTITION: f"pam|{week}"}, ("weekly_scores",)).success
+    assert stale(weekly) == missing
+
+
+def test_what_aged_out_makes_no_week_out_of_date(weekly: Project) -> None:
+    backfill(weekly, WEEKS[0], WEEKS[1], ("pam", "pam"))
+    world = World.open(weekly.root)
+    before = stale(weekly)
+    age_out(world.store, 2, now=datetime(2026, 6, 10, tzinfo=UTC))
+    say(world.store, "late", 18, "Something new.")
+    world.store.close()
+    assert weekly.requests("source_observations") == []
+    assert stale(weekly) == before
+
+
+@pytest.mark.parametrize(
+    "newest, expected",
+    [
+        (None, None),
+        (datetime(2026, 5, 31, 23, 59, tzinfo=UTC), None),
+        (datetime(2026, 6, 3, 8, tzinfo=UTC), datetime(2026, 6, 3, 8, tzinfo=UTC)),
+        (datetime(2026, 6, 8, tzinfo=UTC), datetime(2026, 6, 8, tzinfo=UTC) - timedelta(microseconds=1)),
+    ],
+    ids=["no message", "silent since", "it has the newest message", "it is over"],
+)
+def test_a_week_ends_before_the_next_begins_or_with_the_newest_message(
+    newest: datetime | None, expected: datetime | None
+) -> None:
+    assert window_end(FIRST, newest) == expected
+
+
+def keys_of(definitions: dg.Definitions) -> set[str]:
+    return {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_weeks_stand_under_a_prefix_and_can_be_left_out() -> None:
+    ours = {"office/weekly_messages", "office/weekly_scores"}
+    found = definitions_of(("office",))
+    assert ours <= keys_of(found)
+    asset = found.resolve_assets_def(dg.AssetKey(["office", "weekly_scores"]))
+    assert isinstance(asset.partitions_def, dg.MultiPartitionsDefinition)
+    agents = asset.partitions_def.get_partitions_def_for_dimension("agent")
+    assert isinstance(agents, dg.DynamicPartitionsDefinition) and agents.name == "office/agents"
+    assert (asset.op.name, asset.op.pool) == ("office__weekly_scores", "office__judge")
+    assert not ours & keys_of(definitions_of(("office",), leave_out=["weeks"]))
+    assert not {key for key in keys_of(build_world(Place())) if "weekly" in key}, "without a first week there are none"
+
+
+def test_a_world_under_a_prefix_has_weeks_of_its_own(sample: Project) -> None:
+    place = Place(("office",), **world_settings(sample.root, {"first_week": "2026-06-01"}))
+    job = build_world(place).resolve_implicit_global_asset_job_def()
+    # As its sensor does: a range of two dimensions is looked up before a run's resources are there.
+    sample.instance.add_dynamic_partitions("office/agents", ["pam"])
+    key = dg.AssetKey(["office", "weekly_scores"])
+    tags = {
+        f"dagster/asset_partition_range_{edge}": f"pam|{week}"
+        for edge, week in (("start", WEEKS[0]), ("end", WEEKS[1]))
+    }
+    result = job.execute_in_process(instance=sample.instance, tags=tags, asset_selection=[key], raise_on_error=False)
+    assert result.success and set(made(result)) == {f"pam|{WEEKS[0]}", f"pam|{WEEKS[1]}"}
+    assert {event.asset_key for event in result.get_asset_materialization_events()} == {key}
