@@ -214,7 +214,6 @@ class _Trial:
         key = frozenset(taken)
         if key not in self.runs:
             place = self.folder / str(len(self.runs))
-            place.mkdir()
             kept = {path: data for path, data in self.base.items() if path not in key}
             write_files(kept | {path: self.own[path] for path in key if path in self.own}, place)
             self.runs[key] = self._evaluated(place)

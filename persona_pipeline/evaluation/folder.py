@@ -5,7 +5,7 @@ Without a call: a baseline is no more forgeable than the recordings it names.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
+from persona_pipeline.evaluation.plan import build_case, plan_case
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest
 from persona_pipeline.guard.baselines.models import Baseline
@@ -141,18 +141,17 @@ def _scored(
     if claims.propositions is None:
         return None, []
     scope = AgentScope(persona.agent_id, window, (name,), past=True, persona=persona)
-    plan = plan_case(build_case(snapshot, persona, scope, 1), scope, {name: claims})
+    case = build_case(snapshot, persona, scope, 1)
     if samples > 1:
-        # What fell was judged more often than the rest.
-        every = _again(plan, name, plan.claims_of(name), samples)
-        by_claim = {claim: [r for r in every.requests if r.proposition_id == claim] for claim in plan.claims_of(name)}
-        plan = _again(plan, name, [claim for claim, own in by_claim.items() if judge.has_recorded(own)], samples)
+        # What fell was judged more often than the rest: each claim as often as it is recorded.
+        often = {item.id: samples for item in claims.propositions.propositions}
+        for request in plan_case(replace(case, repeats={name: often}), scope, {name: claims}).requests:
+            if not judge.has_recorded([request]):
+                often[request.proposition_id] = min(often[request.proposition_id], max(request.sample, 1))
+        case = replace(case, repeats={name: often})
+    plan = plan_case(case, scope, {name: claims})
     verdicts = run_async(OpenedJudge(judge).judge(plan.requests))
     return plan.finish(verdicts)[name], verdicts
-
-
-def _again(plan: AgentPlan, name: str, claims: list[str], samples: int) -> AgentPlan:
-    return plan.again({name: claims}, samples - 1)
 
 
 def _differences(baseline: Baseline, name: str, windows: list[DimensionEvaluation], models: set[str]) -> Iterator[str]:

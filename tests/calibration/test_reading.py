@@ -3,6 +3,8 @@
 import json
 import random
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import count as counted
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ from persona_pipeline.guard.calibration.reading import (
 )
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.recordings.line import Recording
-from persona_pipeline.judging.verdict import Unscored, Verdict
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.testing import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
@@ -247,9 +249,16 @@ def test_the_sample_worlds_judge_reads(world: World) -> None:
     assert [item.reads for item in WorldReader(world).trust().readings] == [True, True]
 
 
-def test_too_few_judgments_tell_nothing(world: World) -> None:
-    with pytest.raises(ConfigError, match="too few to tell whether the judge reads"):
-        run_reading(
-            plan_reading(world),
-            ScriptedJudge(lambda request: Verdict(request.proposition_id, unscored=Unscored.TIMEOUT)),
-        )
+@pytest.mark.parametrize(
+    ("every", "tells"), [(1, False), (9, False), (11, True)], ids=["none", "eight of nine", "most"]
+)
+def test_too_few_judgments_tell_nothing(world: World, every: int, tells: bool) -> None:
+    place = counted()
+
+    def answer(request: JudgeRequest) -> Verdict | int:
+        return 7 if next(place) % every else Verdict(request.proposition_id, unscored=Unscored.TIMEOUT)
+
+    plan = plan_reading(world)
+    told = nullcontext() if tells else pytest.raises(ConfigError, match="too few to tell whether the judge reads")
+    with told:
+        assert run_reading(plan, ScriptedJudge(answer)).reads is False

@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.labels import open_session
+from persona_pipeline.evaluation import calibrate
 from persona_pipeline.evaluation.calibrate import calibrate_world, judged_population, plan_canaries
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
@@ -35,6 +37,7 @@ from persona_pipeline.judging.open import open_judge
 from persona_pipeline.reporting.markdown import render_comment
 from persona_pipeline.reporting.render import render
 from persona_pipeline.world import World
+from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, find_proposition_set
 from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.reports import report_text
@@ -292,3 +295,27 @@ def test_newest_labels_the_newest_window_only(world: World, monkeypatch: pytest.
     )
     assert 0 < len(newest) < len(every)
     assert {item.window.end for item in newest} == {max(item.window.end for item in every)}
+
+
+@pytest.mark.parametrize(
+    ("first_week", "known", "weeks"),
+    [
+        pytest.param(None, [], [0], id="nobody spoke"),
+        pytest.param(-2, [], [0, -1, -2], id="since it spoke first"),
+        pytest.param(-2, [-1, 3], [3, 2, 1, 0, -1, -2], id="evaluated on a later one"),
+        pytest.param(
+            -90, [-80], [*range(0, -25, -1), -80], id="what it was evaluated on goes before how far it goes back"
+        ),
+        pytest.param(
+            -90, [*range(-40, -70, -1)], [0, *range(-40, -65, -1)], id="evaluated more often than is looked at"
+        ),
+    ],
+)
+def test_an_agents_windows_are_the_newest_26_and_those_it_was_evaluated_on(
+    first_week: int | None, known: list[int], weeks: list[int]
+) -> None:
+    def week(number: int) -> Window:
+        return Window.ending(datetime(2026, 6, 1, tzinfo=UTC) + timedelta(weeks=number), timedelta(weeks=1))
+
+    first = None if first_week is None else week(first_week).end
+    assert calibrate._windows(week(0), [week(number) for number in known], first) == [week(n) for n in weeks]

@@ -134,11 +134,13 @@ class OutOfOrder:
         self.let_go.wait(LONG)
 
 
-def test_a_database_that_fails_five_times_is_left_in_peace() -> None:
+def test_a_database_that_fails_five_times_is_left_in_peace(caplog: pytest.LogCaptureFixture) -> None:
     store = OutOfOrder(hangs=False)
     settings = StoredSettings(cast("Store", store))
     assert [settings("ann") for _ in range(8)] == [CorrectionSettings()] * 8
     assert store.reads == 5
+    told = "settings of 'ann' not read (OSError); the last known hold"
+    assert [record.getMessage() for record in caplog.records].count(told) == 5
 
 
 def test_what_nobody_waits_for_any_more_is_not_read_later() -> None:

@@ -15,6 +15,7 @@ SCORES = st.floats(0, 9)
         pytest.param(
             weighted_mean([(7, 0.1), (4, 0.2)]), 1, 2, Action.COMMIT, id="a mean of 5 that is a hair below it"
         ),
+        pytest.param(5.0 - 1e-9, 1, 2, Action.COMMIT, id="below by what rounding may be"),
         pytest.param(4.999, 1, 2, Action.RETRY, id="just below is rejected"),
         pytest.param(5.0 - 1e-8, 1, 2, Action.RETRY, id="more than rounding below is rejected"),
         pytest.param(4.0, 2, 2, Action.RETRY, id="the second rejection"),

@@ -195,10 +195,11 @@ def test_an_edited_proposition_file_counts_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("agent_id", ["", "nobody", "../../etc/passwd", "Ann Smith", "a\0b", "\ud800"])
-def test_an_agent_nobody_knows_is_not_held_back(world: World, agent_id: str) -> None:
+def test_an_agent_nobody_knows_is_not_held_back(world: World, agent_id: str, caplog: pytest.LogCaptureFixture) -> None:
     gate = ActionGate(world, TextBackend(), settings=GATED)
     decision = asyncio.run(gate.check(agent_id, "hello 0", channel="general"))
     assert (decision.action, decision.reason) == (Action.COMMIT, "configuration")
+    assert f"a check of {agent_id!r} is not written down: " in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "\0 1", "\ud800 1", "👩‍👩‍👧 1", "\u202e 1", "x" * 100_000 + "1"])
@@ -211,7 +212,7 @@ def test_any_text_is_judged_and_stored(either_world: World, text: str) -> None:
 
 
 def test_the_judge_sees_persona_window_and_action(either_world: World) -> None:
-    say(either_world, *(("ann", "general", f"line {n}") for n in range(30)))
+    say(either_world, *(("ann", "general" if n < 29 else None, f"line {n}") for n in range(30)))
     backend = TextBackend()
     check(ActionGate(either_world, backend), "The new one 7", channel=None, recipient="bob")
     (question,) = backend.questions
@@ -220,6 +221,7 @@ def test_the_judge_sees_persona_window_and_action(either_world: World) -> None:
     assert entries[0]["text"] == "The kettle is older than I am."
     assert entries[5] == {"omitted": 20}
     assert [entry["text"] for entry in entries[6:-1]] == [f"line {n}" for n in range(20, 30)]
+    assert [entry.get("to") for entry in entries[-3:]] == [None, "Bob", "Bob"]
     assert entries[-1] == {
         "id": "m16",
         "part": "under review",

@@ -9,6 +9,7 @@ from persona_pipeline.corrections.interventions import Guidance, Interventions
 from persona_pipeline.corrections.nudges import HEADING, Intervention
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import say
+from tests.corrections.test_repetition import stock
 from tests.support.clock import Clock, ended_at, held
 from tests.support.worlds import write_yaml
 
@@ -74,6 +75,17 @@ def test_a_catchphrase_of_the_fluency_file_is_exempt(world: World) -> None:
         world.root / "propositions" / "fluency" / "ann.yaml",
         {"dimension": "fluency", "catchphrases": [phrase], "propositions": []},
     )
+    assert not look(world).nudges
+
+
+def test_what_an_agent_often_did_long_ago_is_usual_for_it(world: World) -> None:
+    """Of its newest two hundred messages the last five alone begin alike; of those before, each did."""
+    write_config(world.store, "ann", CorrectionSettings(repetition_suppression_enabled=True))
+    plain = [text.partition("! ")[2] for text in stock(195, 1)]
+    lately = [("ann", "general", text) for text in [*plain, *stock(5, 3)]]
+    say(world, *lately)
+    assert [nudge.kind for nudge in look(world).nudges] == [Intervention.REPETITION]
+    say(world, *[("ann", "general", text) for text in stock(250, 2)], *lately)
     assert not look(world).nudges
 
 

@@ -17,6 +17,7 @@ from persona_pipeline.corrections.statistics import (
 )
 from persona_pipeline.world import World
 from tests.corrections.support import bypass_counts
+from tests.support.waiting import wait_until
 
 NOW = datetime(2026, 6, 30, 12, tzinfo=UTC)
 
@@ -84,6 +85,16 @@ def test_bypasses_wait_for_a_store_that_is_down(world: World) -> None:
     bypasses.count("too_large")
     bypasses.flush()
     assert bypass_counts(world.store) == {"too_large": 2}
+
+
+def test_bypasses_that_could_not_be_written_are_written_by_themselves(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    bypasses = Bypasses(open_store("postgresql://nobody@127.0.0.1:1/none", migrate=False), seconds=0.01)
+    bypasses.count("too_large")
+    wait_until(lambda: "1 bypasses are not written down yet" in caplog.text)
+    bypasses._store = world.store
+    wait_until(lambda: bypass_counts(world.store) == {"too_large": 1})
 
 
 def test_whoever_counts_at_the_same_time_each_check_is_counted_once(either_world: World) -> None:

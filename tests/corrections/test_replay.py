@@ -14,7 +14,17 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections import ActionGate, Interventions, correction_statistics
 from persona_pipeline.corrections.configuration import read_config, write_config
-from persona_pipeline.corrections.replay.run import Known, ReplayRequest, labelled_messages, read_marks, replay
+from persona_pipeline.corrections.replay import run as replaying
+from persona_pipeline.corrections.replay.run import (
+    GateQuestion,
+    Known,
+    ReplayedCheck,
+    ReplayRequest,
+    check_messages,
+    labelled_messages,
+    read_marks,
+    replay,
+)
 from persona_pipeline.corrections.replay.thresholds import (
     CorrectionKind,
     CorrectionReplay,
@@ -26,8 +36,10 @@ from persona_pipeline.corrections.replay.thresholds import (
     thresholds,
     touched_at_most,
 )
+from persona_pipeline.corrections.statistics import GateStatistics
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
+from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
@@ -131,9 +143,27 @@ def test_connections_stay_open_for_a_whole_replay_and_labels_are_read_once(
 
 def test_a_replay_says_what_the_gate_cost_as_it_ran(world: World) -> None:
     lived(world, TextBackend())
-    cost = by_correction(world, ReplayRequest(["ann"], [GATE]), TextBackend())[GATE].cost
-    assert cost is not None and (cost.checks, cost.usd) == (7, pytest.approx(0.00002))
-    assert cost.p50_ms is not None
+    found = replay(world, ReplayRequest(["ann"], [GATE]), TextBackend())
+    (item,), (note,) = found.results, found.notes
+    assert item.cost is not None and (item.cost.checks, item.cost.usd) == (7, pytest.approx(0.00002))
+    assert item.cost.p50_ms is not None
+    assert note == "ann: the gate sent 3 texts back in this time, which are no messages and in no share"
+
+
+def test_a_check_of_a_replay_costs_what_those_that_were_asked_did() -> None:
+    checks = [
+        ReplayedCheck(message_of(n), usage=Usage(calls=1, usd=0.01), seconds=seconds)
+        for n, seconds in enumerate((0.4, 0.1, None, 0.3, 0.2))
+    ]
+    cost = replaying._cost(checks, GateStatistics())
+    assert cost is not None and (cost.checks, cost.usd, cost.p50_ms, cost.p95_ms) == (4, 0.01, 300, 400)
+    assert replaying._cost([checks[2]], GateStatistics()) is None
+
+
+def test_what_the_gate_would_not_have_asked_is_not_asked() -> None:
+    backend, said = TextBackend(), message_of(0)
+    (found,) = asyncio.run(check_messages(backend, [GateQuestion(said, reason="configuration")]))
+    assert (found.message, found.score, found.reason, backend.questions) == (said, None, "configuration", [])
 
 
 @pytest.mark.parametrize(("good", "risk"), [(50, 0.1), (100, 0.05), (250, 0.02), (300, 0.1)])

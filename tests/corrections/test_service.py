@@ -95,6 +95,7 @@ def test_interventions(client: TestClient, world: World) -> None:
     assert [(item["kind"], item["share"], item["threshold"]) for item in body["nudges"]] == [
         ("anti_convergence", 1.0, 0.6)
     ]
+    assert 'persona_nudges_total{kind="anti_convergence"} 1.0' in client.get("/metrics").text
     quiet = client.post("/v1/interventions", json={"agent_id": "bob"}).json()
     assert quiet == {"guidance": None, "nudges": [], "withheld": [], "failed": False, "voice_alarm": None}
 
@@ -159,6 +160,7 @@ def test_metrics(client: TestClient) -> None:
     assert 'persona_gate_checks_total{outcome="disabled",reason=""} 1.0' in text
     assert 'persona_gate_tokens_total{kind="input"} 100.0' in text
     assert "persona_gate_check_seconds_count 2.0" in text
+    assert "persona_gate_usd_total 2e-05" in text
 
 
 def test_health(client: TestClient) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.voices import FileMessages, LiveVoices, StoredMessages, VoiceWatches, alarm_facts
+from persona_pipeline.corrections.voices import (
+    FileMessages,
+    LiveVoices,
+    SaidAgainWatch,
+    StoredMessages,
+    VoiceWatches,
+    alarm_facts,
+)
 from persona_pipeline.scoring.voice_alarm.model import VoiceAlarm
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
@@ -46,7 +53,8 @@ def test_the_store_is_followed_and_only_the_one_who_drifts_raises_an_alarm(world
 def test_a_late_message_is_not_missed_and_none_is_read_twice(world: World) -> None:
     moment = datetime(2026, 6, 20, 12, tzinfo=UTC)
     source = StoredMessages(world, moment)
-    for number, minutes in enumerate((10, 8, 12)):
+    # The last is so much later that none of those before can come after it.
+    for number, minutes in enumerate((10, 8, 12, 30)):
         write_messages(
             world.store, [Message(f"late-{number}", "jim", "hm.", moment + timedelta(minutes=minutes), "general")]
         )
@@ -65,6 +73,17 @@ def test_a_growing_file_is_followed_line_by_line(tmp_path: Path) -> None:
         stream.write("nonsense\n" + json.dumps(row | {"id": "2", "agent_id": "Jimmy"}) + "\n")
     assert [(message.id, message.agent_id) for message in source.new()] == [("2", "jim")]
     assert [":2:" in problem for problem in source.problems] == [True]
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(row | {"id": "3"}) + "\n")
+    assert ([message.id for message in source.new()], source.problems) == (["3"], []), "each is named once"
+
+
+def test_what_is_said_again_is_known_from_one_look_to_the_next(world: World) -> None:
+    line, moment = "The harbour ferry to the lighthouse stops running in November.", DRIFT + timedelta(days=20)
+    watch = SaidAgainWatch(world, ["jim"], moment)
+    for number, again in enumerate((False, True)):
+        said = Message(f"new-{number}", "jim", line, moment + timedelta(minutes=number), "ferries")
+        assert [facts["earlier_id"] for _, facts in watch.read([said])] == ["new-0"] * again
 
 
 def test_interventions_say_that_the_voice_is_lost_and_hold_nothing_back(world: World) -> None:

@@ -24,6 +24,7 @@ from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Unscored, Verdict
 from persona_pipeline.reporting.statistics import gather
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
 from persona_pipeline.world import names as world_names
@@ -54,6 +55,25 @@ def unrecorded(report: RunReport) -> set[tuple[str, str, str]]:
         for key, row in item.propositions.items()
         if row.unscored == "unrecorded"
     }
+
+
+def test_a_dimension_says_what_was_asked_and_how_often_each_was_judged(small_world: World) -> None:
+    def finished(samples: int) -> dict[str, DimensionEvaluation]:
+        # Of the first week there is nothing to be consistent with.
+        asked = EvaluationRequest(agents=["ann"], samples=samples, as_of=datetime(2026, 3, 4, tzinfo=UTC))
+        (plan,) = planned(small_world, asked)
+        return plan.finish([Verdict(item.proposition_id, score=7) for item in plan.requests])
+
+    once, twice = finished(1), finished(2)
+    assert {name: item.samples for name, item in twice.items()} == {
+        name: 1 if name == "consistency" else 2 for name in once
+    }
+    assert {item.samples for item in once.values()} == {1}
+    hashes = {name: item.input_hash for name, item in once.items()}
+    assert {name: item.input_hash for name, item in twice.items()} == hashes, "however often"
+    replace_in(small_world.root / "propositions" / "adherence" / "_default.yaml", "interesting", "surprising")
+    changed = {name for name, item in finished(1).items() if item.input_hash != hashes[name]}
+    assert changed == {"adherence"}
 
 
 def test_the_drifted_agent_fails_by_dimension_and_proposition(sample_world: World) -> None:

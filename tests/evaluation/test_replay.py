@@ -56,7 +56,7 @@ def test_a_saved_run_says_nothing_of_the_machine_and_what_no_judge_is_shown(
     assert run.replay is not None and run.problems
     save_replay(tmp_path / "run.json", run.replay())
     text = (tmp_path / "run.json").read_text(encoding="utf-8")
-    assert "more.jsonl" in text
+    assert '"path":"more.jsonl"' in text
     assert not [word for word in (str(sample_world.root), "hush-hush") if word in text]
 
 

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from persona_pipeline.evaluation import folder
+from persona_pipeline.guard.baselines.falls import CONFIRMATIONS
 from persona_pipeline.guard.baselines.spread import computed_moved
 from persona_pipeline.judging.recordings.replay import sign_recordings
+from persona_pipeline.testing.worlds import WorldBuilder
 from tests.support.command_line import Cli, in_process
+from tests.support.messages_server import MessagesServer, message, verdicts
 
 SECRET = "a secret of at least thirty-two characters"
 TWO_WINDOWS = ("baseline", "--windows", "2", "--as-of", "2026-06-14T23:59:59Z")
@@ -48,6 +52,40 @@ def test_how_weeks_differ_is_taken_again_too(cli: Cli, sample_root: Path) -> Non
     of_pam(sample_root, lambda data: data["provenance"]["dimensions"]["adherence"].update(between=4.0))
     done = cli("validate")
     assert done.returncode == 2 and "pam.json: says adherence: between 4, and its recordings give" in done.stderr
+
+
+@pytest.fixture
+def habits(tmp_path: Path) -> Path:
+    """A world of one agent with ten claims, who says something else every week; nothing is recorded."""
+    builder = WorldBuilder(tmp_path / "habits").persona("ann", "Ann has habits.")
+    for number in range(10):
+        builder.claim("adherence", f"habit-{number}", f"Ann has habit {number}")
+    for day in (2, 3, 9, 10):
+        builder.say("ann", f"It is the {day}th.", at=f"2026-03-{day:02}T09:00:00Z")
+    return builder.root
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_what_fell_was_judged_more_often_and_is_taken_again_as_often(
+    habits: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    samples: int,
+) -> None:  # fmt: skip
+    cli = in_process(habits, monkeypatch, capsys)
+    taken = ("baseline", "--judge", "anthropic", "--record", "--samples", str(samples))
+    for score, now, often in ((9, ("--as-of", "2026-03-04T00:00:00Z"), samples), (1, (), samples + CONFIRMATIONS)):
+        server.handler = lambda call, last=score: message(
+            json.dumps(verdicts(call.body, lambda claim: last if claim.endswith("9") else 9))
+        )
+        assert cli(*taken, *now).returncode == 0
+        known = json.loads((habits / "baselines" / "ann.json").read_text(encoding="utf-8"))["provenance"]
+        assert [item["samples"] for item in known["dimensions"]["adherence"]["recordings"]] == [often]
+        done = cli("validate")
+        assert (done.returncode, "ann (" in done.stderr) == (0, False), done.stderr
+
+
+def test_what_one_side_alone_holds_in_parts_differs_as_a_whole() -> None:
+    one, other = {"a": {"b": 1}, "c": {"d": 2}, "e": 3}, {"a": {"b": 4}, "c": None}
+    assert dict(folder._flat(one, other)) == {"a b": (1, 4), "c": ({"d": 2}, None), "e": (3, None)}
 
 
 def test_what_cannot_be_taken_again_is_an_error_only_where_signed_is_asked_for(

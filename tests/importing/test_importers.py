@@ -276,6 +276,8 @@ def test_who_and_where_can_be_mapped(tmp_path: Path) -> None:
     message = message_of(tmp_path, "own.jsonl", line, format_name="messages", fields=fields)
     assert (message.id, message.agent_id, message.text) == ("1", "ann", "hi\nho")
     assert message.extras == {"from": {"name": "ann"}}
+    (problem,) = rows_of(tmp_path, "own.jsonl", "[3]", format_name="messages", fields=fields)
+    assert isinstance(problem, ValueError) and "object" in str(problem)
     (found,) = rows_of(
         tmp_path, "own.csv", "n,who,room,said,at\n1,ann,c,hi,2026-03-01T10:00:00Z\n", format_name="messages",
         fields={"n": "id", "who": "agent_id", "room": "channel", "said": "text", "at": "created_at"},

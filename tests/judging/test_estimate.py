@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -15,13 +16,19 @@ from persona_pipeline.base.database.tables import judge_batches
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.evaluation.estimate import estimate_run
+from persona_pipeline.evaluation.estimate import RunEstimate, estimate_run, missing_text, more_windows_text
+from persona_pipeline.evaluation.run import planned
 from persona_pipeline.judging import batches
 from persona_pipeline.judging.cache import JudgmentCache
-from persona_pipeline.judging.estimate import estimate
+from persona_pipeline.judging.estimate import Estimate, Range, estimate
 from persona_pipeline.judging.model.asking import ModelBackend, live_judge
+from persona_pipeline.judging.open import JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions, find_provider
+from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
+from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Usage, Verdict
 from persona_pipeline.world import World
+from persona_pipeline.world.messages.store import write_messages
+from persona_pipeline.world.models import Message
 from tests.support.judging import request, requests, trajectory
 from tests.support.messages_server import MessagesServer
 
@@ -156,3 +163,94 @@ def test_what_needs_no_call_takes_none() -> None:
     empty = estimate([request(trajectory=replace(LONG, items=()))], options=NO_KEY)
     assert (empty.usage.calls, empty.usage.usd) == (0, 0.0)
     assert str(empty) == "nothing to judge: $0"
+
+
+def asked_of(world: World, **asked: object) -> list[JudgeRequest]:
+    plans = planned(world, EvaluationRequest.model_validate(asked))
+    return [item for plan in plans for item in plan.requests]
+
+
+@pytest.fixture
+def keyed(server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> MessagesServer:
+    """The server, to which the environment points."""
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+    return server
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_is_recorded_or_in_the_store_costs_a_run_nothing_unless_it_is_asked_anew(
+    sample_world: World, keyed: MessagesServer, fresh: bool
+) -> None:
+    asked = asked_of(sample_world, agents=["jim"], dimensions=["adherence"])
+    (sample_world.root / "recordings" / "jim" / "fluency.jsonl").unlink()
+    stored = asked_of(sample_world, agents=["jim"], dimensions=["fluency"])
+    options = ModelOptions.from_settings(sample_world.settings, "anthropic")
+    asyncio.run(live_judge(ModelBackend(options, cache=JudgmentCache(sample_world.store))).judge(stored))
+    request = EvaluationRequest(agents=["jim"], dimensions=["adherence", "fluency"], confirm=False)
+    found = estimate_run(sample_world, request, "anthropic", JudgeOptions(fresh=fresh), count=False)
+    every = len(asked) + len(stored)
+    expected = (every, 0, 0) if fresh else (0, len(stored), len(asked))
+    assert (found.judging.usage.calls, found.judging.known, found.recorded) == expected
+    assert (found.usd, found.worst_usd) == (found.judging.usd, found.judging.worst_usd), "no more than judging"
+
+
+def test_conversations_that_are_to_be_generated_cost_what_saying_and_judging_them_takes(small_world: World) -> None:
+    plain = estimate_run(small_world, EvaluationRequest(), "anthropic", count=False)
+    found = estimate_run(small_world, EvaluationRequest(synthetic=True, samples=2), "anthropic", count=False)
+    turns, claims = sum(map(len, SAMPLE_PROMPTS)), 5
+    assert (plain.generated, found.generated) == (0, 2 * (turns + 2 * claims))
+    assert found.judging.usage.calls == 0 and found.usd and found.worst_usd
+    assert 0 < found.usd.low < found.usd.expected < found.usd.high < found.worst_usd == 6 * found.usd.high
+    assert f"up to {found.generated} calls more to generate conversations" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "last"),
+    [
+        ({}, "at most $3.00"),
+        ({"confirming": 8}, "all of it"),
+        ({"generated": 3}, "all of it"),
+        ({"generated": 3, "usd": None}, "up to 3 calls more"),
+    ],
+)
+def test_of_what_comes_beside_judging_the_whole_is_told(values: Mapping[str, object], last: str) -> None:
+    usage = Usage(calls=2, input_tokens=10, usd=1.0)
+    judging = Estimate("m", usage, Range(0.5, 1, 2), 3.0, None, counted=True)
+    known = {"usd": Range(1, 2, 4), "worst_usd": 9.0} | values
+    found = RunEstimate(judging, **known)  # pyright: ignore[reportArgumentType]
+    *_, told = str(found).splitlines()
+    assert last in told and ("at most $9.00" in told) is (last == "all of it"), str(found)
+
+
+@pytest.mark.parametrize(
+    "weeks", [(), (2,), (1, 2)], ids=["one week before", "a week between is silent", "three weeks"]
+)
+def test_four_windows_are_told_of_where_three_before_hold_messages(
+    small_world: World, keyed: MessagesServer, weeks: tuple[int, ...]
+) -> None:
+    first = datetime(2026, 3, 2, 9, tzinfo=UTC)
+    said = [Message(f"w{week}", "ann", "Older kettle.", first - timedelta(weeks=week), "general") for week in weeks]
+    write_messages(small_world.store, said)
+    told = more_windows_text(small_world, EvaluationRequest(), "anthropic")
+    more = len(asked_of(small_world, baseline_windows=4)) - len(asked_of(small_world))
+    assert (f"from all ({more} judgments more, about $0.0" in told) is (len(weeks) == 2), told
+    assert (told == "") is (len(weeks) < 2)
+    assert keyed.requests == [], "it is a remark: nobody is asked how many tokens it is"
+
+
+@pytest.mark.parametrize(("grouping", "dearest"), [(None, True), (4, False)])
+def test_what_nobody_answered_is_told_with_what_asking_again_costs_as_it_was_asked(
+    sample_world: World, keyed: MessagesServer, grouping: int | None, dearest: bool
+) -> None:
+    judging = open_judge("anthropic", sample_world, JudgeOptions(record=True))
+    assert isinstance(judging, OpenedJudge) and judging.writer is not None
+    asking = None if grouping is None else JudgeOptions(grouping=grouping)
+    assert missing_text(sample_world, judging, "again", "anthropic", asking) == ""
+    asked = asked_of(sample_world)
+    judging.writer.record(asked, [Verdict(item.proposition_id, unscored=Unscored.TIMEOUT) for item in asked])
+    told = missing_text(sample_world, judging, "again", "anthropic", asking)
+    count = len(asked)
+    assert told.startswith(f"{count} of {count} judgments failed ({count} timeout); `again` asks them again, about $")
+    alone = estimate(asked, options=ModelOptions.from_settings(sample_world.settings, "anthropic"), count=False)
+    assert told.endswith(f"${alone.usage.usd:.2f}") is dearest

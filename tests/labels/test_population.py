@@ -163,7 +163,8 @@ def test_labels_of_single_messages_say_which_are_good(small_world: World, server
     judged = judged_population(small_world, ["ann"], ["adherence"])
     said = [item.request.trajectory.entries[-1].message_id for item in judged]
     labels = [label_of(item.request, score, labeller="ada") for item, score in zip(judged, (8, 2, None), strict=False)]
-    labels.append(label_of(judged[1].request, 9, labeller="bea"))
+    # With the two of the other just the middle, which is good.
+    labels.append(label_of(judged[1].request, 8, labeller="bea"))
     write_label_files(Label, small_world.root / "labels", labels)
     assert labelled_messages(small_world, ["ann"]) == {said[0]: True, said[1]: True}
     write_label_files(Label, small_world.root / "labels", [label_of(judged[1].request, 5, labeller="bea")])

@@ -9,7 +9,8 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
-from persona_pipeline.scoring.text.repetition import phrase_uses
+from persona_pipeline.scoring.text.repetition import catchphrase_part, phrase_uses
+from persona_pipeline.scoring.text.tokens import vocabulary_stats
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import Message, Window
 from persona_pipeline.world.propositions.models import Catchphrase, Proposition, PropositionSet
@@ -184,14 +185,16 @@ def test_consistency_of_a_log_with_one_channel_a_conversation_compares_across_ch
 
 
 def test_consistency_keeps_to_the_conversation_where_there_was_one_whatever_else_is_new() -> None:
-    new = said("ann", "In a new place.", channel="new")
+    texts = ["In a new place.", *(f"There {n}." for n in range(5))]
+    new = [*said("ann", *texts, channel="annex"), *said("ann", "Elsewhere.", channel="barn")]
     parts, statistics = parts_of([*OWN, *new], EARLIER)
     alone, _ = parts_of(OWN, EARLIER)
     assert {name: texts for name, texts in parts.items() if name.startswith("pair 1")} == alone
-    assert parts["pair 2, now"] == ["In a new place."]
+    assert (parts["pair 2, now"], parts["pair 3, now"]) == (texts[:5], texts[5:])
     assert statistics["conversations"] == [
         {"earlier": "#general", "now": "#general", "pairs": 1},
-        {"earlier": "#general", "now": "#new", "pairs": 1},
+        {"earlier": "#general", "now": "#annex", "pairs": 2},
+        {"earlier": "#general", "now": "#barn", "pairs": 1},
     ]
 
 
@@ -221,10 +224,19 @@ def test_fluency_weighs_its_parts_and_leaves_out_what_does_not_apply() -> None:
     ngram = rows["_ngram"].score
     assert ngram is not None
     assert evaluation.score == pytest.approx(0.4 * ngram + 0.2 * 4.5 + 0.4 * 6)
+    assert (evaluation.n_scored, evaluation.n_expected) == (3, 3)
     plain = score(scorers()["fluency"](case(own), claims("fluency")), lambda _: 6)
     assert plain.score == pytest.approx((ngram + 6) / 2)
     assert "_catchphrase" not in plain.propositions
     assert evaluation.statistics["catchphrases"]["Boom!"]["rate"] == 0.25
+
+
+@pytest.mark.parametrize(("rates", "score"), [((0.5, 0.5), 9.0), ((0.5, 0.0), 4.5), ((0.0, 0.0), 0.0)])
+def test_catchphrases_score_by_how_many_are_in_their_range(rates: tuple[float, ...], score: float) -> None:
+    texts = ["Boom goes it.", "By Neptune!"]
+    phrases = [Catchphrase(text, rate, rate) for text, rate in zip(("boom", "by neptune"), rates, strict=True)]
+    row, _ = catchphrase_part(texts, phrases)
+    assert row is not None and row.score == score
 
 
 def test_fluency_of_one_message_has_no_repetition_to_measure() -> None:
@@ -279,6 +291,7 @@ def test_convergence_hides_names_shuffles_and_shares_the_transcript() -> None:
     assert request.claim.endswith('in "general"')
     texts = [entry.text for entry in request.trajectory.entries]
     assert sorted(texts) == sorted(m.text for m in [*OWN, *OTHERS])
+    assert texts != [m.text for m in sorted([*OWN, *OTHERS], key=lambda m: (m.created_at, m.id))]
     bob = AgentCase("bob", "Bob", "", case().window, OTHERS, channels=case(OWN, OTHERS).channels, names=NAMES)
     other = scorers()["convergence"](bob, claims("convergence")).requests[0]
     assert other.trajectory == request.trajectory
@@ -291,12 +304,14 @@ def test_convergence_weighs_channels_by_the_agents_messages() -> None:
     plan = scorers()["convergence"](case(own, others), claims("convergence"))
     evaluation = score(plan, lambda r: 9 if r.claim.endswith('"general"') else 4)
     assert evaluation.propositions["p"].raw == pytest.approx((9 * 4 + 4) / 5)
+    assert [part["raw"] for part in evaluation.propositions["p"].parts] == [9, 4]
     agreement = evaluation.propositions["_agreement"].score
     assert agreement == pytest.approx((9 * 4 + 9 * (1 - 2 / 3)) / 5)
     vocabulary = evaluation.propositions["_vocabulary"].score
     assert vocabulary is not None
     assert evaluation.score == pytest.approx(0.3 * vocabulary + 0.4 * 8 + 0.3 * agreement)
     assert set(evaluation.statistics["channels"]) == {"general", "sales"}
+    assert evaluation.statistics["vocabulary"] == vars(vocabulary_stats([message.text for message in own]))
 
 
 def test_ideas_are_counted_once_and_only_when_all_channels_were_judged() -> None:
@@ -400,6 +415,12 @@ def test_computed_rows_are_marked_and_the_judged_ones_are_not() -> None:
 def test_repetition_is_looked_for_in_phrases_of_three_and_of_five_words() -> None:
     statistics = score(scorers()["fluency"](case(OWN), claims("fluency")), lambda _: 7).statistics
     assert set(statistics["repetition"]) == {"3", "5"}
+
+
+def test_speakers_who_share_no_word_have_nothing_in_common() -> None:
+    apart = case(said("ann", "Beets and bears."), said("bob", "Who hid my stapler?"))
+    rows = score(scorers()["convergence"](apart, claims("convergence")), lambda _: 7).propositions
+    assert rows["_vocabulary"].score == 9.0
 
 
 def test_each_channel_says_how_near_its_voices_have_come() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from persona_pipeline.scoring import fading as module
 from persona_pipeline.scoring.fading import MessageValue, character_end, fading
 
 
@@ -37,3 +38,13 @@ def test_a_turn_has_an_interval_from_two_conversations_on() -> None:
     assert alone is not None
     last = alone.curve[-1]
     assert (last.turn, last.mean, last.low, last.high, last.conversations) == (6, 6.0, None, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("broken", "leave"),
+    [(1, False), (2, True), (10, False)],
+    ids=["one that ended so is none", "two of ten do not by chance", "where all broke nothing tells"],
+)
+def test_whoever_leaves_leaves_at_a_broken_turn(broken: int, leave: bool) -> None:
+    talks = [(turns(8, 1 if n < broken else 8), 2 if n < broken else 9) for n in range(10)]
+    assert module._leaves_when_broken(talks) is leave

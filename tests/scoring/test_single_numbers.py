@@ -44,6 +44,10 @@ def test_why_nothing_is_scored_is_the_first_failure_else_the_first_answer(
     for number, why in enumerate(unscored):
         found.results[str(number)] = PropositionResult(id=str(number), claim="c", raw=None, score=None, unscored=why)
     assert found.reason() == reason
+    item = DimensionEvaluation(
+        dimension="adherence", score=None, n_scored=0, n_expected=2, proposition_set_hash="", propositions=found.results
+    )
+    assert item.unscored_reasons == {why: unscored.count(why) for why in unscored}
 
 
 def said(who: str, text: str, minute: int, **values: str) -> Message:

@@ -1,5 +1,6 @@
 """The endpoint over a real socket: what it answers, and that what it acknowledged is stored."""
 
+import asyncio
 import gzip
 import json
 import os
@@ -11,6 +12,8 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -22,11 +25,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
+from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.http_server import Access
 from persona_pipeline.cli.app import app
 from persona_pipeline.cli.world.messages import collect
+from persona_pipeline.importing import ReadOptions, Source
+from persona_pipeline.importing.traces import collector
 from persona_pipeline.importing.traces.collector import NO_GRPC, Bounds, create_app
+from persona_pipeline.importing.traces.importer import OTLPFile
 from persona_pipeline.importing.traces.reading import RequestBudget
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
@@ -34,7 +41,7 @@ from tests.support.clock import LONG, held
 from tests.support.otlp_relay import post
 from tests.support.serving import serving
 from tests.support.spans import agent, chat, event, logs, request, span
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.traces.test_otlp import as_json
 from tests.traces.test_recorded import RECORDED
 
@@ -220,16 +227,43 @@ def test_only_what_may_go_better_is_a_reason_to_come_again(
     assert said(world) == LINES
 
 
+def test_old_pieces_are_dropped_for_as_long_as_the_collector_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[timedelta] = []
+
+    def forget(_store: Store, older_than: timedelta, _now: datetime) -> int:
+        asked.append(older_than)
+        if len(asked) == 1:
+            raise ValueError("the disk is full")
+        return 0
+
+    monkeypatch.setattr(collector, "forget_pieces", forget)
+    monkeypatch.setattr(collector, "_FORGET_SECONDS", 0.01)
+
+    async def run() -> None:
+        async with collector.Writer(world, collector.CollectorMetrics(), 3.5) as writer:
+            async with asyncio.timeout(PATIENCE):
+                while len(asked) < 3 and not writer._forgetting.done():
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert asked[:3] == [timedelta(days=3.5)] * 3
+    assert "pieces of old traces could not be dropped" in caplog.text and "the disk is full" in caplog.text
+
+
 def test_the_command_listens_to_others_only_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERSONA_COLLECT_TOKEN", raising=False)
     with pytest.raises(ConfigError, match="PERSONA_COLLECT_TOKEN"):
         collect(host="0.0.0.0")
 
 
-def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.trace.v1.trace_service_pb2", None)
     with pytest.raises(ConfigError, match=r"persona-pipeline\[otel\]"):
         collect()
+    with pytest.raises(ConfigError, match=r"persona-pipeline\[otel\]"):
+        next(iter(OTLPFile().rows(Source(tmp_path / "spans.jsonl", "spans.jsonl"), ReadOptions())))
 
 
 class Process:

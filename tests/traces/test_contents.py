@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.importing.traces.calls import SaidMessage, contents, last_words, said_by_event, text_of
+from persona_pipeline.importing.traces.messages import told_by
 
 HEARD = (
     [
@@ -199,6 +200,14 @@ def test_only_what_was_said_since_the_last_answer_is_new() -> None:
     assert _words(("user", "Hi"), ("assistant", ""), ("tool", "72 F")) == []
     # What the caller wrote for the model to go on from.
     assert _words(("user", "Hi"), ("assistant", "Yes?"), ("user", "Tea?"), ("assistant", "{")) == ["Tea?"]
+
+
+def test_words_of_an_input_are_told_apart_by_the_answer_before_and_by_how_often_they_were_said() -> None:
+    said = [SaidMessage(role, text) for role, text in (("user", "ok"), ("user", "no"), ("user", "ok"), ("user", "ok"))]
+    told = [(item.said.text, item.number, item.place) for item in told_by("s", said)]
+    assert told == [("ok", 0, (None, 0)), ("no", 1, (None, 0)), ("ok", 2, (None, 1)), ("ok", 3, (None, 2))]
+    (told_after,) = told_by("s", [SaidMessage("assistant", "Yes?"), said[0]])
+    assert (told_after.number, told_after.place) == (0, ("Yes?", 0))
 
 
 def test_a_history_tells_words_apart_that_are_said_again() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.importing.traces.calls import Piece, RefusedError, piece_of
-from persona_pipeline.importing.traces.messages import forget_pieces, keep_pieces
+from persona_pipeline.importing.traces.messages import _call, forget_pieces, keep_pieces
 from persona_pipeline.importing.traces.otlp import items
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
@@ -433,3 +434,18 @@ def test_names_that_are_no_names_are_made_some(world: World) -> None:
     given = {"gen_ai.conversation.id": "c" * 300, "gen_ai.agent.name": "An\nn"}
     keep(world, request(chat(1, ["Hi"], "Yes?", given=given)))
     assert {(len(channel or ""), name) for channel, name, _ in said(world)} == {(256, "user"), (256, "An n")}
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        (("an event", "details", "span"), "span"),
+        (("an event", "details"), "details"),
+        (("b event", "an event"), "an event"),
+    ],
+    ids=["the span itself", "the event that tells of the whole call", "any event"],
+)
+def test_of_one_call_counts_what_is_said_nearest_to_it(keys: tuple[str, ...], place: str) -> None:
+    (piece,) = pieces(request(chat(2, ["Hi"], "Yes?")))
+    call = _call([replace(piece, key=key, conversation=key) for key in keys])
+    assert call.span.conversation == place

@@ -68,6 +68,12 @@ def test_21_what_a_request_holds_is_counted_before_it_is_decoded(name: str, body
     print(f"21  {name}: {len(body):,} bytes refused after {time.process_time() - started:.2f} CPU s")
 
 
+def test_21_attributes_of_a_scope_are_counted_like_those_of_a_span() -> None:
+    for body in (within(2, within(1, within(3, PAIR) * 60)), within(2, within(2, within(9, PAIR) * 60))):
+        with pytest.raises(TooLargeError, match="send smaller batches"):
+            read_body(within(1, body), "", PROTOBUF, RequestBudget(fields=200), logs=False)
+
+
 def test_21_json_is_counted_too() -> None:
     spans = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [{}] * 60_000}]}]}).encode()
     pairs = b'{"resourceSpans": [' + b"[]," * 2_100_000 + b"[]]}"
@@ -111,6 +117,8 @@ def test_21_a_reading_that_takes_too_long_is_ended_and_the_next_is_read() -> Non
     async def run() -> tuple[int, int]:
         reader = ReadingProcess(RequestBudget(seconds=LONG))
         try:
+            plain = await reader.read(body, " Identity ", PROTOBUF, logs=False)
+            assert plain.pieces and reader._pool is None, "what is small and not packed needs no process"
             first = await reader.read(gzip.compress(body), "gzip", PROTOBUF, logs=False)
             assert reader._pool is not None
             (child,) = reader._pool._processes.values()

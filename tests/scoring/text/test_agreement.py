@@ -37,8 +37,11 @@ AGREEING = [
     "Love it! What if we also ask the drivers?",
     "I can't believe I agree with you",
     "Absolutely!",
+    "Great.",
+    "Hear, hear!",
 ]
 NOT_AGREEING = [
+    "Sure.",
     "",
     "Pretzel day is tomorrow",
     "I disagree",

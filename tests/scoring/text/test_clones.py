@@ -70,6 +70,7 @@ def test_a_clone_in_style_is_named_with_the_voice_it_has_taken() -> None:
     current = conversation(DISTINCT | {"ann": "terse"}, 40, 2)
     found = find_likeness(nearness(current, HISTORY), current, HISTORY)
     assert [(item.kind, item.agent_id, item.other) for item in found] == [(Likeness.STYLE, "ann", "bob")]
+    assert found[0].lines
     assert all(ours in current["ann"] and theirs in HISTORY["bob"] for ours, theirs in found[0].lines)
 
 

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from persona_pipeline.scoring.text import voices
+from persona_pipeline.scoring.text.likeness import nearness_score
 from persona_pipeline.scoring.text.voices import nearness, normal_quantile, ridge
 from tests.scoring.text.test_voice import DISTINCT, MERGED, conversation
 
@@ -25,7 +27,7 @@ def test_merged_voices_come_nearer_and_the_pairs_say_which() -> None:
 
 @pytest.mark.parametrize("count", [5, 12, 20, 50, 160])
 def test_the_length_of_the_window_does_not_move_it(count: int) -> None:
-    apart, merged = (nearness(conversation(voices, count, 3), HISTORY).z for voices in (DISTINCT, MERGED))
+    apart, merged = (nearness(conversation(styles, count, 3), HISTORY).z for styles in (DISTINCT, MERGED))
     assert apart is not None
     assert apart < 2
     assert merged is not None
@@ -48,6 +50,8 @@ def test_without_a_number_it_says_what_is_missing(
     found = nearness(current, history)
     assert found.z is None
     assert missing in (found.missing or "")
+    # Who can be compared with nobody before can be with one another.
+    assert (found.similarity is None) == ("two" in missing) and 0 <= (found.similarity or 0) < 0.1
 
 
 def test_who_lacks_history_is_left_out_and_the_others_are_compared() -> None:
@@ -64,6 +68,44 @@ def test_the_same_text_gives_the_same_number_whatever_the_order_of_the_speakers(
 @given(st.floats(-8, 8), st.integers(5, 60))
 def test_a_quantile_of_t_becomes_one_of_the_normal_distribution(t: float, degrees: int) -> None:
     assert normal_quantile(t, degrees) == pytest.approx(stats.norm.ppf(stats.t.cdf(t, degrees)), abs=0.05)
+
+
+@pytest.mark.parametrize("pairs", [1, 3, 10])
+def test_what_is_expected_of_a_mean_of_pairs_is_what_correlated_values_of_one_variance_give(pairs: int) -> None:
+    covariances = np.full((pairs, pairs), 0.4)
+    np.fill_diagonal(covariances, 1.0)
+    assert voices._prior(pairs) == pytest.approx(1.8 * covariances.mean())
+
+
+def test_a_new_value_is_held_against_the_variance_of_those_before_and_that_of_four_more() -> None:
+    spread = ((4 * 1.0 + 1 * 2.0) / 5 * (1 + 1 / 2)) ** 0.5
+    found = voices._quantiles(np.array([0.0, 2.0]), np.array([-1.0, 3.0]), 1.0)
+    assert found == [normal_quantile(value / spread, 5) for value in (-1.0, 3.0)]
+
+
+def test_without_history_as_many_of_each_ones_newest_messages_are_compared() -> None:
+    assert nearness({"ann": ["x y", "c d"], "bob": ["c d"]}, {}).similarity == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("z", "score"), [(-3.0, 9.0), (1.2, 9.0), (1.95, 4.5), (2.7, 0.0), (8.0, 0.0)])
+def test_the_score_of_nearness_is_linear_between_its_ends(z: float, score: float) -> None:
+    assert nearness_score(z) == pytest.approx(score)
+
+
+def test_values_are_counted_in_deviations_of_those_before_pooled_over_the_pairs() -> None:
+    before, now = np.array([[1.0, 10.0], [3.0, 40.0]]), np.array([[4.0, 25.0]])
+    spread = ((2 + 450) / 2) ** 0.5
+    told, new = voices._standardized(before, now)
+    assert told == pytest.approx(np.array([[-1, -15], [1, 15]]) / spread)
+    assert new == pytest.approx(np.array([[2, 0]]) / spread)
+
+
+@pytest.mark.parametrize(("shorter", "longer", "more"), [(10, 200, True), (200, 400, False)])
+def test_a_message_counts_more_the_longer_it_is_up_to_two_hundred_letters(
+    shorter: int, longer: int, more: bool
+) -> None:
+    assert (voices.worth("x" * longer) > voices.worth("x" * shorter)) is more
+    assert voices.worth("x" * longer) < 2 * voices.worth("x" * shorter)
 
 
 def test_a_thousand_channels_take_no_more_memory_than_the_last_two() -> None:

@@ -114,9 +114,16 @@ def test_corpus_repetition_is_exact_wherever_the_line_between_rare_and_common_is
         assert corpus_repetition(messages, n) == pytest.approx(repetition_by_definition(messages, n), abs=1e-12)
 
 
-@pytest.mark.parametrize("messages", [[], ["a b c"], ["", ""], ["a", "b c d e"], ["a b"] * 200])
-def test_corpus_repetition_without_a_pair_to_compare_is_zero(messages: list[str]) -> None:
-    assert corpus_repetition(messages, 3) == 0.0
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        *(([*texts], 0.0) for texts in ([], ["a b c"], ["", ""], ["a", "b c d e"], ["a b"] * 200)),
+        (["a b c", "A b c!", "x y z"], 1 / 3),
+        (["a b c d", "a b c x", "a b c d", "p q"], (1 + 1 / 3 + 1 / 3) / 6),
+    ],
+)
+def test_corpus_repetition_counts_a_pair_without_n_grams_as_zero(messages: list[str], expected: float) -> None:
+    assert corpus_repetition(messages, 3) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("opener", ["", "Hey everyone, just wanted to say "], ids=["natural", "shared opener"])

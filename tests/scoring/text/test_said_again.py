@@ -189,6 +189,7 @@ def history(count: int, repeats: int) -> list[str]:
     [
         pytest.param(0, 0, 1, id="nothing is known"),
         pytest.param(99, 5, 1, id="too little is known"),
+        pytest.param(100, 5, 0, id="just enough is known"),
         pytest.param(400, 0, 1, id="it never says anything again"),
         pytest.param(400, 5, 0, id="it often says so much again"),
         pytest.param(400, 300, 1, id="once in three hundred is not often"),
@@ -220,6 +221,20 @@ def test_statistics_quote_both_lines_and_say_whether_it_is_more_than_before() ->
     assert pair_text({**first, "line": "x" * 100}) == f"'{'x' * 77}...' (m1-3) after {plain[0]!r} (m1-0)"
 
 
+def test_the_two_most_alike_are_told_first() -> None:
+    lines = [
+        {"id": f"m{n}", "line": "b", "earlier_id": "m0", "earlier_line": "a", "strength": strength}
+        for n, strength in enumerate((0.5, 0.9, 0.7), start=1)
+    ]
+    told = said_again_text({"said_again": 3, "messages": 9, "lines": lines})
+    assert told.endswith("again what was said: 'b' (m2) after 'a' (m0), 'b' (m3) after 'a' (m0)")
+
+
+def test_of_what_was_said_before_the_newest_six_hundred_count() -> None:
+    found = said_again_statistics(messages([f"word{n}" for n in range(700)]), messages([BETWEEN[0]], 1))
+    assert (found["messages"], found["before"]) == (1, {"messages": 600, "said_again": 0})
+
+
 def test_a_conversation_goes_on_from_before_the_window() -> None:
     found = said_again_statistics(messages(BETWEEN), messages([BETWEEN[2]], 1))
     assert [(item["id"], item["earlier_id"]) for item in found["lines"]] == [("m1-0", "m0-2")]
@@ -243,6 +258,8 @@ def test_of_many_messages_without_any_before_the_first_half_tells_what_was() -> 
         # By scipy.stats.betabinom 2.97 and 3.69 in a thousand; often is less than three.
         pytest.param(3, 10, 11, 400, True, id="just often"),
         pytest.param(3, 10, 12, 400, False, id="just not"),
+        # 3.44 in a thousand by four messages before.
+        pytest.param(8, 10, 0, 4, False, id="just not, where little is known"),
     ],
 )
 def test_what_is_often(found: int, of: int, before: int, of_before: int, often: bool) -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from persona_pipeline.scoring.text.tokens import (
     VocabularyStats,
     pairwise_similarity,
+    sampled_similarity,
     vocabulary_stats,
 )
 
@@ -46,3 +47,16 @@ def test_similarity_is_symmetric_and_a_share(agents: dict[str, list[str]]) -> No
     similarity = pairwise_similarity(agents)
     assert all(0 <= value <= 1 for value in similarity.values())
     assert similarity == pairwise_similarity(dict(reversed(list(agents.items()))))
+
+
+@pytest.mark.parametrize(
+    ("agents", "similarity"),
+    [
+        ({"a": ["x y"], "b": ["x y"]}, 1.0),
+        ({"a": ["x y"], "b": ["z"], "c": ["x"]}, (0 + 0.5 + 0) / 3),
+        ({"a": ["x y"], "b": ["..."]}, None),
+        ({}, None),
+    ],
+)
+def test_stretches_of_one_length_are_compared(agents: dict[str, list[str]], similarity: float | None) -> None:
+    assert sampled_similarity(agents) == (None if similarity is None else pytest.approx(similarity))

@@ -50,6 +50,10 @@ def test_agents_who_sound_alike_are_more_similar() -> None:
     assert similarity["ann", "bob"] > 2 * similarity["ann", "cyd"]
 
 
+def test_one_voice_is_like_nobody() -> None:
+    assert voice_similarity({"ann": ["hello"], "bob": [" "]}) == {}
+
+
 def test_case_is_part_of_a_voice() -> None:
     quiet = voice_similarity({"a": ["the paper is here"], "b": ["the paper is here"]})
     loud = voice_similarity({"a": ["the paper is here"], "b": ["THE PAPER IS HERE"]})
@@ -91,7 +95,8 @@ def test_map_of_fewer_than_two_voices_is_the_middle(agents: dict[str, list[str]]
 
 
 def test_two_agents_lie_on_a_line() -> None:
-    first, second = voice_map({"ann": ["hello there"], "bob": ["beets"]}).values()
+    # A blank message hides nobody.
+    first, second = voice_map({"ann": ["hello there", " "], "bob": ["beets"]}).values()
     assert first[0] == pytest.approx(-second[0])
     assert (first[1], second[1]) == pytest.approx((0, 0), abs=1e-6)
 

@@ -304,6 +304,8 @@ def test_a_finding_names_what_changed_around_the_beginning(model: VoiceModel) ->
     _, (alarm,) = follow_voice(model, [item for item in messages if item.created_at > model.provenance.until])
     found = voice_change(alarm, changes)
     assert [change.what for change in found.changes] == ["model changed", "commit abc123: shorter persona"]
+    raised = KnownChange(alarm.raised_at.created_at, "just as it was raised")
+    assert voice_change(alarm, [raised]).changes == (raised,)
     assert "since message 12-0-ann" in found.text
     assert "around it changed: model changed" in found.text
     bare = voice_change(alarm, ())
