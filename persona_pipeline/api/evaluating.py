@@ -59,6 +59,11 @@ class OwnJudge:
     def live(self) -> bool:
         return bool(getattr(self.given, "live", False))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report should say of it."""
+        return tuple(getattr(self.given, "notes", ()))
+
     async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         if not hasattr(self.given, "judge"):
             free = asyncio.Semaphore(_AT_ONCE)

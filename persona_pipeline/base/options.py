@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 from pydantic.fields import FieldInfo
 
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.text import names_in
 
 WINDOW = "7d"
 REGRESSION_DELTA = 1.0
@@ -300,8 +301,7 @@ def _inside(name: str, value: Any) -> Any:
     if name in _LISTS:
         if text == EVERYTHING or (text == NOTHING and name == "fail_on"):
             return None if text == EVERYTHING else []
-        names = [item.strip() for item in text.split(",") if item.strip()]
-        if not names:
+        if not (names := names_in(text)):
             raise ValueError(
                 f"{name}: a list of names is empty; write '{EVERYTHING}' or names with commas between them"
             )

@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from persona_pipeline.base.errors import not_valid
+from persona_pipeline.base.text import names_in
 
 PREFIX = "PERSONA_"
 PACKAGE_PARENT = Path(__file__).resolve().parents[2]
@@ -143,18 +144,13 @@ class Settings(BaseSettings):
         return Path.cwd() if self.root is None else self.root.expanduser().resolve()
 
 
-def names_in(text: str) -> list[str]:
-    """Return what is written with commas between it."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def read_prices(text: str) -> dict[str, TokenPrices]:
     """Return prices by model from ``MODEL=INPUT/OUTPUT[/CACHE WRITE/CACHE READ]`` with commas between them.
 
     ``ValueError``: it is not written so, a price is no finite number from 0, or a model stands twice.
     """
     found: dict[str, TokenPrices] = {}
-    for item in filter(None, map(str.strip, text.split(","))):
+    for item in names_in(text):
         model, _, written = (part.strip() for part in item.rpartition("="))
         try:
             prices = [float(price) for price in written.split("/")]

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.settings import Settings, names_in
+from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.text import names_in
 from persona_pipeline.version import __version__
 
 EVENT = "gen_ai.evaluation.result"
@@ -26,6 +27,7 @@ _MOST_WAITING = 100_000
 _PATIENCE = 5.0
 # All zeros is no id.
 _TRACE_ID, _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]{16}")
+_RESULT = ("score", "label", "explanation")
 _SCORE = ("name", "score.value", "score.label", "explanation")
 # Times that a backend is asked to take a batch of scores.
 _ATTEMPTS = 4
@@ -213,9 +215,7 @@ def _phoenix() -> SpanScores:
                 "annotator_kind": "LLM",
                 "span_id": item.span.span_id,
                 "identifier": "persona-pipeline",
-                "result": {"score": item.score}
-                | ({"label": item.label} if item.label else {})
-                | ({"explanation": item.explanation} if item.explanation else {}),
+                "result": {name: said for name in _RESULT if (said := getattr(item, name)) is not None},
                 "metadata": item.about,
             }
             for item in scores

@@ -1,4 +1,4 @@
-"""Text of others made harmless where it is shown: on a terminal, in JSON that a terminal shows, in a cell of a spreadsheet."""
+"""Text of others made harmless where it is shown (a terminal, JSON on it, a cell of a spreadsheet), and names listed in a text."""
 
 import json
 import re
@@ -61,3 +61,8 @@ def plain_cell(text: str) -> str:
 def _unescaped(match: re.Match[str]) -> str:
     letter = chr(int(match[1], 16))
     return letter if letter == "\\" or _UNSHOWN.match(letter) else match[0]
+
+
+def names_in(text: str) -> list[str]:
+    """Return what is written with commas between it."""
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -20,6 +20,7 @@ from persona_pipeline.base.options import (
     option_fields,
     told,
 )
+from persona_pipeline.base.text import names_in
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
@@ -119,8 +120,7 @@ def names(text: str) -> list[str] | None:
     """Return the names in a comma list, None for ``all``; ConfigError: the list is empty."""
     if text.strip() == "all":
         return None
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    if not found:
+    if not (found := names_in(text)):
         raise ConfigError("a list of names is empty; write 'all' or names with commas between them")
     return found
 

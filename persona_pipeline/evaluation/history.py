@@ -393,9 +393,5 @@ def _of_message(event: EvaluationEvent, message: Message) -> EvaluationEvent:
         event,
         span=SpanIds.among(extras),
         response_id=str(extras["response_id"]) if "response_id" in extras else None,
-        attributes={
-            **event.attributes,
-            "persona.message.id": message.id,
-            "gen_ai.conversation.id": message.channel,
-        },
+        attributes={**event.attributes, "persona.message.id": message.id, "gen_ai.conversation.id": message.channel},
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.text import names_in
 from persona_pipeline.guard.report import EXIT_OK, Result, RunReport
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
@@ -167,7 +168,7 @@ def main(arguments: Sequence[str]) -> int:
     from persona_pipeline.reporting.render import read_json
 
     told = parser.parse_args(arguments)
-    names = [name.strip() for name in told.to.split(",") if name.strip()]
+    names = names_in(told.to)
     try:
         require_named(names, load_world_file(told.world).alerts)
     except ConfigError as error:

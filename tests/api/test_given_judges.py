@@ -64,13 +64,23 @@ def test_a_function_judges(world: pp.World, judge: Callable[[pp.JudgeRequest], A
 
 
 class Own:
-    """A judge that returns or raises what it is made with, and says nothing else of itself."""
+    """A judge that returns or raises what it is made with, and says nothing else of itself unless it is told to."""
+
+    name: str
+    notes: tuple[str, ...]
 
     def __init__(self, said: Callable[[Sequence[pp.JudgeRequest]], list[pp.Verdict]]) -> None:
         self.said = said
 
     async def judge(self, requests: Sequence[pp.JudgeRequest]) -> list[pp.Verdict]:
         return self.said(requests)
+
+
+def test_what_a_judge_of_ones_own_says_of_itself_is_in_the_report(world: pp.World) -> None:
+    judge = Own(lambda requests: [pp.Verdict(each.proposition_id, score=5) for each in requests])
+    judge.name, judge.notes = "ours", ("answers from a table",)
+    provenance = pp.evaluate(world, judge=judge, dimensions="adherence").report.provenance
+    assert (provenance["judge"], provenance["judge_notes"]) == ("ours", ["answers from a table"])
 
 
 def fail(_: object) -> list[pp.Verdict]:

@@ -13,11 +13,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import get_settings
-from persona_pipeline.base.telemetry import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, made_emitter, within_span
+from persona_pipeline.base.telemetry import EVENT, Emitter, EvaluationEvent, SpanIds, emitter, within_span
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.service.app import ModelUpstream, create_app
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.importing.traces.messages import keep_pieces
 from persona_pipeline.importing.traces.otlp import attributes
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.suites import load_suite, run_suite
@@ -28,10 +27,7 @@ from tests.corrections.support import GATED, TextBackend
 from tests.support.instrumented import QuietServer
 from tests.support.model_server import ModelServer, Written
 from tests.support.serving import serving
-from tests.support.spans import chat, request
-from tests.traces.test_keeping import pieces
-
-TRACE, SPAN = f"{7:032x}", f"{2:016x}"
+from tests.telemetry.support import SPAN, TRACE, flush, forget, traced
 
 
 @dataclass
@@ -68,20 +64,9 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20t0ken")
         monkeypatch.setenv("PERSONA_OTEL_EVENTS", "true")
-        _forget()
+        forget()
         yield kept
-    _forget()
-
-
-def _forget() -> None:
-    get_settings.cache_clear()
-    made_emitter.cache_clear()
-
-
-def flush() -> None:
-    sender = emitter(get_settings())
-    assert sender is not None
-    sender.close(240)
+    forget()
 
 
 @pytest.fixture
@@ -98,10 +83,7 @@ def world(tmp_path: Path) -> World:
         "propositions/adherence/ann.yaml",
         {"dimension": "adherence", "agent_id": "ann", "level": "action", "propositions": claims},
     )
-    opened = builder.claim("fluency", "fresh", "Ann is never the same").open()
-    given = {"gen_ai.agent.name": "ann", "gen_ai.conversation.id": "c", "gen_ai.response.id": "resp_9"}
-    keep_pieces(opened, pieces(request(chat(2, ["Tea?"], "I suppose.", trace=7, given=given))))
-    return opened
+    return traced(builder.claim("fluency", "fresh", "Ann is never the same").open())
 
 
 def answer(asked: JudgeRequest) -> Verdict:
@@ -174,7 +156,7 @@ def test_reasons_leave_only_where_that_is_asked_for(
 ) -> None:
     if asked:
         monkeypatch.setenv("PERSONA_OTEL_EXPLANATIONS", "true")
-        _forget()
+        forget()
     evaluate(world)
     flush()
     everything = str(collector.requests)
@@ -186,7 +168,7 @@ def test_nothing_is_sent_unless_it_is_asked_for(
     world: World, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERSONA_OTEL_EVENTS", "")
-    _forget()
+    forget()
     evaluate(world)
     assert emitter(get_settings()) is None
     assert collector.requests == []
@@ -332,9 +314,9 @@ def test_extras_that_name_no_span_are_no_span(extras: dict[str, Any], found: Spa
 
 def test_without_events_the_current_span_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERSONA_OTEL_EVENTS", raising=False)
-    _forget()
+    forget()
     with within_span(f"00-{TRACE}-{SPAN}-01", get_settings()):
         from opentelemetry.trace import get_current_span
 
         assert not get_current_span().get_span_context().is_valid
-    _forget()
+    forget()

@@ -15,18 +15,15 @@ import pytest
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, from_environment, get_settings
-from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter, made_emitter
+from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.importing.traces.messages import keep_pieces
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world import World
 from tests.support.instrumented import QuietServer
-from tests.support.spans import chat, request
-from tests.traces.test_keeping import pieces
+from tests.telemetry.support import SPAN, TRACE, flush, forget, traced
 
-TRACE, SPAN = f"{7:032x}", f"{2:016x}"
 BACKENDS = ("langfuse", "phoenix")
 KEYS = itertools.count()
 
@@ -76,24 +73,14 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Backend]]:
 def asked_for(monkeypatch: pytest.MonkeyPatch, names: str, *, explained: bool = False) -> None:
     monkeypatch.setenv("PERSONA_SCORE_BACKENDS", names)
     monkeypatch.setenv("PERSONA_OTEL_EXPLANATIONS", "true" if explained else "")
-    get_settings.cache_clear()
-    made_emitter.cache_clear()
-
-
-def flush() -> None:
-    sender = emitter(get_settings())
-    assert sender is not None
-    sender.close(240)
+    forget()
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """Ann answered once, in a conversation that was traced, and is judged over the window and message by message."""
     builder = WorldBuilder(tmp_path).persona("ann", "Ann is dry.").claim("adherence", "dry", "Ann is dry")
-    opened = builder.say("ann", "The kettle is old.", at="2026-03-02T09:00:05Z").open()
-    given = {"gen_ai.agent.name": "ann", "gen_ai.conversation.id": "c", "gen_ai.response.id": "resp_9"}
-    keep_pieces(opened, pieces(request(chat(2, ["Tea?"], "I suppose.", trace=7, given=given))))
-    return opened
+    return traced(builder.say("ann", "The kettle is old.", at="2026-03-02T09:00:05Z").open())
 
 
 def evaluate(world: World, score: int = 3, *, taken: bool = False, made_up: bool = False) -> str:

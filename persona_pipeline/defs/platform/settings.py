@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from persona_pipeline.base.settings import from_environment
+from persona_pipeline.base.text import names_in
 
 
 class OrchestrationSettings(BaseSettings):
@@ -93,7 +94,7 @@ class OrchestrationSettings(BaseSettings):
     @property
     def nightly_agent_ids(self) -> list[str]:
         """The agents of the nightly evaluation; empty: all."""
-        return [name.strip() for name in self.nightly_agents.split(",") if name.strip()]
+        return names_in(self.nightly_agents)
 
 
 @cache

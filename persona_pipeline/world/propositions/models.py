@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.text import names_in
 from persona_pipeline.world.models import NotBlank
 
 # ``module:NAME`` of further dimensions, with commas between them.
@@ -110,7 +111,7 @@ IDEAS_QUANTITY = Dimension(
 def _further(named: str) -> list[Dimension]:
     """Return the dimensions that ``VARIABLE`` names."""
     found = []
-    for item in filter(None, map(str.strip, named.split(","))):
+    for item in names_in(named):
         module, _, name = item.partition(":")
         try:
             dimension = getattr(import_module(module), name)

@@ -8,6 +8,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.documents.yaml import Document, Limits, parse_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.text import names_in
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
 from persona_pipeline.suites.format.javascript import json_file, parse_float, parse_json
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource
@@ -50,7 +51,7 @@ def _item(kind: str, match: re.Match[str]) -> dict[str, Any]:
     if not value:
         raise ValueError(f"{kind} needs a value, as in {kind}:text")
     if kind in _LISTS:
-        value = words(value)
+        value = names_in(value)
     if kind in _WITH_VALUE:
         return {"type": kind, "value": value}
     return {"type": "rubrics", "criteria": [value]}
@@ -134,7 +135,7 @@ def _test(row: dict[str, str], number: int) -> dict[str, Any]:
             raise RowError("skip_defaults", "must be true or false")
         test["skip_defaults"] = said == "true"
     if "targets" in row:
-        test["execution"] = {**test.get("execution", {}), "targets": words(row["targets"])}
+        test["execution"] = {**test.get("execution", {}), "targets": names_in(row["targets"])}
     metadata = _metadata(row)
     if metadata:
         test["metadata"] = {**test.get("metadata", {}), **metadata}
@@ -155,16 +156,12 @@ def _data(row: dict[str, str], name: str) -> Any:
     return value
 
 
-def words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
 def _metadata(row: dict[str, str]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"tags": words(row["tags"])} if "tags" in row else {}
+    metadata: dict[str, Any] = {"tags": names_in(row["tags"])} if "tags" in row else {}
     for name, text in row.items():
         match = _METADATA.fullmatch(name)
         if match:
-            metadata[match["key"]] = words(text) if match["list"] else text
+            metadata[match["key"]] = names_in(text) if match["list"] else text
     return metadata
 
 
