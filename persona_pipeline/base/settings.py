@@ -106,9 +106,10 @@ class Settings(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _blank_is_unset(cls, value: object, info: ValidationInfo) -> object:
-        default = cls.model_fields[info.field_name or ""].default
-        is_off = default is None or info.field_name in ("daily_usd", "judge", "otel_events", "otel_explanations")
-        return default if is_off and value == "" else value
+        # Of a default that is validated, older pydantics do not name the field.
+        field = cls.model_fields.get(info.field_name or "") if value == "" else None
+        is_off = info.field_name in ("daily_usd", "judge", "otel_events", "otel_explanations")
+        return field.default if field and (is_off or field.default is None) else value
 
     @field_validator("judge_prices")
     @classmethod
