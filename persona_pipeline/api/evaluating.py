@@ -52,8 +52,7 @@ class OwnJudge:
 
     @property
     def name(self) -> str:
-        name = getattr(self.given, "name", None) or getattr(self.given, "__name__", None)
-        return name if isinstance(name, str) else type(self.given).__name__
+        return str(getattr(self.given, "name", "") or getattr(self.given, "__name__", type(self.given).__name__))
 
     @property
     def live(self) -> bool:
