@@ -41,6 +41,7 @@ from persona_pipeline.version import __version__
 from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.world import World
 
+_Both = tuple[tuple[str, ...], tuple[str, ...]]
 DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
 
 
@@ -85,7 +86,7 @@ class Contest:
         return AgentTally(before.agent(agent_id, dimensions), after.agent(agent_id, dimensions))
 
     def plans(
-        self, tally: AgentTally, scene: Scene, texts: Sequence[str], request: ComparisonRequest
+        self, tally: AgentTally, scene: Scene, texts: Sequence[Sequence[str]], request: ComparisonRequest
     ) -> tuple[AgentPlan, AgentPlan]:
         """Return what is judged of a scene for each side, what is decided left out; ``texts``: what both answered, if anything."""
         own = (tally.before, tally.after)
@@ -214,14 +215,14 @@ def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]
     return planned(before, due), planned(after, due)
 
 
-def _texts(contest: Contest, due: dict[str, tuple[AgentTally, Scene]]) -> dict[str, tuple[str, str] | None]:
+def _texts(contest: Contest, due: dict[str, tuple[AgentTally, Scene]]) -> dict[str, _Both | None]:
     answering = contest.answering
     assert answering is not None
     said = answering.answers([item for tally, scene in due.values() for item in contest.asked_scenes(tally, scene)])
-    found: dict[str, tuple[str, str] | None] = {}
+    found: dict[str, _Both | None] = {}
     for place, agent_id in enumerate(due):
         before, after = said[2 * place : 2 * place + 2]
-        found[agent_id] = None if before is None or after is None else (before, after)
+        found[agent_id] = None if before.missing or after.missing else (before.texts, after.texts)
     return found
 
 
@@ -428,7 +429,7 @@ def estimate_comparison(
     for agent_id in wanted:
         tally = contest.tally(agent_id, request)
         for scene in scenes.get(agent_id, ()):
-            said = (f"{_WORDS}1", f"{_WORDS}2") if contest.answering else ()
+            said = tuple([f"{_WORDS}{side}"] * len(scene.lines) for side in (1, 2)) if contest.answering else ()
             for requests, plan in zip(asked, contest.plans(tally, scene, said, request), strict=True):
                 requests += plan.requests
             answers += contest.asked_scenes(tally, scene)
@@ -446,7 +447,9 @@ def estimate_comparison(
         )
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
-    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices))
+    return ComparisonEstimate(
+        found, most, recorded, sum(len(item.scene.lines) for item in answers), _price(answers, settings.judge_prices)
+    )
 
 
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
@@ -460,9 +463,9 @@ def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: Jud
 
 def _price(answers: Sequence[AskedScene], prices: str) -> Range | None:
     total = Range()
-    for item in answers:
+    for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
         model = getattr(item.target, "model", None)
-        read = sum(estimated_tokens(message["content"]) for message in item.messages)
+        read = sum(estimated_tokens(message["content"]) for message in item.messages([_WORDS] * turn))
         usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
         usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):
