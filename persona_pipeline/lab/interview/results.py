@@ -21,15 +21,13 @@ class Retest(_Value):
 
     Attributes:
         scenes: how many have a score in each of so many ``sessions``.
-        sd, sd_low, sd_high: standard deviation between sessions of a scene, in points, with its 95 % interval.
+        sd: standard deviation between sessions of a scene, in points.
         icc, low, high: intraclass correlation of one session, -1 to 1, with its 95 % interval; None: not told, and ``why_not``.
     """
 
     scenes: int = 0
     sessions: int = 0
     sd: float | None = None
-    sd_low: float | None = None
-    sd_high: float | None = None
     icc: float | None = None
     low: float | None = None
     high: float | None = None

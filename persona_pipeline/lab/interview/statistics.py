@@ -27,8 +27,9 @@ FEWEST_SCENES = 6
 SHUFFLES, _BATCH = 2000, 200
 # Normal quantile of a power of .8.
 _POWER = 0.8416
-# A mean that no shuffle moves is taken to vary by so much, in points.
-_LEAST_SPREAD = 0.05
+# A kind of scene has few sessions to learn its variance from: that of its dimension counts as so many degrees of freedom beside
+# them. It is never less than that of a whole score by rounding.
+_PRIOR, _LEAST_VARIANCE = 12, 1 / 12
 
 
 def mean_interval(values: Numbers, lowest: float = 0.0) -> tuple[float | None, float | None, float | None]:
@@ -51,11 +52,7 @@ def retest(scores: Numbers) -> Retest:
     between = sessions * float(whole.mean(axis=1).var(ddof=1))
     within = float(whole.var(axis=1, ddof=1).mean())
     degrees = scenes * (sessions - 1)
-    sd, low, high = (
-        math.sqrt(within * (degrees / float(special().chdtri(degrees, tail)) if tail else 1.0))
-        for tail in (0, 0.025, 0.975)
-    )
-    told = Retest(scenes=scenes, sessions=sessions, sd=sd, sd_low=low, sd_high=high)
+    told = Retest(scenes=scenes, sessions=sessions, sd=math.sqrt(within))
     if not within:
         return told.model_copy(update={"why_not": "every scene has the same score in each session"})
     ratio = between / within
@@ -95,22 +92,31 @@ def changes(
     for place, scenes in enumerate(groups):
         member[list(scenes), place] = 1.0
 
-    def means_of(order: NDArray[np.intp]) -> Numbers:
-        shuffled = np.take_along_axis(both[None], order[:, None], axis=3)
-        change = means(shuffled[..., split:]) - means(shuffled[..., :split])
-        known = np.isfinite(change)
-        count = known @ member
-        return np.where(count > 0, np.where(known, change, 0.0) @ member / np.maximum(count, 1), np.nan)
+    known = np.isfinite(both)
+    values = np.where(known, both, 0.0)
+    total, squares, every = values.sum(axis=-1), (values**2).sum(axis=-1), known.sum(axis=-1)
+
+    def drops_of(order: NDArray[np.intp]) -> tuple[Numbers, Numbers]:
+        """Return the drop of each mean where sessions stand in these orders, and its standard error."""
+        chosen = order[:, None, :, :split]
+        first, count = (np.take_along_axis(side[None], chosen, axis=3).sum(axis=-1) for side in (values, known))
+        left, paired = every - count, (count > 0) & (count < every)
+        mine, theirs = np.maximum(count, 1), np.maximum(left, 1)
+        drop = first / mine - (total - first) / theirs
+        within = squares - first**2 / mine - (total - first) ** 2 / theirs
+        sums = (np.where(paired, part, 0.0) @ member for part in (drop, within, every - 2, 1 / mine + 1 / theirs, 1.0))
+        drop, within, degrees, inverse, scenes = sums
+        usual = within[..., :1] / np.maximum(degrees[..., :1], 1)
+        variance = np.maximum((within + _PRIOR * usual) / (degrees + _PRIOR), _LEAST_VARIANCE)
+        none = np.where(scenes > 0, scenes, np.nan)
+        return drop / none, np.sqrt(variance * inverse) / none
 
     size = both.shape[1:]
-    drawn = [means_of(np.broadcast_to(np.arange(size[1]), (1, *size)))]
-    drawn += [means_of(random.random((_BATCH, *size)).argsort(axis=2)) for _ in range(SHUFFLES // _BATCH)]
-    every = np.concatenate(drawn)
-    every[:, every.shape[1] - whole_only :, 1:] = np.nan
-    known = np.isfinite(every)
-    around = np.where(known, every - means(every.transpose(1, 2, 0)), 0.0)
-    spread = np.maximum(np.sqrt((around**2).sum(axis=0) / np.maximum(known.sum(axis=0), 1)), _LEAST_SPREAD)
-    drops = np.where(known, -every / spread, -np.inf)
+    observed, errors = drops_of(np.broadcast_to(np.arange(size[1]), (1, *size)))
+    drawn = [drops_of(random.random((_BATCH, *size)).argsort(axis=2)) for _ in range(SHUFFLES // _BATCH)]
+    drops = np.concatenate([observed / errors, *(drop / error for drop, error in drawn)])
+    drops[:, len(both) - whole_only :, 1:] = np.nan
+    drops = np.where(np.isfinite(drops), drops, -np.inf)
     largest = drops.max(axis=(1, 2))
     critical = float(np.quantile(largest, 1 - LEVEL))
     pairs = np.stack([means(both[:, :, :split]), means(both[:, :, split:])], axis=-1)
@@ -123,7 +129,7 @@ def changes(
             first, last = paired.mean(axis=0).tolist() if len(paired) else (math.nan, math.nan)
             p_value = float((largest >= drops[0, dimension, place] - 1e-9).mean())
             _, low, high = mean_interval(paired[:, 1] - paired[:, 0], -9.0)
-            seen = (critical + _POWER) * float(spread[dimension, place])
+            seen = (critical + _POWER) * float(errors[0, dimension, place])
             row.append(MeanChange(first, last, low, high, p_value, seen, len(paired)) if len(paired) else None)
         found.append(row)
     return found
