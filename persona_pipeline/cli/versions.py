@@ -57,7 +57,7 @@ def compare(
     window: WindowLength = "7d",
     as_of: AsOf = None,
     scenes: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Scenes an agent, at most: 40, and 72 of an interview.")
+        int | None, typer.Option(min=1, max=1000, help="Scenes an agent, at most: 40, and 96 of an interview.")
     ] = None,
     change: Annotated[float, typer.Option(help="Points that matter: less on both sides is called the same.")] = 1.0,
     samples: Samples = 1,

@@ -37,6 +37,7 @@ class ScoreDifference(_Value):
         low, high: the interval of the change; None below two scenes.
         p_value: that nothing changed, corrected for everything that was compared; however often one looked.
         asked_alike: the judge is shown the same of both versions, so nothing can have changed.
+        kind: of an interview's scenes, where those of one kind show the change more than all together.
         open_kinds: kinds of an interview's scenes in which a change of twice what matters is not ruled out, where it is ruled out
             of all scenes together.
         note: why nothing can be told.
@@ -51,6 +52,7 @@ class ScoreDifference(_Value):
     p_value: float = 1.0
     moved: ScoreChange = ScoreChange.OPEN
     asked_alike: bool = False
+    kind: str = ""
     open_kinds: tuple[str, ...] = ()
     note: str = ""
     scenes: int = 0
@@ -231,8 +233,8 @@ def read_comparison(text: str, place: str) -> VersionComparison:
         raise ConfigError(Problem(f"is no comparison of versions ({type(error).__name__})", place)) from None
 
 
-# Of an interview's six kinds of scenes each is seen twelve times: nothing is told of one from fewer than six.
-SCENES, INTERVIEW_SCENES, CHANGE = 40, 72, 1.0
+# Of an interview's six kinds of scenes each is seen sixteen times: a fault of one kind shows in no fewer.
+SCENES, INTERVIEW_SCENES, CHANGE = 40, 96, 1.0
 YARDSTICKS = ("after", "before", "own")
 
 

@@ -46,6 +46,8 @@ from persona_pipeline.version import __version__
 from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.world import World
 
+# Scenes with nothing to judge after which a row is given up.
+FEWEST = 6
 DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
 
 
@@ -240,6 +242,8 @@ def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
     found = differences_of(list(tallies.values()), request.change, intervals=False)
     for tally, agent in zip(tallies.values(), found, strict=True):
         tally.done |= {name for name, item in agent.rows.items() if item.moved is not ScoreChange.OPEN}
+        # What needs more than a scene has, such as an earlier window, will find nothing in the next one either.
+        tally.done |= {name for name, item in agent.rows.items() if item.silent >= FEWEST and not item.scenes}
         tally.narrowed = {name: item.open_kinds for name, item in agent.rows.items() if item.open_kinds}
     return all(set(tally.rows) <= tally.done for tally in tallies.values())
 

@@ -29,6 +29,8 @@ from persona_pipeline.world.world import World
 VOICE, SAID_AGAIN, LATE_TURNS, ADHERENCE = "voice", "said_again", "late_turns", "adherence"
 # Turns that a scene needs to tell something of a row.
 LEAST_TURNS = {SAID_AGAIN: 2, LATE_TURNS: SHORTEST}
+# Own messages that tell what is usual.
+_LATEST = 200
 COST, LATENCY = "cost_usd", "latency_seconds"
 
 
@@ -40,11 +42,13 @@ class SignalReader:
         rows: what can be told.
         unknown: what cannot, and why.
         voice: the agent's own, learnt from its messages; None: there are too few.
+        history: its latest messages as pairs of conversation and text: what it says again anyway is usual for it.
     """
 
     rows: tuple[str, ...]
     unknown: Mapping[str, str] = field(default_factory=dict)
     voice: VoiceModel | None = None
+    history: Sequence[tuple[str, str]] = ()
     catchphrases: Sequence[Catchphrase] = ()
 
     @classmethod
@@ -63,7 +67,8 @@ class SignalReader:
         rows += [LATE_TURNS] * (longest >= SHORTEST and ADHERENCE in compared)
         fluency = agent.sets.get("fluency")
         claims = fluency.propositions if fluency else None
-        return cls(tuple(rows), unknown, voice, claims.catchphrases if claims else ())
+        latest = [(message.conversation, message.text) for message in world.messages(agent_id=agent_id)[-_LATEST:]]
+        return cls(tuple(rows), unknown, voice, latest, claims.catchphrases if claims else ())
 
     def read(self, scene: Scene, texts: Sequence[str], judged: Mapping[str, DimensionEvaluation]) -> dict[str, float]:
         """Return the scores (0-9) of one side's answers; a row that they tell nothing of is left out."""
@@ -71,7 +76,7 @@ class SignalReader:
         late = turns[len(turns) // 2 :] if len(turns) >= SHORTEST else []
         found = {
             VOICE: voice_score(self.voice, texts) if self.voice else None,
-            SAID_AGAIN: repetition_score(texts, self.catchphrases),
+            SAID_AGAIN: repetition_score(texts, self.history, self.catchphrases),
             LATE_TURNS: fmean(late) if late else None,
         }
         return {name: score for name, score in found.items() if score is not None and name in self.rows}
@@ -95,11 +100,15 @@ def voice_score(voice: VoiceModel, texts: Sequence[str]) -> float | None:
     return HIGHEST * min(1.0, max(0.0, nearest))
 
 
-def repetition_score(texts: Sequence[str], catchphrases: Sequence[Catchphrase] = ()) -> float | None:
+def repetition_score(
+    texts: Sequence[str], history: Sequence[tuple[str, str]] = (), catchphrases: Sequence[Catchphrase] = ()
+) -> float | None:
     """Return 9 where no answer says an earlier one again, 0 where each does; None for a single one."""
     if len(texts) < LEAST_TURNS[SAID_AGAIN]:
         return None
-    return HIGHEST * (1 - len(find_said_again([("", text) for text in texts], catchphrases)) / (len(texts) - 1))
+    # No conversation has an empty name.
+    said, known = [*history, *(("", text) for text in texts)], len(history)
+    return HIGHEST * (1 - len(find_said_again(said, catchphrases, since=known, known=known)) / (len(texts) - 1))
 
 
 def turn_scores(scene: Scene, turns: int, judged: Mapping[str, DimensionEvaluation]) -> list[float | None]:

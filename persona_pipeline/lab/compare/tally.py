@@ -259,11 +259,14 @@ def differences_of(tallies: Sequence[AgentTally], change: float, *, intervals: b
 
     margins = [change * (NOISIER if name == VOICE else 1) for _, name in dimensions]
 
-    def changes(scores: Sequence[ScoreSeries], levels: Sequence[float], margins: Sequence[float]) -> list[PairedChange]:
-        pairs = zip(scores, levels, margins, strict=True)
-        return [paired_change(item.differences, level, margin=most, interval=intervals) for item, level, most in pairs]
-
-    found, found_single = changes(own, levels, margins), changes(single, claim_levels, [change] * len(single))
+    found = [
+        paired_change(item.differences, level, margin=margin, interval=intervals, kinds=item.kinds)
+        for item, level, margin in zip(own, levels, margins, strict=True)
+    ]
+    found_single = [
+        paired_change(item.differences, level, margin=change, interval=intervals)
+        for item, level in zip(single, claim_levels, strict=True)
+    ]
     right = corrected(
         np.array([item.p_value for item in found]),
         np.array([place for place, _ in dimensions], dtype=np.intp),
@@ -327,7 +330,8 @@ def _open_kinds(series: ScoreSeries, margin: float) -> tuple[str, ...]:
         kind: paired_change([own for _, own in pairs], LEVEL, margin=2 * margin, interval=False)
         for kind, pairs in kinds.items()
     }
-    return tuple(kind for kind, found in told.items() if found.margin_p > LEVEL)
+    # A change beyond it is no such change either, and not ruled out.
+    return tuple(kind for kind, found in told.items() if found.margin_p > LEVEL or abs(found.mean or 0.0) >= 2 * margin)
 
 
 def _difference(series: ScoreSeries, found: PairedChange, p_value: float, sure_level: float) -> ScoreDifference:
@@ -336,12 +340,21 @@ def _difference(series: ScoreSeries, found: PairedChange, p_value: float, sure_l
     before, after = (sum(side) / len(series.pairs) for side in zip(*series.pairs, strict=True))
     moved = ScoreChange.OPEN
     if p_value <= LEVEL:
-        # The middle of the interval, since single scenes far off move the mean.
-        moved = ScoreChange.FELL if found.low + found.high < 0 else ScoreChange.ROSE
+        # The middle of the interval, since single scenes far off move the mean; of one kind's scenes they are the change.
+        own = [one for one, kind in zip(series.differences, series.kinds, strict=True) if kind == found.kind]
+        down = fmean(own) < 0 if found.kind else found.low + found.high < 0
+        moved = ScoreChange.FELL if down else ScoreChange.ROSE
     elif found.margin_p <= sure_level:
         moved = ScoreChange.SAME
     known = len(series.pairs) > 1
     low, high = (found.low, found.high) if known else (None, None)
     return series.told(
-        before=before, after=after, change=after - before, low=low, high=high, p_value=p_value, moved=moved
+        before=before,
+        after=after,
+        change=after - before,
+        low=low,
+        high=high,
+        p_value=p_value,
+        moved=moved,
+        kind=found.kind if p_value <= LEVEL else "",
     )

@@ -348,6 +348,7 @@ def _numbers(item: ScoreDifference) -> str:
     if item.low is not None:
         text += f", {format_delta(item.low)} to {format_delta(item.high)}, p {format_p(item.p_value)}"
     missing = f", {item.unjudged} not judged" if item.unjudged else ""
+    missing += f", most in scenes of: {item.kind}" if item.kind else ""
     missing += f"; too few scenes of: {', '.join(item.open_kinds)}" if item.open_kinds else ""
     return f"{text}) over {plural(item.scenes, 'scene')}{missing}"
 
