@@ -18,19 +18,24 @@ from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, Op
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.lab.compare.lines import with_lines
 from persona_pipeline.lab.compare.scenes import (
     Answering,
     AskedScene,
     Scene,
+    SceneAnswers,
     answer_plan,
     answers_folder,
     inputs_of,
     moments,
+    script_scenes,
     suite_scenes,
     window_plan,
     window_scenes,
 )
+from persona_pipeline.lab.compare.signals import SignalReader
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
+from persona_pipeline.lab.interview.scenes import interview_scenes
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
 from persona_pipeline.lab.states import Side, open_sides, readable_recordings, split_versions
 from persona_pipeline.scoring.results import add_usage
@@ -41,7 +46,8 @@ from persona_pipeline.version import __version__
 from persona_pipeline.world.propositions.models import select_dimensions
 from persona_pipeline.world.world import World
 
-_Both = tuple[tuple[str, ...], tuple[str, ...]]
+# Scenes with nothing to judge after which a row is given up.
+FEWEST = 6
 DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
 
 
@@ -97,7 +103,7 @@ class Contest:
             before, after = (
                 answer_plan(self.world, agent, scene, text, request) for agent, text in zip(judging, texts, strict=True)
             )
-        due = [name for name in tally.compared if name not in tally.done]
+        due = tally.due(scene)
         return planned(before, due), planned(after, due)
 
     def asked_scenes(self, tally: AgentTally, scene: Scene) -> list[AskedScene]:
@@ -122,13 +128,17 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
     """
     wanted, only_before, only_after = contest.agents(request)
     tallies = {agent_id: contest.tally(agent_id, request) for agent_id in wanted}
+    if request.interview:
+        for agent_id, tally in tallies.items():
+            own = scenes.get(agent_id, ())
+            tally.signals = SignalReader.of(contest.world, tally.after, own, tally.compared)
     spent, look = _Spent(), contest.pays if request.look is None else request.look
     most, stopped = max((len(scenes.get(agent_id, ())) for agent_id in wanted), default=0), ALL_SEEN
     for place in range(most):
         due = {
             agent_id: (tally, scenes[agent_id][place])
             for agent_id, tally in tallies.items()
-            if place < len(scenes.get(agent_id, ())) and set(tally.compared) - tally.done
+            if place < len(scenes.get(agent_id, ())) and tally.open_rows(scenes[agent_id][place])
         }
         _take(contest, due, request, spent)
         if spent.out_of_money:
@@ -140,11 +150,12 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
         for agent_id, (tally, scene) in due.items():
             later = scenes[agent_id][place + 1 : place + 2]
             if not (scene.conversation and later and later[0].conversation == scene.conversation):
-                tally.close()
+                tally.close(scene.kind)
         if look and _decide(tallies, request):
             stopped = DECIDED
             break
-    agents = dict(zip(tallies, differences_of(list(tallies.values()), request.change), strict=True))
+    told = zip(tallies.items(), differences_of(list(tallies.values()), request.change), strict=True)
+    agents = {agent_id: with_lines(agent, tally.answered) for (agent_id, tally), agent in told}
     answering = contest.answering
     found = VersionComparison(
         version=__version__,
@@ -174,19 +185,20 @@ def _take(
     contest: Contest, due: dict[str, tuple[AgentTally, Scene]], request: ComparisonRequest, spent: _Spent
 ) -> None:
     """Answer and judge one scene of every agent that is not decided."""
-    plans: list[tuple[AgentTally, AgentPlan, AgentPlan]] = []
-    texts = _texts(contest, due) if contest.answering else dict.fromkeys(due, ())
+    plans: list[tuple[str, AgentPlan, AgentPlan]] = []
+    answers = _answers(contest, due) if contest.answering else {}
     if contest.answering and contest.answering.out_of_money:
         spent.out_of_money = True
         return
     for agent_id, (tally, scene) in due.items():
-        said = texts[agent_id]
-        if said is None:
-            tally.failed()
+        said = answers.get(agent_id)
+        if said and (said[0].missing or said[1].missing):
+            tally.failed(scene)
             continue
-        before, after = _due(contest, tally, contest.plans(tally, scene, said, request))
-        if contest.answering is None or tally.is_new(before, after):
-            plans.append((tally, before, after))
+        texts = [own.texts for own in said or ()]
+        before, after = _due(contest, tally, contest.plans(tally, scene, texts, request))
+        if said is None or tally.is_new(before, after, texts):
+            plans.append((agent_id, before, after))
     befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
     if contest.judges[0] is contest.judges[1]:
         # One call: what both versions ask alike is asked, and paid, once.
@@ -198,8 +210,9 @@ def _take(
         # Half a scene is no pair: which half was paid for may depend on what it says.
         spent.out_of_money = True
         return
-    for (tally, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
-        tally.add(before.dimensions(), after.dimensions())
+    for (agent_id, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
+        tally, scene = due[agent_id]
+        tally.add(scene, before.dimensions(), after.dimensions(), answers.get(agent_id))
 
 
 def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]) -> tuple[AgentPlan, AgentPlan]:
@@ -215,23 +228,24 @@ def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]
     return planned(before, due), planned(after, due)
 
 
-def _texts(contest: Contest, due: dict[str, tuple[AgentTally, Scene]]) -> dict[str, _Both | None]:
+def _answers(
+    contest: Contest, due: dict[str, tuple[AgentTally, Scene]]
+) -> dict[str, tuple[SceneAnswers, SceneAnswers]]:
     answering = contest.answering
     assert answering is not None
     said = answering.answers([item for tally, scene in due.values() for item in contest.asked_scenes(tally, scene)])
-    found: dict[str, _Both | None] = {}
-    for place, agent_id in enumerate(due):
-        before, after = said[2 * place : 2 * place + 2]
-        found[agent_id] = None if before.missing or after.missing else (before.texts, after.texts)
-    return found
+    return {agent_id: (said[2 * place], said[2 * place + 1]) for place, agent_id in enumerate(due)}
 
 
 def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
     """Mark the dimensions that are decided, and return whether all of all agents are."""
     found = differences_of(list(tallies.values()), request.change, intervals=False)
     for tally, agent in zip(tallies.values(), found, strict=True):
-        tally.done |= {name for name, item in agent.dimensions.items() if item.moved is not ScoreChange.OPEN}
-    return all(set(tally.compared) <= tally.done for tally in tallies.values())
+        tally.done |= {name for name, item in agent.rows.items() if item.moved is not ScoreChange.OPEN}
+        # What needs more than a scene has, such as an earlier window, will find nothing in the next one either.
+        tally.done |= {name for name, item in agent.rows.items() if item.silent >= FEWEST and not item.scenes}
+        tally.narrowed = {name: item.open_kinds for name, item in agent.rows.items() if item.open_kinds}
+    return all(set(tally.rows) <= tally.done for tally in tallies.values())
 
 
 def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int:
@@ -239,7 +253,7 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
     if spent.out_of_money:
         codes.add(EXIT_BUDGET)
     least = min(coverage_of(contest.world.settings)[judge.live] for judge in contest.judges)
-    scored = [item for agent in found.agents.values() for item in agent.dimensions.values()]
+    scored = [item for agent in found.agents.values() for item in agent.rows.values() if not item.note]
     covered = all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in scored)
     if not covered or not any(item.scenes or item.asked_alike for item in scored):
         codes.add(EXIT_COVERAGE)
@@ -362,6 +376,8 @@ def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Sui
     if suites:
         tests = inputs_of(suites)
         return {agent_id: suite_scenes(tests, agent_id, request) for agent_id in wanted}
+    if request.interview:
+        return {agent_id: script_scenes(interview_scenes(world, agent_id), agent_id, request) for agent_id in wanted}
     return {agent_id: moments(world, agent_id, request) for agent_id in wanted}
 
 

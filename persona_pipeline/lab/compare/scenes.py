@@ -22,8 +22,10 @@ from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
+from persona_pipeline.lab.interview.scenes import InterviewScene
 from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.scoring.fading import SHORTEST
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.scoring.voice_alarm.learning import conversations
@@ -40,7 +42,8 @@ from persona_pipeline.suites.answering.base import (
 )
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.world.models import Message, Window, seed_from
+from persona_pipeline.world.models import Message, Window, grouped, seed_from
+from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.world import World
 
 # How much of the talk before an answer is shown, and the conversation it is put into.
@@ -60,6 +63,7 @@ class Scene:
         conversation: scenes of one are alike and count once, as their mean; they follow one another. Empty: it is by itself.
         system: what a suite's test says to the system, beside the persona.
         attempt: 0-based: the same scene may be answered again.
+        kind: of an interview's scene; a change may show in scenes of one kind alone.
     """
 
     id: str
@@ -69,6 +73,7 @@ class Scene:
     system: str = ""
     attempt: int = 0
     conversation: str = ""
+    kind: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -138,6 +143,16 @@ def suite_scenes(
     return _as_many(_shuffled(found, agent_id, request), request.scenes)
 
 
+def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: ComparisonRequest) -> list[Scene]:
+    """Return an interview's scenes, one kind after another in turn, those of a kind in an order by seed."""
+    end = datetime(2026, 1, 1, tzinfo=UTC)
+    scenes = [Scene(item.id, Window(end), turns=item.turns, kind=item.kind) for item in scripts]
+    kinds = grouped(_shuffled(scenes, agent_id, request), lambda scene: scene.kind)
+    # However soon it is decided, each kind was seen about as often.
+    each = [_as_many(own, request.scenes) for own in kinds.values()]
+    return [scene for together in zip(*each, strict=True) for scene in together][: request.scenes]
+
+
 def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
     """Return what is judged of a window by one version's persona and claims."""
     scope = _scope(agent, scene)
@@ -149,15 +164,13 @@ def answer_plan(
     world: World, agent: SideAgent, scene: Scene, texts: Sequence[str], request: ComparisonRequest
 ) -> AgentPlan:
     """Return what is judged of the answers to a scene, one conversation, by one persona and its claims."""
-    own, said_at, talk = agent.persona.agent_id, scene.window.end, list[Message]()
-    answers = list[Message]()
-    for place, (line, text) in enumerate(zip(scene.lines, texts, strict=True), start=1):
-        moment = said_at - timedelta(minutes=len(texts) - place)
+    own, said_at, talk, answers = agent.persona.agent_id, scene.window.end, list[Message](), list[Message]()
+    for place, (line, text) in enumerate(zip(scene.lines, texts, strict=True)):
+        moment = said_at - timedelta(minutes=len(texts) - 1 - place)
         if line:
             asked_at = moment - timedelta(seconds=30)
             talk.append(Message(f"{scene.id}-line-{place}", _VISITOR, line, asked_at, SCENE_CHANNEL, synthetic=True))
-        name = f"{scene.id}-answer" if place == 1 else f"{scene.id}-answer-{place}"
-        answers.append(Message(name, own, text, moment, SCENE_CHANNEL, synthetic=True))
+        answers.append(Message(answer_id(scene, place), own, text, moment, SCENE_CHANNEL, synthetic=True))
         talk.append(answers[-1])
     before = [replace(item, channel=SCENE_CHANNEL, recipient=None) for item in scene.context]
     scope = _scope(agent, scene)
@@ -172,7 +185,23 @@ def answer_plan(
         samples=request.samples,
         lexicon=world_lexicon(world.root),
     )
-    return plan_case(case, scope, agent.sets)
+    # Of a long script each answer is judged by itself: how long the character lasts is read from that.
+    alone = {"adherence": _by_answer(agent.sets["adherence"])} if "adherence" in agent.sets and _is_long(scene) else {}
+    return plan_case(case, scope, {**agent.sets, **alone})
+
+
+def answer_id(scene: Scene, place: int) -> str:
+    """Return the id of an answer as a message, by its place (from 0) in the scene."""
+    return f"{scene.id}-answer-{place + 1}" if place else f"{scene.id}-answer"
+
+
+def _is_long(scene: Scene) -> bool:
+    return len(scene.lines) >= SHORTEST
+
+
+def _by_answer(stored: StoredSet) -> StoredSet:
+    claims = stored.propositions
+    return StoredSet(stored.version, claims and replace(claims, level="action", first_n=0, last_n=1))
 
 
 def _scope(agent: SideAgent, scene: Scene) -> AgentScope:
