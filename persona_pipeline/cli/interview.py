@@ -41,7 +41,9 @@ def interview(
     ] = None,
     change: Annotated[float, typer.Option(help="Points that a dimension may drop below the baseline.")] = 1.0,
     samples: Samples = 1,
-    hide_names: Annotated[bool, typer.Option(help="Show the judge invented names in place of the agent's.")] = True,
+    hide_names: Annotated[
+        bool, typer.Option("--hide-names/--show-names", help="Show the judge invented names in place of the agent's.")
+    ] = True,
     targets: TargetsFile = None,
     send_persona: Annotated[
         bool, typer.Option(help="Send the target the persona; off for a bot that has its own.")

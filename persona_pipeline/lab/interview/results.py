@@ -82,7 +82,7 @@ class MeanVerdict(_Value):
 
 
 class WorstLine(_Value):
-    """A line that spoke against ``claims``, ``dimension/id`` each; ``score``: the lowest, 0-9. ``asked``: what the visitor had said."""
+    """A line that spoke against claims, ``dimension/id`` each. ``score``: the lowest, 0-9; ``asked``: what came before it."""
 
     claims: tuple[str, ...]
     score: float
