@@ -31,6 +31,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ WORLDS = {
 }
 
 
+@cache
 def lines_of(language: str) -> dict[str, list[str]]:
     """Return the lines of a world's agent, a stock assistant and somebody else."""
     return yaml.safe_load((LINES / f"{language}.yaml").read_text("utf-8"))

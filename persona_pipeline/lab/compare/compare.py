@@ -140,6 +140,8 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
             for agent_id, tally in tallies.items()
             if place < len(scenes.get(agent_id, ())) and tally.open_rows(scenes[agent_id][place])
         }
+        if not due:
+            continue
         _take(contest, due, request, spent)
         if spent.out_of_money:
             stopped = NO_MONEY
