@@ -342,7 +342,7 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
         left_out = tuple(side.name for side in others if side.recordings not in folders)
         options = replace(asking.options, also=folders)
         judges = _judges(world, asking, options)
-        answering = _answering(world, asking.answering, judges[0], options) if asking.answering else None
+        answering = open_answering(world, asking.answering, judges[0], options) if asking.answering else None
         try:
             yield Contest(world, sides, judges, answering, left_out)
         finally:
@@ -383,7 +383,8 @@ def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Sui
     return {agent_id: moments(world, agent_id, request) for agent_id in wanted}
 
 
-def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
+def open_answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
+    """Open who answers; answers and judgments have one budget. ConfigError: there is no such target, or it may not be asked."""
     beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
     targets = open_targets(beside, asked.file, world.settings, environment=asked.environment, network=asked.network)
     if targets is None:
@@ -404,7 +405,7 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
 
 # Of an answer in a chat: short, about, long.
 _ANSWER = (20, 90, 350)
-_WORDS = "word " * 72
+USUAL_ANSWER = "word " * 72
 
 
 @dataclass(frozen=True)
@@ -447,7 +448,7 @@ def estimate_comparison(
     for agent_id in wanted:
         tally = contest.tally(agent_id, request)
         for scene in scenes.get(agent_id, ()):
-            said = tuple([f"{_WORDS}{side}"] * len(scene.lines) for side in (1, 2)) if contest.answering else ()
+            said = tuple([f"{USUAL_ANSWER}{side}"] * len(scene.lines) for side in (1, 2)) if contest.answering else ()
             for requests, plan in zip(asked, contest.plans(tally, scene, said, request), strict=True):
                 requests += plan.requests
             answers += contest.asked_scenes(tally, scene)
@@ -466,7 +467,11 @@ def estimate_comparison(
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
     return ComparisonEstimate(
-        found, most, recorded, sum(len(item.scene.lines) for item in answers), _price(answers, settings.judge_prices)
+        found,
+        most,
+        recorded,
+        sum(len(item.scene.lines) for item in answers),
+        price_of_answers(answers, settings.judge_prices),
     )
 
 
@@ -479,11 +484,12 @@ def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: Jud
     return [item for item in requests if not recorded.has_recorded([item])]
 
 
-def _price(answers: Sequence[AskedScene], prices: str) -> Range | None:
+def price_of_answers(answers: Sequence[AskedScene], prices: str) -> Range | None:
+    """Return what answers may cost in dollars; None: a target's price is not known."""
     total = Range()
     for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
         model = getattr(item.target, "model", None)
-        read = sum(estimated_tokens(message["content"]) for message in item.messages([_WORDS] * turn))
+        read = sum(estimated_tokens(message["content"]) for message in item.messages([USUAL_ANSWER] * turn))
         usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
         usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):

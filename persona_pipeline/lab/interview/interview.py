@@ -1,0 +1,406 @@
+"""An interview held: scenes are asked in sessions, conversations judged by the agent's claims, and it is told what dropped."""
+
+import shutil
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from persona_pipeline.base.documents.json import content_hash, write_atomically
+from persona_pipeline.base.errors import (
+    EXIT_BUDGET,
+    EXIT_COVERAGE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    ConfigError,
+    Result,
+    worst_exit_code,
+)
+from persona_pipeline.base.files import read_regular
+from persona_pipeline.evaluation.plan import AgentPlan, Judged, judge_plans, planned
+from persona_pipeline.evaluation.read import coverage_of
+from persona_pipeline.guard.baselines.statistics import LEVEL
+from persona_pipeline.guard.baselines.variance import Numbers, means
+from persona_pipeline.judging.estimate import estimate, in_dollars
+from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.judging.verdict import Judge, Unscored, Usage
+from persona_pipeline.lab.compare.compare import USUAL_ANSWER, price_of_answers
+from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan, answers_folder
+from persona_pipeline.lab.interview.hiding import HiddenNames
+from persona_pipeline.lab.interview.results import (
+    Interview,
+    InterviewedScene,
+    InterviewScore,
+    MeanVerdict,
+    WorstLine,
+)
+from persona_pipeline.lab.interview.scenes import InterviewScene
+from persona_pipeline.lab.interview.statistics import FEWEST_SCENES, MeanChange, changes, mean_interval, retest
+from persona_pipeline.lab.results import CHANGE, ComparisonRequest
+from persona_pipeline.lab.states import HERE, Side, SideAgent
+from persona_pipeline.scoring.fading import THRESHOLD, MessageValue, fading, message_scores
+from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, add_usage
+from persona_pipeline.suites.answering.base import OutputCache
+from persona_pipeline.version import __version__
+from persona_pipeline.world.models import Window
+from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
+from persona_pipeline.world.world import World
+
+SESSIONS, CLAIM_CHANGE, UNDECIDED = 3, 3.0, 2.5
+MOST_LINES = 10
+_ALONE = "nobody but the agent and a visitor speaks in an interview"
+# When all scenes are said to take place: what is judged must not depend on the day.
+_END = datetime(2026, 1, 1, tzinfo=UTC)
+_Scores = dict[str, dict[str, list[float | None]]]
+
+
+@dataclass(frozen=True)
+class InterviewRequest:
+    """Whom to interview, and how.
+
+    Attributes:
+        dimensions: None for all that it has claims of, convergence left out.
+        sessions: how often every scene is asked, from its beginning.
+        change: points (0-9) that a dimension, or a kind of scene in it, may drop.
+        samples: judgments per claim.
+        hide_names: the judge sees invented names.
+        seed: of the shuffles by which drops are told from chance.
+    """
+
+    agent_id: str
+    dimensions: Sequence[str] | None = None
+    sessions: int = SESSIONS
+    change: float = CHANGE
+    samples: int = 1
+    hide_names: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.change <= 9:
+            raise ConfigError(f"--change {self.change:g} is not usable; give points above 0, up to 9")
+
+
+@dataclass(frozen=True)
+class Interviewee:
+    """An agent as it is asked, and as the judge sees it."""
+
+    agent: SideAgent
+    names: HiddenNames
+    judged: SideAgent
+
+    @classmethod
+    def of(cls, world: World, request: InterviewRequest) -> "Interviewee":
+        """Read an agent; ConfigError: there is none, its files are not valid, or it has no claims to be judged by."""
+        wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
+        agent = Side(HERE, world.root).agent(request.agent_id, wanted)
+        agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
+        if not agent.sets:
+            raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
+        names = HiddenNames.of(agent) if request.hide_names else HiddenNames({})
+        return cls(agent, names, names.hidden(agent))
+
+    def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
+        """Return what is judged of a conversation; its second half is what consistency compares with its first."""
+        shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
+        said = [self.names.hide(text) for text in texts]
+        plan = answer_plan(world, self.judged, shown, said, ComparisonRequest(samples=samples))
+        if "consistency" not in plan.plans or len(said) < 2:
+            return plan
+        own, middle = plan.case.messages, len(said) // 2
+        case = replace(plan.case, earlier=own[:middle], messages=own[middle:])
+        return replace(plan, plans={**plan.plans, **planned(replace(plan, case=case), ["consistency"]).plans})
+
+
+def asked_scenes(scenes: Sequence[InterviewScene], session: int) -> list[Scene]:
+    """Return scenes as they are asked in a session, counted from 0."""
+    return [Scene(item.id, Window(_END), turns=item.turns, attempt=session) for item in scenes]
+
+
+@dataclass(frozen=True)
+class KeptAnswers:
+    """The answers of an interview that is under way: one that was stopped goes on from them. ``begun``: its name and its time."""
+
+    folder: Path
+    begun: tuple[str, str]
+
+    @classmethod
+    def open(cls, world: World, agent_id: str, target: str, *, fresh: bool = False) -> "KeptAnswers":
+        """Return what is kept of the interview that was not finished, or of a new one. ``fresh``: what is kept goes."""
+        name = f"{agent_id}-{content_hash([agent_id, target])[:12]}"
+        folder = answers_folder(world).parent / "interviews" / name
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+        place = folder / "begun"
+        if not place.exists():
+            write_atomically(place, f"{uuid.uuid4().hex} {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        name, _, moment = read_regular(place).decode("utf-8").partition(" ")
+        return cls(folder, (name, moment))
+
+    @property
+    def count(self) -> int:
+        """How many answers are kept."""
+        return sum(1 for _ in self.folder.glob("*/*.json"))
+
+    def lend(self, answering: Answering) -> None:
+        """Let answers be kept here, and bots that remember conversations go on with theirs."""
+        answering.cache = answering.kept = OutputCache(self.folder)
+        answering.run = self.begun[0]
+
+    def finish(self) -> None:
+        """Forget the answers: the next interview asks anew."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass
+class _Tally:
+    """What the conversations of an interview came to. ``scores``: by dimension, or ``dimension/claim``, and scene."""
+
+    scores: _Scores = field(default_factory=dict)
+    unjudged: dict[str, int] = field(default_factory=dict)
+    silent: dict[str, int] = field(default_factory=dict)
+    lines: list[WorstLine] = field(default_factory=list)
+    turns: dict[str, list[MessageValue]] = field(default_factory=dict)
+
+    def note(self, name: str, scene: Scene, score: float | None) -> None:
+        """Note a score of the session that is under way."""
+        series = self.scores.setdefault(name, {}).setdefault(scene.id, [])
+        series += [None] * (scene.attempt - len(series))
+        series.append(score)
+
+    def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]) -> None:
+        """Take a judged conversation in."""
+        for name, item in found.items():
+            self.note(name, scene, item.score)
+            if item.score is None:
+                counts = self.silent if item.unscored in ANSWERS else self.unjudged
+                counts[name] = counts.get(name, 0) + 1
+            for row in item.propositions.values():
+                if row.algorithmic:
+                    continue
+                self.note(f"{name}/{row.id}", scene, row.score)
+                for quote in row.evidence if row.score is not None and row.score < THRESHOLD else ():
+                    stem, _, number = (quote.message_id or "").partition("-answer")
+                    if quote.verified and stem == scene.id:
+                        line = WorstLine(
+                            dimension=name, claim=row.id, text=show(row.claim), score=row.score or 0.0, scene=scene.id,
+                            session=scene.attempt + 1, asked=scene.turns[int(number.lstrip("-") or 1) - 1],
+                            quote=show(quote.quote), reasoning=show(row.reasoning),
+                        )  # fmt: skip
+                        self.lines.append(line)
+            for message_id, score in message_scores(item).items():
+                number = int(message_id.partition("-answer")[2].lstrip("-") or 1)
+                self.turns.setdefault(f"{scene.id} {scene.attempt}", []).append(MessageValue(number, score))
+
+    def table(self, name: str, scenes: Sequence[str], sessions: int) -> Numbers:
+        """Return the scores of a dimension or claim as (scenes, sessions), NaN where there is none."""
+        return _table(self.scores.get(name, {}), scenes, sessions)
+
+
+def _table(scores: Mapping[str, Sequence[float | None]], scenes: Sequence[str], sessions: int) -> Numbers:
+    rows = [[*scores.get(scene, ()), *[None] * sessions][:sessions] for scene in scenes]
+    return np.array(rows, dtype=float).reshape(len(scenes), sessions)
+
+
+def hold_interview(
+    world: World,
+    request: InterviewRequest,
+    scenes: Sequence[InterviewScene],
+    judge: Judge,
+    answering: Answering,
+    baseline: Interview | None = None,
+) -> Interview:
+    """Ask every scene in every session, judge what was answered, and return what was found.
+
+    ``baseline``: an earlier interview that it is held against. ConfigError: the agent's files are not valid.
+    """
+    own, tally = Interviewee.of(world, request), _Tally()
+    usage, models, out_of_money, held = Usage(), set[str](), False, 0
+    for session in range(request.sessions):
+        asked = asked_scenes(scenes, session)
+        said = answering.answers(
+            [AskedScene(answering.targets[0], own.agent, each, answering.with_persona) for each in asked]
+        )
+        whole = [(scene, answer.texts) for scene, answer in zip(asked, said, strict=True) if not answer.missing]
+        for name in own.agent.sets:
+            tally.unjudged[name] = tally.unjudged.get(name, 0) + len(asked) - len(whole)
+        judged = judge_plans([own.plan(world, scene, texts, request.samples) for scene, texts in whole], judge)
+        usage = add_usage([usage, *(cost for item in judged for cost in item.costs.values())])
+        models |= {verdict.model for item in judged for verdict in item.verdicts if verdict.model}
+        for (scene, _), item in zip(whole, judged, strict=True):
+            tally.add(scene, item.dimensions(), own.names.show)
+        held = session + 1
+        out_of_money = answering.out_of_money or _is_out_of_money(judged)
+        if out_of_money:
+            break
+    dimensions = {name: _score(name, own, tally, scenes, held) for name in own.agent.sets}
+    lines = {line.quote: line for line in sorted(tally.lines, key=lambda line: -line.score)}
+    faded = fading(tally.turns)
+    persona = own.agent.persona
+    found = Interview(
+        version=__version__,
+        agent_id=persona.agent_id,
+        display_name=persona.display_name,
+        taken_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        target=answering.targets[0].name,
+        judge=judge.name,
+        models=tuple(sorted(models)),
+        persona=persona.hash,
+        hidden=request.hide_names,
+        sessions=held,
+        scenes={
+            scene.id: InterviewedScene(
+                kind=scene.kind,
+                hash=scene.hash,
+                scores={name: tuple(rows[scene.id]) for name, rows in tally.scores.items() if scene.id in rows},
+            )
+            for scene in scenes
+        },
+        dimensions=dimensions,
+        not_asked={CONVERGENCE.name: _ALONE},
+        fading=faded.text if faded else "",
+        worst=tuple(sorted(lines.values(), key=lambda line: line.score)[:MOST_LINES]),
+        answers=answering.asked,
+        unanswered=dict(answering.failures),
+        answers_usd=answering.usd,
+        usage=usage,
+        whole=not out_of_money and not any(item.unjudged for item in dimensions.values()),
+    )
+    least = coverage_of(world.settings)[judge.live]
+    if baseline is not None:
+        found = held_against(baseline, found, request, least)
+    return found.model_copy(update={"exit_code": _exit_code(found, out_of_money)})
+
+
+def estimate_interview(
+    world: World,
+    request: InterviewRequest,
+    scenes: Sequence[InterviewScene],
+    answering: Answering,
+    provider: str | None,
+) -> str:
+    """Return in words what an interview takes; ``provider``: of the judge, None: the settings', or Anthropic. Nobody is asked."""
+    own, settings = Interviewee.of(world, request), world.settings
+    every = [scene for session in range(request.sessions) for scene in asked_scenes(scenes, session)]
+    asked = [AskedScene(answering.targets[0], own.agent, scene, answering.with_persona) for scene in every]
+    texts = [[f"{USUAL_ANSWER}{scene.attempt} {place}" for place in range(len(scene.turns))] for scene in every]
+    requests = [
+        judgment
+        for scene, said in zip(every, texts, strict=True)
+        for judgment in own.plan(world, scene, said, request.samples).requests
+    ]
+    judging = estimate(requests, options=ModelOptions.from_settings(settings, provider), store=world.store)
+    usd = price_of_answers(asked, settings.judge_prices)
+    answers = sum(map(len, texts))
+    return (
+        f"{len(scenes)} scenes, asked in {request.sessions} sessions: {answers} answers and "
+        f"{len(requests)} judgments\n{judging}\nanswers: {'no price is known' if usd is None else in_dollars(usd)}"
+    )
+
+
+def _is_out_of_money(judged: Sequence[Judged]) -> bool:
+    return any(verdict.unscored is Unscored.BUDGET for item in judged for verdict in item.verdicts)
+
+
+def _score(
+    name: str, own: Interviewee, tally: _Tally, scenes: Sequence[InterviewScene], sessions: int
+) -> InterviewScore:
+    table = tally.table(name, [scene.id for scene in scenes], sessions)
+    by_scene = means(table)
+    known = np.isfinite(by_scene)
+    kinds: dict[str, list[float]] = {}
+    for scene, value in zip(scenes, by_scene.tolist(), strict=True):
+        if value == value:
+            kinds.setdefault(scene.kind, []).append(value)
+    score, low, high = mean_interval(by_scene[known])
+    return InterviewScore(
+        score=score,
+        low=low,
+        high=high,
+        kinds={kind: fmean(values) for kind, values in kinds.items()},
+        scenes=int(known.sum()),
+        unjudged=tally.unjudged.get(name, 0),
+        silent=tally.silent.get(name, 0),
+        claims=own.agent.sets[name].version,
+        retest=retest(table),
+    )
+
+
+def held_against(before: Interview, now: Interview, request: InterviewRequest, least: float) -> Interview:
+    """Return an interview with what became of each mean since an earlier one.
+
+    A dimension drops by more than ``request.change``, a claim by more than 3 points, and beyond chance. ``least``: the share
+    (0-1) of conversations that must be judged.
+    """
+    scenes = [key for key, item in now.scenes.items() if key in before.scenes and before.scenes[key].hash == item.hash]
+    kinds = ["", *dict.fromkeys(now.scenes[key].kind for key in scenes)]
+    groups = [[n for n, key in enumerate(scenes) if kind in ("", now.scenes[key].kind)] for kind in kinds]
+    known = before.dimensions if request.dimensions is None else now.dimensions
+    dimensions = list(dict.fromkeys([*now.dimensions, *known]))
+    whys = {name: _why_not(before, now, name, len(scenes), least) for name in dimensions}
+    told = [name for name in dimensions if not whys[name]]
+    rows = [MeanVerdict(dimension=name, verdict=Result.CANNOT_TELL, why=why) for name, why in whys.items() if why]
+    scored = [{name for key in scenes for name in side.scenes[key].scores} for side in (before, now)]
+    claims = {name for name in scored[0] & scored[1] if "/" in name and name.partition("/")[0] in told}
+    if told:
+        names = [*told, *sorted(claims)]
+        first, last = (_tables(side, names, scenes) for side in (before, now))
+        for place, changed in enumerate(changes(first, last, groups, whole_only=len(claims), seed=request.seed)):
+            dimension, _, claim = names[place].partition("/")
+            allowed = CLAIM_CHANGE if claim else request.change
+            for kind, own, item in zip(kinds, groups, changed, strict=False):
+                if item is not None:
+                    rows.append(_verdict(item, allowed, dimension, claim, kind))
+                elif not claim and now.dimensions[dimension].unjudged and np.isfinite(first[place][own]).any():
+                    why = "none of these scenes is judged"
+                    rows.append(MeanVerdict(dimension=dimension, kind=kind, verdict=Result.CANNOT_TELL, why=why))
+    order = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2}
+    rows.sort(key=lambda row: (bool(row.claim), bool(row.kind), order[row.verdict]))
+    left_out = len({*before.scenes, *now.scenes}) - len(scenes)
+    return now.model_copy(update={"verdicts": tuple(rows), "baseline": before.taken_at, "changed": left_out})
+
+
+def _tables(side: Interview, names: Sequence[str], scenes: Sequence[str]) -> Numbers:
+    """Return scores as (names, scenes, sessions)."""
+    return np.stack(
+        [_table({k: side.scenes[k].scores.get(name, ()) for k in scenes}, scenes, side.sessions) for name in names]
+    )
+
+
+def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: float) -> str:
+    """Return why a dimension cannot be held against an earlier interview; "": it can."""
+    old, new = before.dimensions.get(name), now.dimensions.get(name)
+    if old is None or new is None:
+        return f"the {'baseline' if old is None else 'agent'} has no claims of it"
+    if old.claims != new.claims:
+        return "its claims are not those of the baseline; take it again"
+    if before.models != now.models or before.hidden != now.hidden:
+        return "the baseline was judged by another model, or with other names shown; take it again"
+    if scenes < FEWEST_SCENES or not new.scenes:
+        return f"{min(scenes, new.scenes)} scenes are scored that the baseline has too; {FEWEST_SCENES} are needed"
+    judged = sum(score is not None for item in now.scenes.values() for score in item.scores.get(name, ()))
+    return "" if judged >= least * (judged + new.unjudged) - 1e-9 else f"{new.unjudged} conversations are not judged"
+
+
+def _verdict(item: MeanChange, allowed: float, dimension: str, claim: str, kind: str) -> MeanVerdict:
+    change, verdict, why = item.after - item.before, Result.HELD, ""
+    if -change > allowed + 1e-9 and item.p_value <= LEVEL:
+        verdict = Result.FELL
+    elif -change > max(UNDECIDED, allowed):
+        verdict, why = Result.CANNOT_TELL, "it is lower, and that may be chance; more sessions would tell"
+    elif not (claim or kind) and item.scenes < FEWEST_SCENES:
+        verdict, why = Result.CANNOT_TELL, f"only {item.scenes} scenes have a score in both; {FEWEST_SCENES} are needed"
+    numbers: dict[str, Any] = {**vars(item), "change": change, "detectable": max(item.detectable, allowed)}
+    return MeanVerdict(dimension=dimension, claim=claim, kind=kind, verdict=verdict, why=why, **numbers)
+
+
+def _exit_code(found: Interview, out_of_money: bool) -> int:
+    """Return the run's code: without a baseline nothing is held, however good it looks."""
+    codes = {EXIT_OK if found.verdicts else EXIT_COVERAGE, EXIT_BUDGET if out_of_money else EXIT_OK}
+    for row in found.verdicts:
+        codes.add({Result.FELL: EXIT_REGRESSION, Result.CANNOT_TELL: EXIT_COVERAGE}.get(row.verdict, EXIT_OK))
+    return worst_exit_code(codes)
