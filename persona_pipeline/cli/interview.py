@@ -1,5 +1,6 @@
 """``persona-pipeline interview``: prepared scenes asked of an agent, and held against an earlier interview."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -74,9 +75,9 @@ def interview(
     from persona_pipeline.lab.compare.compare import AnsweringOptions, open_answering
     from persona_pipeline.lab.interview.interview import (
         InterviewRequest,
-        KeptAnswers,
         estimate_interview,
         hold_interview,
+        keep_answers,
     )
     from persona_pipeline.lab.interview.results import find_interview_baseline, save_interview_baseline
     from persona_pipeline.lab.interview.scenes import interview_scenes
@@ -114,19 +115,16 @@ def interview(
             typer.echo(estimate_interview(world, request, scenes, answering, provider), err=not estimate)
             if estimate:
                 return
-            kept = KeptAnswers.open(world, agent, target, fresh=fresh)
-            if kept.count:
-                typer.echo(
-                    f"goes on from {kept.count} answers of {kept.begun[1]}, which was not finished; --fresh asks anew",
-                    err=True,
-                )
-            kept.lend(answering)
+            folder, count, since = keep_answers(world, agent, answering, fresh=fresh)
+            if count:
+                said = f"goes on from {count} answers of {since}, which was not finished; --fresh asks anew"
+                typer.echo(said, err=True)
             known = None if baseline else find_interview_baseline(world.root, agent)
             found = hold_interview(world, request, scenes, asked, answering, known)
         finally:
             answering.close()
     if found.whole:
-        kept.finish()
+        shutil.rmtree(folder, ignore_errors=True)
     write_page(interview_page(found), found.model_dump(mode="json"), format, output)
     if baseline:
         typer.echo(f"baseline written: {save_interview_baseline(world.root, found)}", err=True)

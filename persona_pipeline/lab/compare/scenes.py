@@ -398,13 +398,12 @@ class Answering:
             new = {}
         spent: float | None = 0.0
         with ThreadPoolExecutor(max_workers=min(WIDTH, *(target.workers or WIDTH for target in self.targets))) as pool:
-            for key, output in zip(new, pool.map(self._answer, new.values()), strict=True):
+            # Each is kept as it comes: one that waits for a slower one would be paid again after a crash.
+            for key, output in zip(new, pool.map(self._kept_answer, new.values(), map(places.get, new)), strict=True):
                 known[key] = output
                 self.asked += 1
                 if isinstance(output, Output):
                     spent = None if spent is None or output.cost_usd is None else spent + output.cost_usd
-                    if place := places[key]:
-                        place.put(key, output)
         if reserved:
             reserved.settle(spent)
         self.usd = None if self.usd is None or spent is None else self.usd + spent
@@ -437,6 +436,12 @@ class Answering:
         if not isinstance(model, str) or not has_price(model, self.prices):
             return 0.0
         return budget.worst_price(json.dumps(item.messages), most, model, self.prices)
+
+    def _kept_answer(self, item: _Question, place: OutputCache | None) -> Output | str:
+        output = self._answer(item)
+        if place and isinstance(output, Output):
+            place.put(item.key, output)
+        return output
 
     def _answer(self, item: _Question) -> Output | str:
         scene = item.asked.scene

@@ -1,6 +1,6 @@
 """Names hidden from a judge that may know the character: each becomes an invented one, and is turned back in quotes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import regex
@@ -9,14 +9,16 @@ from persona_pipeline.lab.states import SideAgent
 from persona_pipeline.world.propositions.loading import StoredSet
 
 _INVENTED = ("Velmar", "Quorin", "Tasbek", "Ildram", "Norvex", "Pelund", "Ostrev", "Karnil", "Dremas", "Fyolt")
+_CASED = r"[\p{Lu}\p{Ll}\p{N}]"
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
 
 
 @dataclass(frozen=True)
 class HiddenNames:
-    """Names, and the invented ones that stand for them, one for one. Without any, texts stay as they are."""
+    """Names, and the invented ones that stand for them, one for one; those of ``exact`` only as they are spelt."""
 
     pairs: Mapping[str, str]
+    exact: Collection[str] = ()
 
     @classmethod
     def of(cls, agent: SideAgent) -> "HiddenNames":
@@ -35,15 +37,24 @@ class HiddenNames:
                 found.setdefault(word.casefold(), word)
         rounds = range(len(found) // len(_INVENTED) + 1)
         invented = (f"{word}{turn or ''}" for turn in rounds for word in _INVENTED)
-        return cls(dict(zip(found.values(), invented, strict=False)))
+        return cls(
+            dict(zip(found.values(), invented, strict=False)),
+            [name for name in found.values() if name.lower() in common],
+        )
 
     def hide(self, text: str) -> str:
         """Return a text with the invented names."""
-        return _replaced(text, self.pairs)
+        patterns = []
+        for name in sorted(self.pairs, key=len, reverse=True):
+            found = f"(?{'-i' * (name in self.exact)}:{regex.escape(name)})"
+            # Scripts without capitals put no space between words.
+            patterns.append(rf"(?<!{_CASED}){found}(?!{_CASED})" if name.lower() != name.upper() else found)
+        return _replaced(text, patterns, self.pairs)
 
     def show(self, text: str) -> str:
         """Return a text with the real names again."""
-        return _replaced(text, {invented: name for name, invented in self.pairs.items()})
+        back = {invented: name for name, invented in self.pairs.items()}
+        return _replaced(text, sorted(back, key=len, reverse=True), back)
 
     def hidden(self, agent: SideAgent) -> SideAgent:
         """Return the agent as the judge is to see it: its name, persona and claims."""
@@ -57,19 +68,12 @@ class HiddenNames:
         return SideAgent(own, sets, {**agent.names, own.agent_id: own.display_name})
 
 
-def _replaced(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with names replaced as whole words, longest first, small and capital letters as they stand there."""
-    if not names:
-        return text
+def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> str:
+    """Return a text with names replaced, in small or capital letters as they stand there."""
     by_key = {name.casefold(): other for name, other in names.items()}
-    each = [
-        # Scripts without capitals put no space between words.
-        rf"(?<!\p{{L}}){regex.escape(name)}(?![\p{{L}}\p{{N}}])" if name.lower() != name.upper() else regex.escape(name)
-        for name in sorted(names, key=len, reverse=True)
-    ]
 
     def other(match: regex.Match[str]) -> str:
         said, new = match[0], by_key[match[0].casefold()]
         return new.lower() if said.islower() else new.upper() if said.isupper() and len(said) > 1 else new
 
-    return regex.sub("|".join(each), other, text, flags=regex.IGNORECASE)
+    return regex.sub("|".join(patterns), other, text, flags=regex.IGNORECASE) if patterns else text

@@ -2,11 +2,11 @@
 
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from persona_pipeline.base.errors import (
     worst_exit_code,
 )
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.evaluation.plan import AgentPlan, Judged, judge_plans, planned
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.baselines.variance import Numbers, means
@@ -44,7 +44,7 @@ from persona_pipeline.lab.interview.statistics import FEWEST_SCENES, MeanChange,
 from persona_pipeline.lab.results import CHANGE, ComparisonRequest
 from persona_pipeline.lab.states import HERE, Side, SideAgent
 from persona_pipeline.scoring.fading import THRESHOLD, MessageValue, fading, message_scores
-from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, add_usage
+from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Window
@@ -56,7 +56,6 @@ MOST_LINES = 10
 _ALONE = "nobody but the agent and a visitor speaks in an interview"
 # When all scenes are said to take place: what is judged must not depend on the day.
 _END = datetime(2026, 1, 1, tzinfo=UTC)
-_Scores = dict[str, dict[str, list[float | None]]]
 
 
 @dataclass(frozen=True)
@@ -115,95 +114,117 @@ class Interviewee:
         case = replace(plan.case, earlier=own[:middle], messages=own[middle:])
         return replace(plan, plans={**plan.plans, **planned(replace(plan, case=case), ["consistency"]).plans})
 
+    def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
+        """Return what the target is asked in a session, counted from 0."""
+        target, sent = answering.targets[0], answering.with_persona
+        every = (Scene(item.id, Window(_END), turns=item.turns, attempt=session) for item in scenes)
+        return [AskedScene(target, self.agent, scene, sent) for scene in every]
 
-def asked_scenes(scenes: Sequence[InterviewScene], session: int) -> list[Scene]:
-    """Return scenes as they are asked in a session, counted from 0."""
-    return [Scene(item.id, Window(_END), turns=item.turns, attempt=session) for item in scenes]
+
+def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bool = False) -> tuple[Path, int, str]:
+    """Let answers be kept until the interview is finished, so that one that was stopped goes on, as do bots that remember.
+
+    Returns the folder, how many answers are in it, and since when. ``fresh``: what is kept goes first.
+    """
+    name = f"{agent_id}-{content_hash([agent_id, answering.targets[0].name])[:12]}"
+    folder = answers_folder(world).parent / "interviews" / name
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    begun = folder / "begun"
+    if not begun.exists():
+        write_atomically(begun, f"{uuid.uuid4().hex} {_now()}")
+    answering.run, _, since = read_regular(begun).decode("utf-8").partition(" ")
+    answering.cache = answering.kept = OutputCache(folder)
+    return folder, sum(1 for _ in folder.glob("*/*.json")), since
 
 
-@dataclass(frozen=True)
-class KeptAnswers:
-    """The answers of an interview that is under way: one that was stopped goes on from them. ``begun``: its name and its time."""
-
-    folder: Path
-    begun: tuple[str, str]
-
-    @classmethod
-    def open(cls, world: World, agent_id: str, target: str, *, fresh: bool = False) -> "KeptAnswers":
-        """Return what is kept of the interview that was not finished, or of a new one. ``fresh``: what is kept goes."""
-        name = f"{agent_id}-{content_hash([agent_id, target])[:12]}"
-        folder = answers_folder(world).parent / "interviews" / name
-        if fresh:
-            shutil.rmtree(folder, ignore_errors=True)
-        place = folder / "begun"
-        if not place.exists():
-            write_atomically(place, f"{uuid.uuid4().hex} {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
-        name, _, moment = read_regular(place).decode("utf-8").partition(" ")
-        return cls(folder, (name, moment))
-
-    @property
-    def count(self) -> int:
-        """How many answers are kept."""
-        return sum(1 for _ in self.folder.glob("*/*.json"))
-
-    def lend(self, answering: Answering) -> None:
-        """Let answers be kept here, and bots that remember conversations go on with theirs."""
-        answering.cache = answering.kept = OutputCache(self.folder)
-        answering.run = self.begun[0]
-
-    def finish(self) -> None:
-        """Forget the answers: the next interview asks anew."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass
 class _Tally:
-    """What the conversations of an interview came to. ``scores``: by dimension, or ``dimension/claim``, and scene."""
+    """What conversations came to: scores by dimension or ``dimension/claim``, as (scenes, sessions); the lines that were quoted."""
 
-    scores: _Scores = field(default_factory=dict)
-    unjudged: dict[str, int] = field(default_factory=dict)
-    silent: dict[str, int] = field(default_factory=dict)
-    lines: list[WorstLine] = field(default_factory=list)
+    scenes: Sequence[InterviewScene]
+    sessions: int
+    scores: dict[str, Numbers] = field(default_factory=dict)
+    unjudged: Counter[str] = field(default_factory=Counter)
+    silent: Counter[str] = field(default_factory=Counter)
+    lines: dict[tuple[str, int, str], WorstLine] = field(default_factory=dict)
     turns: dict[str, list[MessageValue]] = field(default_factory=dict)
 
-    def note(self, name: str, scene: Scene, score: float | None) -> None:
-        """Note a score of the session that is under way."""
-        series = self.scores.setdefault(name, {}).setdefault(scene.id, [])
-        series += [None] * (scene.attempt - len(series))
-        series.append(score)
-
-    def add(self, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]) -> None:
-        """Take a judged conversation in."""
+    def add(
+        self, place: int, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]
+    ) -> None:
+        """Take a judged conversation in; ``place``: of its scene."""
         for name, item in found.items():
-            self.note(name, scene, item.score)
+            self._note(name, place, scene.attempt, item.score)
             if item.score is None:
-                counts = self.silent if item.unscored in ANSWERS else self.unjudged
-                counts[name] = counts.get(name, 0) + 1
+                (self.silent if item.unscored in ANSWERS else self.unjudged)[name] += 1
             for row in item.propositions.values():
-                if row.algorithmic:
-                    continue
-                self.note(f"{name}/{row.id}", scene, row.score)
-                for quote in row.evidence if row.score is not None and row.score < THRESHOLD else ():
-                    stem, _, number = (quote.message_id or "").partition("-answer")
-                    if quote.verified and stem == scene.id:
-                        line = WorstLine(
-                            dimension=name, claim=row.id, text=show(row.claim), score=row.score or 0.0, scene=scene.id,
-                            session=scene.attempt + 1, asked=scene.turns[int(number.lstrip("-") or 1) - 1],
-                            quote=show(quote.quote), reasoning=show(row.reasoning),
-                        )  # fmt: skip
-                        self.lines.append(line)
-            for message_id, score in message_scores(item).items():
-                number = int(message_id.partition("-answer")[2].lstrip("-") or 1)
-                self.turns.setdefault(f"{scene.id} {scene.attempt}", []).append(MessageValue(number, score))
+                if not row.algorithmic:
+                    self._note(f"{name}/{row.id}", place, scene.attempt, row.score)
+                    self._quote(f"{name}/{row.id}", scene, row, show)
+            values = [MessageValue(_turn(message_id), score) for message_id, score in message_scores(item).items()]
+            if values:
+                self.turns[f"{scene.id} {scene.attempt}"] = sorted(values, key=lambda value: value.number)
 
-    def table(self, name: str, scenes: Sequence[str], sessions: int) -> Numbers:
-        """Return the scores of a dimension or claim as (scenes, sessions), NaN where there is none."""
-        return _table(self.scores.get(name, {}), scenes, sessions)
+    def _note(self, name: str, place: int, session: int, score: float | None) -> None:
+        table = self.scores.setdefault(name, np.full((len(self.scenes), self.sessions), np.nan))
+        table[place, session] = np.nan if score is None else score
+
+    def _quote(self, claim: str, scene: Scene, row: PropositionResult, show: Callable[[str], str]) -> None:
+        for quote in row.evidence if row.score is not None and row.score < THRESHOLD else ():
+            if not quote.verified or "-answer" not in (quote.message_id or ""):
+                continue
+            key, score = (scene.id, scene.attempt, quote.quote), row.score or 0.0
+            known, asked = self.lines.get(key), scene.turns[_turn(quote.message_id or "") - 1]
+            claims = tuple(dict.fromkeys([*(known.claims if known else ()), claim]))
+            if known and known.score <= score:
+                self.lines[key] = known.model_copy(update={"claims": claims})
+                continue
+            self.lines[key] = WorstLine(
+                claims=claims, score=score, scene=scene.id, session=scene.attempt + 1, asked=asked,
+                quote=show(quote.quote), reasoning=show(row.reasoning),
+            )  # fmt: skip
+
+    def score(self, name: str, claims: str) -> InterviewScore:
+        """Return a dimension's score over the scenes; ``claims``: the hash of those it was judged by."""
+        table = self.scores.get(name, np.full((len(self.scenes), self.sessions), np.nan))
+        by_scene = means(table)
+        known = np.isfinite(by_scene)
+        kinds = {scene.kind: [other.kind == scene.kind for other in self.scenes] & known for scene in self.scenes}
+        score, low, high = mean_interval(by_scene[known])
+        return InterviewScore(
+            score=score,
+            low=low,
+            high=high,
+            kinds={kind: float(by_scene[own].mean()) for kind, own in kinds.items() if own.any()},
+            scenes=int(known.sum()),
+            unjudged=self.unjudged[name],
+            silent=self.silent[name],
+            claims=claims,
+            retest=retest(table),
+        )
+
+    def asked(self) -> dict[str, InterviewedScene]:
+        """Return the scenes with their scores."""
+        rows = {
+            name: [[None if x != x else x for x in row] for row in table.tolist()]
+            for name, table in self.scores.items()
+        }
+        return {
+            scene.id: InterviewedScene(
+                kind=scene.kind, hash=scene.hash, scores={name: tuple(own[place]) for name, own in rows.items()}
+            )
+            for place, scene in enumerate(self.scenes)
+        }
 
 
-def _table(scores: Mapping[str, Sequence[float | None]], scenes: Sequence[str], sessions: int) -> Numbers:
-    rows = [[*scores.get(scene, ()), *[None] * sessions][:sessions] for scene in scenes]
-    return np.array(rows, dtype=float).reshape(len(scenes), sessions)
+def _turn(message_id: str) -> int:
+    """Return which answer of a conversation a message is, from 1."""
+    return int(message_id.rpartition("-answer")[2].lstrip("-") or 1)
 
 
 def hold_interview(
@@ -218,61 +239,47 @@ def hold_interview(
 
     ``baseline``: an earlier interview that it is held against. ConfigError: the agent's files are not valid.
     """
-    own, tally = Interviewee.of(world, request), _Tally()
+    own, tally = Interviewee.of(world, request), _Tally(scenes, request.sessions)
     usage, models, out_of_money, held = Usage(), set[str](), False, 0
-    for session in range(request.sessions):
-        asked = asked_scenes(scenes, session)
-        said = answering.answers(
-            [AskedScene(answering.targets[0], own.agent, each, answering.with_persona) for each in asked]
-        )
-        whole = [(scene, answer.texts) for scene, answer in zip(asked, said, strict=True) if not answer.missing]
-        for name in own.agent.sets:
-            tally.unjudged[name] = tally.unjudged.get(name, 0) + len(asked) - len(whole)
-        judged = judge_plans([own.plan(world, scene, texts, request.samples) for scene, texts in whole], judge)
+    while held < request.sessions and not out_of_money:
+        asked = own.asked(scenes, held, answering)
+        answers = answering.answers(asked)
+        whole = [place for place, answer in enumerate(answers) if not answer.missing]
+        tally.unjudged.update(dict.fromkeys(own.agent.sets, len(asked) - len(whole)))
+        plans = [own.plan(world, asked[place].scene, answers[place].texts, request.samples) for place in whole]
+        judged = judge_plans(plans, judge)
+        for place, item in zip(whole, judged, strict=True):
+            tally.add(place, asked[place].scene, item.dimensions(), own.names.show)
         usage = add_usage([usage, *(cost for item in judged for cost in item.costs.values())])
-        models |= {verdict.model for item in judged for verdict in item.verdicts if verdict.model}
-        for (scene, _), item in zip(whole, judged, strict=True):
-            tally.add(scene, item.dimensions(), own.names.show)
-        held = session + 1
-        out_of_money = answering.out_of_money or _is_out_of_money(judged)
-        if out_of_money:
-            break
-    dimensions = {name: _score(name, own, tally, scenes, held) for name in own.agent.sets}
-    lines = {line.quote: line for line in sorted(tally.lines, key=lambda line: -line.score)}
-    faded = fading(tally.turns)
-    persona = own.agent.persona
+        verdicts = [verdict for item in judged for verdict in item.verdicts]
+        models |= {verdict.model for verdict in verdicts if verdict.model}
+        out_of_money = answering.out_of_money or any(verdict.unscored is Unscored.BUDGET for verdict in verdicts)
+        held += 1
+    faded, persona = fading(tally.turns), own.agent.persona
     found = Interview(
         version=__version__,
         agent_id=persona.agent_id,
         display_name=persona.display_name,
-        taken_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        taken_at=_now(),
         target=answering.targets[0].name,
         judge=judge.name,
         models=tuple(sorted(models)),
         persona=persona.hash,
         hidden=request.hide_names,
         sessions=held,
-        scenes={
-            scene.id: InterviewedScene(
-                kind=scene.kind,
-                hash=scene.hash,
-                scores={name: tuple(rows[scene.id]) for name, rows in tally.scores.items() if scene.id in rows},
-            )
-            for scene in scenes
-        },
-        dimensions=dimensions,
+        scenes=tally.asked(),
+        dimensions={name: tally.score(name, stored.version) for name, stored in own.agent.sets.items()},
         not_asked={CONVERGENCE.name: _ALONE},
         fading=faded.text if faded else "",
-        worst=tuple(sorted(lines.values(), key=lambda line: line.score)[:MOST_LINES]),
+        worst=tuple(sorted(tally.lines.values(), key=lambda line: (line.score, -len(line.claims)))[:MOST_LINES]),
         answers=answering.asked,
         unanswered=dict(answering.failures),
         answers_usd=answering.usd,
         usage=usage,
-        whole=not out_of_money and not any(item.unjudged for item in dimensions.values()),
+        whole=not out_of_money and not tally.unjudged.total(),
     )
-    least = coverage_of(world.settings)[judge.live]
     if baseline is not None:
-        found = held_against(baseline, found, request, least)
+        found = held_against(baseline, found, request, coverage_of(world.settings)[judge.live])
     return found.model_copy(update={"exit_code": _exit_code(found, out_of_money)})
 
 
@@ -285,48 +292,15 @@ def estimate_interview(
 ) -> str:
     """Return in words what an interview takes; ``provider``: of the judge, None: the settings', or Anthropic. Nobody is asked."""
     own, settings = Interviewee.of(world, request), world.settings
-    every = [scene for session in range(request.sessions) for scene in asked_scenes(scenes, session)]
-    asked = [AskedScene(answering.targets[0], own.agent, scene, answering.with_persona) for scene in every]
-    texts = [[f"{USUAL_ANSWER}{scene.attempt} {place}" for place in range(len(scene.turns))] for scene in every]
-    requests = [
-        judgment
-        for scene, said in zip(every, texts, strict=True)
-        for judgment in own.plan(world, scene, said, request.samples).requests
-    ]
+    asked = [item for session in range(request.sessions) for item in own.asked(scenes, session, answering)]
+    texts = [[f"{USUAL_ANSWER}{item.scene.attempt} {n}" for n, _ in enumerate(item.scene.turns)] for item in asked]
+    plans = [own.plan(world, item.scene, said, request.samples) for item, said in zip(asked, texts, strict=True)]
+    requests = [judgment for plan in plans for judgment in plan.requests]
     judging = estimate(requests, options=ModelOptions.from_settings(settings, provider), store=world.store)
     usd = price_of_answers(asked, settings.judge_prices)
-    answers = sum(map(len, texts))
     return (
-        f"{len(scenes)} scenes, asked in {request.sessions} sessions: {answers} answers and "
-        f"{len(requests)} judgments\n{judging}\nanswers: {'no price is known' if usd is None else in_dollars(usd)}"
-    )
-
-
-def _is_out_of_money(judged: Sequence[Judged]) -> bool:
-    return any(verdict.unscored is Unscored.BUDGET for item in judged for verdict in item.verdicts)
-
-
-def _score(
-    name: str, own: Interviewee, tally: _Tally, scenes: Sequence[InterviewScene], sessions: int
-) -> InterviewScore:
-    table = tally.table(name, [scene.id for scene in scenes], sessions)
-    by_scene = means(table)
-    known = np.isfinite(by_scene)
-    kinds: dict[str, list[float]] = {}
-    for scene, value in zip(scenes, by_scene.tolist(), strict=True):
-        if value == value:
-            kinds.setdefault(scene.kind, []).append(value)
-    score, low, high = mean_interval(by_scene[known])
-    return InterviewScore(
-        score=score,
-        low=low,
-        high=high,
-        kinds={kind: fmean(values) for kind, values in kinds.items()},
-        scenes=int(known.sum()),
-        unjudged=tally.unjudged.get(name, 0),
-        silent=tally.silent.get(name, 0),
-        claims=own.agent.sets[name].version,
-        retest=retest(table),
+        f"{len(scenes)} scenes, asked in {request.sessions} sessions: {sum(map(len, texts))} answers and {len(requests)} "
+        f"judgments\n{judging}\nanswers: {'no price is known' if usd is None else in_dollars(usd)}"
     )
 
 
@@ -365,9 +339,10 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
 
 
 def _tables(side: Interview, names: Sequence[str], scenes: Sequence[str]) -> Numbers:
-    """Return scores as (names, scenes, sessions)."""
-    return np.stack(
-        [_table({k: side.scenes[k].scores.get(name, ()) for k in scenes}, scenes, side.sessions) for name in names]
+    """Return scores as (names, scenes, sessions), NaN where there is none."""
+    none = [None] * side.sessions
+    return np.array(
+        [[side.scenes[key].scores.get(name, none)[: side.sessions] for key in scenes] for name in names], float
     )
 
 

@@ -82,11 +82,9 @@ class MeanVerdict(_Value):
 
 
 class WorstLine(_Value):
-    """A line that spoke against a claim. ``asked``: what the visitor said before it; ``score``: of the claim there, 0-9."""
+    """A line that spoke against ``claims``, ``dimension/id`` each; ``score``: the lowest, 0-9. ``asked``: what the visitor had said."""
 
-    dimension: str
-    claim: str
-    text: str
+    claims: tuple[str, ...]
     score: float
     scene: str
     session: int

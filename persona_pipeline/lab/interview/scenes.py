@@ -125,11 +125,6 @@ def shipped_scenes(languages: Sequence[str]) -> list[InterviewScene]:
     ]
 
 
-def shipped_languages() -> tuple[str, ...]:
-    """Return the codes of the languages that scenes ship in."""
-    return tuple(_shipped())
-
-
 @cache
 def _shipped() -> Mapping[str, Mapping[str, Sequence[Sequence[str]]]]:
     return tomllib.loads(_SHIPPED.read_text(encoding="utf-8"))

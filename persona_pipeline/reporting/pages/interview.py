@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from persona_pipeline.base.errors import Result
-from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, Retest
+from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, Retest, WorstLine
 from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Span, Table, Tone
 from persona_pipeline.reporting.text import format_delta, format_p, format_score, format_usd
 from persona_pipeline.world.propositions.models import dimension_label
@@ -33,23 +33,17 @@ def interview_page(found: Interview) -> Page:
     sections = [Section("", [Table.plain("Scores", columns, rows, note)])]
     if told := [Item(_change(row), kind=_SAID[row.verdict], tone=_TONES[row.verdict]) for row in _remarkable(found)]:
         sections.append(Section("Since the baseline", [Items(told)]))
-    if found.worst:
-        lines = [
-            item
-            for line in found.worst
-            for item in (
-                Item(
-                    [Span(line.quote, limit=_MOST_LINE)],
-                    kind=f"{line.score:.1f} {line.dimension}/{line.claim}",
-                    tone="bad",
-                ),
-                Item([f"{line.scene}, session {line.session}, asked: ", Span(line.asked, limit=_MOST_LINE)], 1),
-            )
-        ]
-        sections.append(Section("Lines that broke character", [Items(lines)]))
+    lines = [item for line in found.worst for item in _line(line)]
+    sections += [Section("Lines that broke character", [Items(lines)])] if lines else []
     sections.append(Section("", [Items.of(*_remarks(found))]))
     title = [Span("Interview of ", "own"), Span(found.agent_id, "code", 64), f": {_headline(found)}"]
     return Page(title, sections=sections)
+
+
+def _line(line: WorstLine) -> list[Item]:
+    where = f"{line.scene}, session {line.session}: {', '.join(line.claims)}; asked: "
+    quote = Item([Span(line.quote, limit=_MOST_LINE)], kind=f"{line.score:.1f}", tone="bad")
+    return [quote, Item([where, Span(line.asked, limit=_MOST_LINE)], 1)]
 
 
 def _headline(found: Interview) -> str:
