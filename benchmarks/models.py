@@ -29,8 +29,11 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +47,15 @@ from benchmarks.everyday import LINES, messages
 from benchmarks.versions import ANSWER_SD, OUTLIERS, fixed_size
 from persona_pipeline.guard.baselines.statistics import DIMENSIONS_SHARE, LEVEL
 from persona_pipeline.judging.verdict import JudgeRequest, Usage, Verdict
+from persona_pipeline.lab.compare import compare as comparing
+from persona_pipeline.lab.compare import signals
 from persona_pipeline.lab.compare.compare import Contest, compare_versions, scenes_of
 from persona_pipeline.lab.compare.scenes import Answering
+from persona_pipeline.lab.compare.tally import differences_of
 from persona_pipeline.lab.results import INTERVIEW_SCENES, AgentDifference, ComparisonRequest, ScoreChange
 from persona_pipeline.lab.states import Side
-from persona_pipeline.scoring.voice_alarm.learning import LearntVoice, learn_voice, write_voices
+from persona_pipeline.scoring.voice_alarm.learning import LearntVoice, learn_voice
+from persona_pipeline.scoring.voice_alarm.model import VoiceModel
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -75,6 +82,7 @@ WORLDS = {
 }
 
 
+@cache
 def lines_of(language: str) -> dict[str, list[str]]:
     """Return the lines of a world's agent, a stock assistant and somebody else."""
     return yaml.safe_load((LINES / f"{language}.yaml").read_text("utf-8"))
@@ -90,10 +98,24 @@ def world_of(folder: Path, language: str) -> World:
         builder.say("ann", message.text, at=message.created_at.isoformat(), channel=message.channel)
     world = builder.open()
     world.sync()
-    known = LearntVoice("ann", "", learn_voice("ann", world.messages(), root=world.root))
-    with world.store.begin() as connection:
-        write_voices(connection, [known])
+    voice = learn_voice("ann", world.messages(), root=world.root)
+    assert voice is not None
+    READ.clear()
+    signals.stored_voice = lambda *_: LearntVoice("ann", "", KnownLines(**dict(voice)))
     return world
+
+
+class KnownLines(VoiceModel):
+    """A voice that remembers what it read: the number at the end of an answer is no part of how it sounds."""
+
+    def differences(self, text: str) -> Any:
+        line = text.rpartition(" ")[0]
+        if line not in READ:
+            READ[line] = super().differences(line)
+        return READ[line]
+
+
+READ: dict[str, Any] = {}
 
 
 @dataclass
@@ -170,12 +192,45 @@ class Contestants:
 
 @dataclass(frozen=True)
 class Run:
-    """What one comparison said and took. ``differences``: of the row that is meant, where every scene was asked."""
+    """What one comparison said and took.
+
+    ``first``: calls when something had first fallen, 0 where nothing did. ``differences``: of the row that is meant, by scene.
+    """
 
     agent: AgentDifference
     calls: int
     usd: float
-    differences: tuple[float, ...] = ()
+    first: int
+    differences: tuple[float, ...]
+
+
+@contextmanager
+def watched(both: Contestants, row: str) -> Iterator[tuple[list[int], list[float]]]:
+    """Give the calls at which something had fallen, look by look, and the differences of a row."""
+    decide, lines, calls, differences = comparing._decide, comparing.with_lines, list[int](), list[float]()
+
+    def decided(tallies: Any, request: ComparisonRequest) -> bool:
+        told = decide(tallies, request)
+        found = differences_of([*tallies.values()], request.change, intervals=False)
+        if any(item.moved is ScoreChange.FELL for agent in found for item in agent.rows.values()):
+            calls.append(both.calls + len(both.qualities))
+        return told
+
+    def kept(agent: AgentDifference, answered: Any) -> AgentDifference:
+        for item in answered:
+            one, other = (
+                {name: own.score for name, own in judged.items()} | dict(told)
+                for judged, told in zip(item.judged, item.signals, strict=True)
+            )
+            if one.get(row) is not None and other.get(row) is not None:
+                differences.append(other[row] - one[row])
+        return lines(agent, answered)
+
+    comparing._decide, comparing.with_lines = decided, kept
+    try:
+        yield calls, differences
+    finally:
+        comparing._decide, comparing.with_lines = decide, lines
 
 
 def compared(language: str, fault: str, seeds: range, look: bool | None) -> list[Run]:
@@ -187,9 +242,11 @@ def compared(language: str, fault: str, seeds: range, look: bool | None) -> list
             request = ComparisonRequest(scenes=INTERVIEW_SCENES, seed=seed, interview=True, look=look)
             both = Contestants(language, fault, seed)
             contest = both.contest(world)
-            told = compare_versions(contest, scenes_of(contest, request), request)
+            with watched(both, ROWS.get(fault, "")) as (calls, differences):
+                told = compare_versions(contest, scenes_of(contest, request), request)
             agent = told.agents["ann"].model_copy(update={"lines": ()})
-            found.append(Run(agent, told.answers + both.calls, told.usd or 0.0))
+            first = calls[0] if calls else 0
+            found.append(Run(agent, told.answers + both.calls, told.usd or 0.0, first, tuple(differences)))
     return found
 
 
@@ -223,10 +280,32 @@ def line_of(language: str, fault: str, runs: list[Run]) -> str:
     every = share(all(item.moved is ScoreChange.SAME for item in agent.rows.values()) for agent in agents)
     return (
         f"{language} | {fault:8} | any moved {share(moved(agent) for agent in agents):.3f} | fell "
-        f"{share(fell(agent) for agent in agents):.3f} | meant {said[row] / len(runs) if row else 0:.3f} | wrongly held {wrongly:.3f} | "
-        f"all held {every:.3f} | cost, latency right {costs[0]:.3f}, {costs[1]:.3f} | scenes "
+        f"{share(fell(agent) for agent in agents):.3f} | meant {said[row] / len(runs) if row else 0:.3f} | "
+        f"wrongly held {wrongly:.3f} | all held {every:.3f} | cost, latency right {costs[0]:.3f}, {costs[1]:.3f} | scenes "
         f"{np.mean([agent.scenes for agent in agents]):.1f} | calls {np.mean([run.calls for run in runs]):.0f} | "
         f"${np.mean([run.usd for run in runs]):.2f} | {dict(said.most_common(4))}"
+    )
+
+
+def against_fixed(language: str, fault: str, runs: int, every: int) -> str:
+    """Return what a fixed number of scenes takes that sees the row as often as it was seen."""
+    looked, whole = (
+        compared(language, fault, range(runs), None),
+        compared(language, fault, range(1000, 1000 + every), False),
+    )
+    rows, rng = [*whole[0].agent.rows], np.random.default_rng(1)
+    each = np.array([value for run in whole for value in run.differences])
+    # Scenes that tell of the row, of all that were asked.
+    told = len(each) / (len(whole) * INTERVIEW_SCENES)
+    most = fixed_size(rng.choice(each, (4000, 240)), 0.99, LEVEL * DIMENSIONS_SHARE / len(rows))
+    a_scene, first = (
+        np.mean([run.calls for run in whole]) / INTERVIEW_SCENES,
+        [run.first for run in looked if run.first],
+    )
+    return (
+        f"{language} | {fault:8} | first red after {np.mean(first):.0f} calls ({len(first)} of {runs}), all decided "
+        f"after {np.mean([run.calls for run in looked]):.0f} | fixed, power .99: "
+        f"{most / told:.0f} scenes, {most / told * a_scene:.0f} calls"
     )
 
 
@@ -237,10 +316,13 @@ def main() -> None:
     parser.add_argument("--worlds", nargs="*", default=[*WORLDS])
     parser.add_argument("--faults", nargs="*", default=[*FAULTS])
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--fixed", type=int, default=0, help="runs of a comparison with a fixed number of scenes")
     told = parser.parse_args()
     with ProcessPoolExecutor(told.jobs) as pool:
         for language in told.worlds:
-            for fault in told.faults:
+            for fault in [name for name in told.faults if name in ROWS] if told.fixed else ():
+                print(against_fixed(language, fault, told.fixed, 8), flush=True)
+            for fault in () if told.fixed else told.faults:
                 parts = [range(start, told.runs, told.jobs) for start in range(told.jobs)]
                 each = pool.map(compared, *zip(*[(language, fault, part, None) for part in parts], strict=True))
                 print(line_of(language, fault, [run for part in each for run in part]), flush=True)

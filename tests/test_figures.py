@@ -82,7 +82,7 @@ SHOWN = {
         "voice_alarm.background", "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {
-        "answering.base", "format.models", "grading.results", "importing.config", "running.history",
+        "answering.base", "answering.output", "format.models", "grading.results", "grading.statistics", "importing.config", "running.history",
         "running.opening", "running.plan", "running.suite_run",
     },
     "viewer": {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
@@ -43,7 +43,7 @@ from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.version import __version__
-from persona_pipeline.world.propositions.models import select_dimensions
+from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
 from persona_pipeline.world.world import World
 
 # Scenes with nothing to judge after which a row is given up.
@@ -87,7 +87,9 @@ class Contest:
 
     def tally(self, agent_id: str, request: ComparisonRequest) -> AgentTally:
         """Read an agent in both versions."""
-        dimensions = select_dimensions(request.dimensions)
+        # Nobody but the agent and a visitor speaks in an interview.
+        left_out = (CONVERGENCE.name,) if request.interview else ()
+        dimensions = [name for name in select_dimensions(request.dimensions) if name not in left_out]
         before, after = self.sides
         return AgentTally(before.agent(agent_id, dimensions), after.agent(agent_id, dimensions))
 
@@ -104,7 +106,7 @@ class Contest:
                 answer_plan(self.world, agent, scene, text, request) for agent, text in zip(judging, texts, strict=True)
             )
         due = tally.due(scene)
-        return planned(before, due), planned(after, due)
+        return _only(before, due), _only(after, due)
 
     def asked_scenes(self, tally: AgentTally, scene: Scene) -> list[AskedScene]:
         """Return what the targets are asked of a scene; nothing where messages are judged."""
@@ -140,6 +142,8 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
             for agent_id, tally in tallies.items()
             if place < len(scenes.get(agent_id, ())) and tally.open_rows(scenes[agent_id][place])
         }
+        if not due:
+            continue
         _take(contest, due, request, spent)
         if spent.out_of_money:
             stopped = NO_MONEY
@@ -225,7 +229,11 @@ def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]
         return plans
     tally.done |= {name for name in before.plans if name in tally.alike}
     due = [name for name in before.plans if name not in tally.done]
-    return planned(before, due), planned(after, due)
+    return _only(before, due), _only(after, due)
+
+
+def _only(plan: AgentPlan, dimensions: Sequence[str]) -> AgentPlan:
+    return replace(plan, plans={name: own for name, own in plan.plans.items() if name in dimensions})
 
 
 def _answers(

@@ -17,7 +17,7 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import repository_of
-from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
+from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.money import Budget, Reservation, has_price
@@ -187,7 +187,12 @@ def answer_plan(
     )
     # Of a long script each answer is judged by itself: how long the character lasts is read from that.
     alone = {"adherence": _by_answer(agent.sets["adherence"])} if "adherence" in agent.sets and _is_long(scene) else {}
-    return plan_case(case, scope, {**agent.sets, **alone})
+    plan = plan_case(case, scope, {**agent.sets, **alone})
+    if "consistency" not in plan.plans or len(answers) < 2:
+        return plan
+    # Of a script the second half is held against the first.
+    halves = replace(case, earlier=answers[: len(answers) // 2], messages=answers[len(answers) // 2 :])
+    return replace(plan, plans={**plan.plans, **planned(replace(plan, case=halves), ["consistency"]).plans})
 
 
 def answer_id(scene: Scene, place: int) -> str:

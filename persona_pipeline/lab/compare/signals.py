@@ -108,7 +108,10 @@ def repetition_score(
         return None
     # No conversation has an empty name.
     said, known = [*history, *(("", text) for text in texts)], len(history)
-    return HIGHEST * (1 - len(find_said_again(said, catchphrases, since=known, known=known)) / (len(texts) - 1))
+    again = {item.place - known for item in find_said_again(said, catchphrases, since=known, known=known)}
+    # Where every answer is the same, no word of it is rare.
+    again |= {place for place, text in enumerate(texts) if text in texts[:place]}
+    return HIGHEST * (1 - len(again) / (len(texts) - 1))
 
 
 def turn_scores(scene: Scene, turns: int, judged: Mapping[str, DimensionEvaluation]) -> list[float | None]:
