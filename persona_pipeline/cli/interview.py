@@ -82,8 +82,8 @@ def interview(
         keep_answers,
     )
     from persona_pipeline.lab.interview.results import find_interview_baseline, save_interview_baseline
-    from persona_pipeline.lab.interview.scenes import interview_scenes
     from persona_pipeline.lab.interview.writing import plan_scenes, write_scenes
+    from persona_pipeline.lab.interview_scenes import interview_scenes
     from persona_pipeline.reporting.pages.interview import interview_page
     from persona_pipeline.reporting.render import PAGE_FORMATS, write_page
 

@@ -54,7 +54,7 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
     from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
     from persona_pipeline.guard.calibration.reading import READINGS, load_readings
-    from persona_pipeline.lab.interview.scenes import INTERVIEWS
+    from persona_pipeline.lab.interview_scenes import INTERVIEWS
 
     checked = check_paths(
         path
@@ -251,7 +251,7 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.recordings.replay import load_recording_file
     from persona_pipeline.lab.interview.results import find_interview_baseline
-    from persona_pipeline.lab.interview.scenes import INTERVIEWS, load_scenes
+    from persona_pipeline.lab.interview_scenes import INTERVIEWS, load_scenes
 
     parents = {parent.name for parent in path.resolve().parents}
     suffix = path.suffix.lower()

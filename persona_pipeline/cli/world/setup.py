@@ -231,7 +231,7 @@ def schema(
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
     from persona_pipeline.guard.labels.files import Label
-    from persona_pipeline.lab.interview.scenes import InterviewFile
+    from persona_pipeline.lab.interview_scenes import InterviewFile
     from persona_pipeline.suites.importing.config import suite_schema
     from persona_pipeline.world.personas import PersonaFile
     from persona_pipeline.world.propositions.models import PropositionFile

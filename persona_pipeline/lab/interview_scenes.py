@@ -24,7 +24,7 @@ from persona_pipeline.world.world import World
 INTERVIEWS = "interviews"
 SceneKind = Literal["small_talk", "pressure", "off_topic", "meta", "flattery", "long", "language", "claim"]
 KINDS: tuple[str, ...] = get_args(SceneKind)
-_SHIPPED = Path(__file__).parent / "data" / "scenes.toml"
+_SHIPPED = Path(__file__).parent / "data" / "interview_scenes.toml"
 _MOST_READ = 200
 
 
