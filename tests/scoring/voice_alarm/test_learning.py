@@ -11,10 +11,33 @@ from scipy import sparse
 
 from persona_pipeline.scoring.voice_alarm import learning
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OTHERS, PAUSE, conversations
-from persona_pipeline.scoring.voice_alarm.model import MOST_DELAY, VoiceModel, VoiceProvenance, VoiceSide, VoiceWatch
+from persona_pipeline.scoring.voice_alarm.model import (
+    COLUMNS,
+    MOST_DELAY,
+    VoiceModel,
+    VoiceProvenance,
+    VoiceSide,
+    VoiceWatch,
+    inverse_frequencies,
+    weighted,
+)
 from persona_pipeline.world.models import Message
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
+PROVENANCE = VoiceProvenance(
+    agent_id="ann",
+    persona_hash="p1",
+    first_message="a",
+    last_message="b",
+    until=MONDAY,
+    messages=50,
+    conversations=50,
+    others=0,
+    language="en",
+    everyday=0,
+    false_alarms=0.05,
+    horizon=20,
+)
 SIDE = VoiceSide(other="bob", reference=1.0, scale=2.0, cap=6.0, usual=-4.0)
 
 
@@ -105,9 +128,8 @@ def test_scores_are_of_messages_that_were_not_learnt_from(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(learning, "_regression", regression)
     monkeypatch.setattr(learning, "COLUMNS", 1)
-    provenance = SimpleNamespace(agent_id="ann", conversations=50, messages=50, horizon=20, false_alarms=0.05)
     own = [item for item in said if item.agent_id == "ann"]
-    learning._sides(own, said, np.arange(100.0)[:, None], provenance, False, 0.05)  # type: ignore[arg-type]
+    learning._sides(own, said, np.arange(100.0)[:, None], PROVENANCE, False, 0.05)
     left_out = [set(range(100)) - rows for rows in learnt]
     assert len(learnt) == 5
     assert sorted(row for rows in left_out for row in rows) == list(range(100)), "each is held out once"
@@ -123,10 +145,55 @@ def test_sequences_are_of_whole_groups_one_after_another(monkeypatch: pytest.Mon
     assert found.tolist() == [[1, 0, 3, 2], [2, 4, 5, 0], [1, 1, 0, 3]]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "batches"),
+    [([20], [2] * 10), ([13, 7], [2] * 10), ([960], [80] * 12), ([5], [1] * 5)],
+)
+def test_own_messages_are_cut_into_ten_batches_or_more_of_eighty(lengths: list[int], batches: list[int]) -> None:
+    said = [message(n, channel=str(place)) for place, length in enumerate(lengths) for n in range(length)]
+    found = learning._batches(said)
+    assert [size for size in np.bincount(found) if size] == batches
+    assert sorted(found) == list(found), "place by place"
+
+
+@pytest.mark.parametrize(("lines", "learnt"), [(29, False), (30, True)])
+def test_a_voice_is_learnt_from_thirty_messages_on(lines: int, learnt: bool) -> None:
+    assert (
+        learning.learn_voice("ann", [message(n, at=timedelta(hours=2 * n)) for n in range(lines)]) is not None
+    ) is learnt
+
+
+@pytest.mark.parametrize(("stock", "shares"), [(False, [0.05]), (True, [0.04, 0.01])])
+def test_a_fifth_of_the_false_alarms_is_everyday_languages(
+    stock: bool, shares: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(learning, "_sides", lambda *args: given.append(args[-1]) or [])
+    said = [message(n, ("ann", "bob")[n % 2]) for n in range(4)]
+    held = [(said, False), (said, True)] if stock else [(said, False)]
+    learning._learnt(said[::2], held, PROVENANCE)
+    assert given == pytest.approx(shares)
+
+
+def test_rare_grams_weigh_more_and_both_halves_of_a_message_are_of_length_one() -> None:
+    often, once = (np.array([3]), np.array([1.0])), (np.array([COLUMNS - 1]), np.array([2.0]))
+    found = inverse_frequencies([[often, once], [often], [often]])
+    assert found[[3, COLUMNS - 1, 5]] == pytest.approx([1.0, np.log(4 / 2) + 1, np.log(4 / 1) + 1])
+    columns, values = weighted([(np.array([3, 5]), np.array([1.0, 2.0])), once], found)
+    assert columns.tolist() == [3, 5, COLUMNS - 1]
+    assert values == pytest.approx([*np.array([1.0, 2 * found[5]]) / np.hypot(1.0, 2 * found[5]), 1.0])
+
+
+def test_the_lines_that_are_least_like_the_agent_are_quoted_worst_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"line 0": 0.1, "line 1": 0.3, "line 2": 0.2, "line 3": 0.25, "line 4": 0.4}
+    monkeypatch.setattr(VoiceModel, "steps", lambda self, text: np.array([steps[text]]))
+    watch = VoiceWatch(VoiceModel(sides=(SIDE,), provenance=PROVENANCE))
+    alarms = [alarm for n in range(5) for _, alarm in [watch.read(message(n))] if alarm]
+    assert [(alarm.messages, [quote.id for quote in alarm.quotes]) for alarm in alarms] == [(5, ["m4", "m1", "m3"])]
+    assert alarms[0].mean_step == pytest.approx(0.25)
+
+
 def test_a_voice_that_cannot_be_told_has_no_sum() -> None:
-    told = {"agent_id": "ann", "persona_hash": "p1", "first_message": "a", "last_message": "b", "until": MONDAY}
-    counted = {"messages": 1, "conversations": 1, "others": 0, "everyday": 0, "horizon": 500}
-    provenance = VoiceProvenance(**told, **counted, language="en", false_alarms=0.05)
-    watch = VoiceWatch(VoiceModel(sides=(), provenance=provenance))
+    watch = VoiceWatch(VoiceModel(sides=(), provenance=PROVENANCE))
     reading, alarm = watch.read(replace(message(0), text="hello"))
     assert (watch.sum, reading.sum, reading.alarm, alarm) == (0.0, 0.0, False, None)
