@@ -45,7 +45,7 @@ from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
 from persona_pipeline.lab.compare.scenes import Answering
 from persona_pipeline.lab.interview.interview import InterviewRequest, estimate_interview, hold_interview
 from persona_pipeline.lab.interview.results import Interview
-from persona_pipeline.lab.interview.scenes import InterviewScene, interview_scenes
+from persona_pipeline.lab.interview_scenes import InterviewScene, interview_scenes
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.suites.targets import Request
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder

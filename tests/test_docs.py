@@ -29,6 +29,7 @@ from persona_pipeline.defs.component import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.lab.interview_scenes import InterviewFile, SceneFields
 from persona_pipeline.reporting.notify import VARIABLE
 from persona_pipeline.reporting.pages.suites import result_line, summary_line
 from persona_pipeline.reporting.text import template_text
@@ -312,6 +313,7 @@ FIELDS = [
     ("docs/reference/running-suites.md", tuple(model for name in TARGETS.names() if (model := find_provider(name)))),
     ("docs/how-to/corrections.md", (CorrectionSettings,)),
     ("docs/how-to/labels.md", (Label,)),
+    ("docs/how-to/interview.md", (InterviewFile, SceneFields)),
     ("docs/reference/component.md", (pp.PersonaWorld, MessagesFrom)),
     ("docs/reference/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),
 ]

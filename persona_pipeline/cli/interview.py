@@ -41,7 +41,9 @@ def interview(
     ] = None,
     change: Annotated[float, typer.Option(help="Points that a dimension may drop below the baseline.")] = 1.0,
     samples: Samples = 1,
-    hide_names: Annotated[bool, typer.Option(help="Show the judge invented names in place of the agent's.")] = True,
+    hide_names: Annotated[
+        bool, typer.Option("--hide-names/--show-names", help="Show the judge invented names in place of the agent's.")
+    ] = True,
     targets: TargetsFile = None,
     send_persona: Annotated[
         bool, typer.Option(help="Send the target the persona; off for a bot that has its own.")
@@ -80,8 +82,8 @@ def interview(
         keep_answers,
     )
     from persona_pipeline.lab.interview.results import find_interview_baseline, save_interview_baseline
-    from persona_pipeline.lab.interview.scenes import interview_scenes
     from persona_pipeline.lab.interview.writing import plan_scenes, write_scenes
+    from persona_pipeline.lab.interview_scenes import interview_scenes
     from persona_pipeline.reporting.pages.interview import interview_page
     from persona_pipeline.reporting.render import PAGE_FORMATS, write_page
 

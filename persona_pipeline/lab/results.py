@@ -25,11 +25,13 @@ class ScoreChange(StrEnum):
     OPEN = "open"
 
 
-class _Value(BaseModel):
+class Value(BaseModel):
+    """A plain value of a result."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ScoreDifference(_Value):
+class ScoreDifference(Value):
     """A score before and after, over the scenes that both versions have a score of, each conversation counting once; points, 0-9.
 
     Attributes:
@@ -60,7 +62,7 @@ class ScoreDifference(_Value):
     silent: int = 0
 
 
-class ClaimDifference(_Value):
+class ClaimDifference(Value):
     """A claim that both versions have. ``edited``: it does not say the same in both."""
 
     dimension: str
@@ -70,7 +72,7 @@ class ClaimDifference(_Value):
     difference: ScoreDifference
 
 
-class AnswerExpense(_Value):
+class AnswerExpense(Value):
     """Dollars or seconds an answer, before and after: the median, and what 95 % stay below.
 
     ``ratio``: after to before, the geometric mean over scenes; ``low``, ``high``: its 95 % interval, whenever one looks.
@@ -86,7 +88,7 @@ class AnswerExpense(_Value):
     scenes: int
 
 
-class SceneClaim(_Value):
+class SceneClaim(Value):
     """A claim that fell in a scene, as ``dimension/id``, with what the judge quotes of the second answer."""
 
     claim: str
@@ -95,7 +97,7 @@ class SceneClaim(_Value):
     quote: str = ""
 
 
-class SideBySide(_Value):
+class SideBySide(Value):
     """What both versions answered to the same line, where something fell.
 
     Attributes:
@@ -114,7 +116,7 @@ class SideBySide(_Value):
     claims: tuple[SceneClaim, ...] = ()
 
 
-class AgentDifference(_Value):
+class AgentDifference(Value):
     """One agent in both versions.
 
     Attributes:
@@ -172,7 +174,7 @@ class AgentDifference(_Value):
         return found
 
 
-class VersionComparison(_Value):
+class VersionComparison(Value):
     """Two versions side by side.
 
     Attributes:
@@ -285,7 +287,7 @@ class CauseKind(StrEnum):
     NAMES = "names"
 
 
-class PastPoint(_Value):
+class PastPoint(Value):
     """A moment of the history: a commit, or a stored evaluation. ``at`` is RFC 3339."""
 
     name: str
@@ -295,7 +297,7 @@ class PastPoint(_Value):
     score: float | None = None
 
 
-class Cause(_Value):
+class Cause(Value):
     """What changed a score, and what says so.
 
     Attributes:
@@ -310,7 +312,7 @@ class Cause(_Value):
     evidence: tuple[str, ...] = ()
 
 
-class Fall(_Value):
+class Fall(Value):
     """A score that fell, and what made it fall.
 
     Attributes:
@@ -335,7 +337,7 @@ class Fall(_Value):
     steps: tuple[PastPoint, ...] = ()
 
 
-class Bisection(_Value):
+class Bisection(Value):
     """What made an agent's scores fall.
 
     Attributes:

@@ -25,7 +25,7 @@ from persona_pipeline.lab.interview.results import (
     find_interview_baseline,
     save_interview_baseline,
 )
-from persona_pipeline.lab.interview.scenes import InterviewScene, interview_scenes
+from persona_pipeline.lab.interview_scenes import InterviewScene, interview_scenes
 from persona_pipeline.reporting.pages.interview import interview_page
 from persona_pipeline.reporting.render import PAGE_FORMATS, render_page
 from persona_pipeline.suites.running.plan import Targets

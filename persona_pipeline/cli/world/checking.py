@@ -54,10 +54,21 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
     from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
     from persona_pipeline.guard.calibration.reading import READINGS, load_readings
+    from persona_pipeline.lab.interview_scenes import INTERVIEWS
 
     checked = check_paths(
         path
-        for name in (PERSONAS, CARDS, "propositions", "messages", "recordings", "labels", "baselines", "suites")
+        for name in (
+            PERSONAS,
+            CARDS,
+            "propositions",
+            "messages",
+            "recordings",
+            "labels",
+            "baselines",
+            "suites",
+            INTERVIEWS,
+        )
         for path in [root / name]
         if path.exists()
     )
@@ -239,6 +250,8 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.recordings.replay import load_recording_file
+    from persona_pipeline.lab.interview.results import find_interview_baseline
+    from persona_pipeline.lab.interview_scenes import INTERVIEWS, load_scenes
 
     parents = {parent.name for parent in path.resolve().parents}
     suffix = path.suffix.lower()
@@ -262,6 +275,10 @@ def _check_file(path: Path, checked: Checked) -> None:
         checked.run(lambda: read_card(path))
     elif suffix == ".json" and path.resolve().parent.name == "baselines":
         checked.run(lambda: load_baseline(path))
+    elif suffix == ".json" and path.resolve().parent.parent.name == "baselines":
+        checked.run(lambda: find_interview_baseline(path.resolve().parents[2], path.stem))
+    elif suffix in (".yaml", ".yml") and path.resolve().parent.name == INTERVIEWS:
+        checked.run(lambda: load_scenes(path))
     elif suffix == ".jsonl" and "recordings" in parents:
         checked.run(lambda: load_recording_file(path, get_settings().signing_secret))
     elif suffix == ".jsonl" and path.resolve().parent.name == "labels":

@@ -35,7 +35,7 @@ from persona_pipeline.lab.compare.scenes import (
 )
 from persona_pipeline.lab.compare.signals import SignalReader
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
-from persona_pipeline.lab.interview.scenes import interview_scenes
+from persona_pipeline.lab.interview_scenes import interview_scenes
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
 from persona_pipeline.lab.states import Side, open_sides, readable_recordings, split_versions
 from persona_pipeline.scoring.results import add_usage

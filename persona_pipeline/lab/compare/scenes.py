@@ -21,7 +21,7 @@ from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
-from persona_pipeline.lab.interview.scenes import InterviewScene
+from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.states import SideAgent
 from persona_pipeline.scoring.fading import SHORTEST

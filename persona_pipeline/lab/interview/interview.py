@@ -22,7 +22,7 @@ from persona_pipeline.base.errors import (
     worst_exit_code,
 )
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.baselines.variance import Numbers, means
@@ -39,8 +39,8 @@ from persona_pipeline.lab.interview.results import (
     MeanVerdict,
     WorstLine,
 )
-from persona_pipeline.lab.interview.scenes import InterviewScene
 from persona_pipeline.lab.interview.statistics import FEWEST_SCENES, MeanChange, changes, mean_interval, retest
+from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import CHANGE, ComparisonRequest
 from persona_pipeline.lab.states import HERE, Side, SideAgent
 from persona_pipeline.scoring.fading import THRESHOLD, MessageValue, fading, message_scores
@@ -104,15 +104,11 @@ class Interviewee:
         return cls(agent, names, names.hidden(agent))
 
     def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
-        """Return what is judged of a conversation; its second half is what consistency compares with its first."""
+        """Return what is judged of a conversation, with the names that the judge is to see."""
         shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
-        said = [self.names.hide(text) for text in texts]
-        plan = answer_plan(world, self.judged, shown, said, ComparisonRequest(samples=samples))
-        if "consistency" not in plan.plans or len(said) < 2:
-            return plan
-        own, middle = plan.case.messages, len(said) // 2
-        case = replace(plan.case, earlier=own[:middle], messages=own[middle:])
-        return replace(plan, plans={**plan.plans, **planned(replace(plan, case=case), ["consistency"]).plans})
+        return answer_plan(
+            world, self.judged, shown, [*map(self.names.hide, texts)], ComparisonRequest(samples=samples)
+        )
 
     def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
         """Return what the target is asked in a session, counted from 0."""
@@ -143,7 +139,7 @@ def _now() -> str:
 
 
 @dataclass
-class _Tally:
+class _Conversations:
     """What conversations came to: scores by dimension or ``dimension/claim``, as (scenes, sessions); the lines that were quoted."""
 
     scenes: Sequence[InterviewScene]
@@ -239,7 +235,7 @@ def hold_interview(
 
     ``baseline``: an earlier interview that it is held against. ConfigError: the agent's files are not valid.
     """
-    own, tally = Interviewee.of(world, request), _Tally(scenes, request.sessions)
+    own, tally = Interviewee.of(world, request), _Conversations(scenes, request.sessions)
     usage, models, out_of_money, held = Usage(), set[str](), False, 0
     while held < request.sessions and not out_of_money:
         asked = own.asked(scenes, held, answering)

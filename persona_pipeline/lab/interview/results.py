@@ -2,21 +2,18 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from persona_pipeline.base.documents.json import JsonError, strict_json, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem, Result
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.lab.results import Value
 from persona_pipeline.world.personas import check_agent_id
 
 
-class _Value(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Retest(_Value):
+class Retest(Value):
     """How far sessions of one scene agree.
 
     Attributes:
@@ -34,7 +31,7 @@ class Retest(_Value):
     why_not: str = ""
 
 
-class InterviewScore(_Value):
+class InterviewScore(Value):
     """A dimension's score, 0-9: the mean over scenes, each the mean of its sessions.
 
     Attributes:
@@ -55,7 +52,7 @@ class InterviewScore(_Value):
     retest: Retest = Field(default_factory=Retest)
 
 
-class MeanVerdict(_Value):
+class MeanVerdict(Value):
     """What became of a dimension, a kind of scene in it, or a claim since the baseline; points, 0-9.
 
     Attributes:
@@ -81,8 +78,8 @@ class MeanVerdict(_Value):
     why: str = ""
 
 
-class WorstLine(_Value):
-    """A line that spoke against ``claims``, ``dimension/id`` each; ``score``: the lowest, 0-9. ``asked``: what the visitor had said."""
+class WorstLine(Value):
+    """A line that spoke against claims, ``dimension/id`` each. ``score``: the lowest, 0-9; ``asked``: what came before it."""
 
     claims: tuple[str, ...]
     score: float
@@ -93,7 +90,7 @@ class WorstLine(_Value):
     reasoning: str = ""
 
 
-class InterviewedScene(_Value):
+class InterviewedScene(Value):
     """A scene as it was asked, and its scores: by dimension or ``dimension/claim`` one a session."""
 
     kind: str
@@ -101,7 +98,7 @@ class InterviewedScene(_Value):
     scores: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
 
 
-class Interview(_Value):
+class Interview(Value):
     """An interview of one agent, played by one target.
 
     Attributes:

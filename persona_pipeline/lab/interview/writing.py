@@ -14,7 +14,7 @@ from persona_pipeline.judging.claims import TEXT_SCHEMA, plain_json
 from persona_pipeline.judging.verdict import Backend, Question
 from persona_pipeline.lab.claims.drafts import KIND, Drafted, text_problem
 from persona_pipeline.lab.interview.interview import Interviewee, InterviewRequest
-from persona_pipeline.lab.interview.scenes import INTERVIEWS, KINDS, spoken_languages
+from persona_pipeline.lab.interview_scenes import INTERVIEWS, KINDS, spoken_languages
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 from persona_pipeline.scoring.text.tokens import tokenize
 from persona_pipeline.world.world import World

@@ -60,7 +60,7 @@ _NOTHING = "No persona, claim, message, recording or suite, and nothing that dec
 # What decides and what should not be there at all comes first, then what is evaluated.
 _ORDER = (
     "store", "link", "workflow", "settings", "baseline", "labels", "judge changes", "lexicon", "everyday language", "nudges",
-    "persona", "claim", "claims", "recordings", "messages", "card", "suite",
+    "persona", "claim", "claims", "recordings", "messages", "card", "suite", "interview",
 )  # fmt: skip
 _PLURALS = {
     "store": "stored runs, which no commit should bring",

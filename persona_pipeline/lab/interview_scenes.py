@@ -18,13 +18,13 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.language import base_language, languages_of
 from persona_pipeline.world.models import NotBlank
-from persona_pipeline.world.personas import check_agent_id, find_yaml, load_persona
+from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml, load_persona
 from persona_pipeline.world.world import World
 
 INTERVIEWS = "interviews"
 SceneKind = Literal["small_talk", "pressure", "off_topic", "meta", "flattery", "long", "language", "claim"]
 KINDS: tuple[str, ...] = get_args(SceneKind)
-_SHIPPED = Path(__file__).parent / "data" / "scenes.toml"
+_SHIPPED = Path(__file__).parent / "data" / "interview_scenes.toml"
 _MOST_READ = 200
 
 
@@ -103,8 +103,9 @@ def load_scenes(path: Path) -> list[InterviewScene]:
         for place, scene in enumerate(file.scenes)
         if scene.id in [other.id for other in file.scenes[:place]]
     ]
-    if file.agent_id not in (None, path.stem):
-        problems.append(document.problem(("agent_id",), f"{file.agent_id!r} is not the file's name; write {path.stem}"))
+    stem = path.stem.removesuffix(DRAFT)
+    if file.agent_id not in (None, stem):
+        problems.append(document.problem(("agent_id",), f"{file.agent_id!r} is not the file's name; write {stem}"))
     if problems:
         raise ConfigError(problems)
     return [InterviewScene(item.id, item.kind, tuple(item.turns), item.language, item.claim) for item in file.scenes]
