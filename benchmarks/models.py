@@ -105,7 +105,7 @@ def world_of(folder: Path, language: str) -> World:
     return world
 
 
-class KnownLines(VoiceModel):
+class KnownLines(VoiceModel, frozen=True):
     """A voice that remembers what it read: the number at the end of an answer is no part of how it sounds."""
 
     def differences(self, text: str) -> Any:
@@ -212,7 +212,7 @@ def watched(both: Contestants, row: str) -> Iterator[tuple[list[int], list[float
     def decided(tallies: Any, request: ComparisonRequest) -> bool:
         told = decide(tallies, request)
         found = differences_of([*tallies.values()], request.change, intervals=False)
-        if any(item.moved is ScoreChange.FELL for agent in found for item in agent.rows.values()):
+        if any(moved(agent) for agent in found):
             calls.append(both.calls + len(both.qualities))
         return told
 

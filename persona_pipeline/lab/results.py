@@ -250,7 +250,7 @@ class ComparisonRequest:
         window: the length of a scene where the same messages are judged; of answered ones, from how long the talk is drawn.
         as_of: where the newest window ends; None: at the newest message that is not in the future.
         scenes: how many at most, an agent.
-        change: points (0-9) that matter: when so large a change is ruled out, up and down, versions are called the same.
+        change: points (0-9) that matter: when so large a change is ruled out, up and down, a row has held.
         samples: judgments per claim.
         yardstick: whose persona and claims answers are judged by: ``after``, ``before``, or each by its ``own``.
         seed: of the order of scenes.

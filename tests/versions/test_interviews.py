@@ -144,7 +144,13 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
     for text in (render_page(comparison_lines(found), "table"), render_page(comparison_page(found), "markdown")):
         assert "fell" in text and first.after in text and first.asked in text
         assert "life after" in text and "cost an answer: about the same" in text
-    assert first.after in render_page(comparison_page(found), "html")
+    page = render_page(comparison_page(found), "html")
+    assert first.after in page
+    hostile = first.model_copy(update={"after": "<img src=x> [a](http://x)", "asked": "</td><script>"})
+    agents = {"ann": agent.model_copy(update={"lines": (hostile,)})}
+    for format in ("markdown", "html"):
+        text = render_page(comparison_page(found.model_copy(update={"agents": agents})), format)
+        assert "<img src" not in text and "</td><script>" not in text and ("[a](http" not in text or format == "html")
 
 
 def test_dearer_and_slower_is_said_and_decides_nothing(world: World) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
-from persona_pipeline.lab.compare.signals import expenses_of, half_lives_of, turn_scores
+from persona_pipeline.lab.compare.signals import ADHERENCE, LATE_TURNS, expenses_of, half_lives_of, turn_scores
 from persona_pipeline.lab.results import AgentDifference, SceneClaim, ScoreChange, SideBySide
 from persona_pipeline.scoring.fading import SHORTEST
 from persona_pipeline.scoring.results import DimensionEvaluation
@@ -29,57 +29,42 @@ class AnsweredScene:
 
     def scores(self, fallen: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return what is lower after than before in this scene, of some rows."""
-        sides = [
-            {name: item.score for name, item in judged.items() if item.score is not None} | dict(signals)
+        before, after = (
+            {name: item.score for name, item in judged.items()} | dict(signals)
             for judged, signals in zip(self.judged, self.signals, strict=True)
-        ]
-        before, after = sides
+        )
+        pairs = [(name, before.get(name), after.get(name)) for name in fallen]
         return {
-            name: (before[name], after[name])
-            for name in fallen
-            if name in before and name in after and after[name] < before[name]
+            name: (one, other) for name, one, other in pairs if one is not None and other is not None and other < one
         }
 
     def claims(self, dimensions: Sequence[str]) -> list[tuple[SceneClaim, str]]:
         """Return the claims that fell, the farthest first, each with the id of the message that is quoted."""
-        found = []
-        for name in (name for name in dimensions if name in self.judged[0] and name in self.judged[1]):
+        found = list[tuple[SceneClaim, str]]()
+        for name in (name for name in dimensions if name in self.judged[0]):
             for key, after in self.judged[1][name].propositions.items():
                 before = self.judged[0][name].propositions.get(key)
                 if before and before.score is not None and after.score is not None and after.score < before.score:
-                    quoted = next((item for item in reversed(after.evidence) if item.verified), None)
-                    claim = SceneClaim(
-                        claim=f"{name}/{key}",
-                        before=before.score,
-                        after=after.score,
-                        quote=_cut(quoted.quote) if quoted else "",
-                    )
-                    found.append((claim, quoted.message_id or "" if quoted else ""))
+                    last = [item for item in after.evidence if item.verified][-1:]
+                    quote, place = (_cut(last[0].quote), last[0].message_id or "") if last else ("", "")
+                    claim = SceneClaim(claim=f"{name}/{key}", before=before.score, after=after.score, quote=quote)
+                    found.append((claim, place))
         return sorted(found, key=lambda item: item[0].after - item[0].before)[:_MOST_CLAIMS]
 
     def side_by_side(self, fallen: Sequence[str]) -> SideBySide:
         """Return the line that tells most: that with the farthest drop, or the one quoted, else the last."""
-        claims = self.claims(fallen)
-        drops = [
-            (one - other, place)
-            for place, (one, other) in enumerate(zip(self.turns(0), self.turns(1), strict=True))
-            if one is not None and other is not None and other < one
-        ]
+        scores, claims = self.scores(fallen), self.claims(fallen)
+        turns = zip(self.turns(0), self.turns(1), strict=True) if {ADHERENCE, LATE_TURNS} & scores.keys() else ()
+        drops = [(one - other, n) for n, (one, other) in enumerate(turns) if one is not None and other is not None]
         ids = [answer_id(self.scene, place) for place in range(len(self.scene.lines))]
         quoted = [ids.index(name) for _, name in claims if name in ids]
-        place = max(drops)[1] if drops else (quoted or [len(ids) - 1])[0]
+        place = max(drops)[1] if drops else [*quoted, len(ids) - 1][0]
         line = self.scene.lines[place] or (self.scene.context[-1].text if self.scene.context else "")
-        before, after = (own.texts[place] for own in self.answers)
+        asked, before, after = map(_cut, (line, *(own.texts[place] for own in self.answers)))
         return SideBySide(
-            scene=self.scene.id,
-            kind=self.scene.kind,
-            turn=place + 1,
-            asked=_cut(line),
-            before=_cut(before),
-            after=_cut(after),
-            scores=self.scores(fallen),
-            claims=tuple(claim for claim, _ in claims),
-        )
+            scene=self.scene.id, kind=self.scene.kind, turn=place + 1, asked=asked, before=before, after=after,
+            scores=scores, claims=tuple(claim for claim, _ in claims),
+        )  # fmt: skip
 
 
 def with_lines(agent: AgentDifference, answered: Sequence[AnsweredScene]) -> AgentDifference:

@@ -1,7 +1,6 @@
 """What two versions are compared on: windows of messages, or moments in which both answer by their targets."""
 
 import json
-import math
 import random
 import uuid
 from collections import Counter
@@ -295,12 +294,6 @@ class SceneAnswers:
     @property
     def texts(self) -> tuple[str, ...]:
         return tuple(output.text for output in self.outputs)
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Dollars in all; None: the target does not tell of every answer."""
-        costs = [output.cost_usd for output in self.outputs if output.cost_usd is not None]
-        return math.fsum(costs) if len(costs) == len(self.outputs) else None
 
 
 @dataclass(frozen=True)
