@@ -343,10 +343,11 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
 
 def _tables(side: Interview, names: Sequence[str], scenes: Sequence[str]) -> Numbers:
     """Return scores as (names, scenes, sessions), NaN where there is none."""
-    none = [None] * side.sessions
-    return np.array(
-        [[side.scenes[key].scores.get(name, none)[: side.sessions] for key in scenes] for name in names], float
-    )
+
+    def row(name: str, key: str) -> list[float | None]:
+        return [*side.scenes[key].scores.get(name, ()), *[None] * side.sessions][: side.sessions]
+
+    return np.array([[row(name, key) for key in scenes] for name in names], float)
 
 
 def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: float) -> str:

@@ -1,6 +1,7 @@
 """What an interview found: plain values that are also its JSON, and what later interviews are held against."""
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -95,7 +96,7 @@ class InterviewedScene(Value):
 
     kind: str
     hash: str
-    scores: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
+    scores: dict[str, tuple[Annotated[float, Field(ge=0, le=9)] | None, ...]] = Field(default_factory=dict)
 
 
 class Interview(Value):
@@ -121,7 +122,7 @@ class Interview(Value):
     models: tuple[str, ...] = ()
     persona: str
     hidden: bool
-    sessions: int
+    sessions: int = Field(ge=1, le=100)
     scenes: dict[str, InterviewedScene]
     dimensions: dict[str, InterviewScore]
     not_asked: dict[str, str] = Field(default_factory=dict)
