@@ -53,29 +53,37 @@ class InterviewScore(Value):
     retest: Retest = Field(default_factory=Retest)
 
 
-class MeanVerdict(Value):
-    """What became of a dimension, a kind of scene in it, or a claim since the baseline; points, 0-9.
+class MeanChange(Value):
+    """How a mean over scenes changed, paired by scene; points, 0-9. None: nothing of it is scored on both sides.
 
     Attributes:
-        kind: of scene; "": all of them. ``claim``: the id of one of its claims; "": the dimension.
-        change, low, high: after minus before, paired by scene, with its 95 % interval.
+        low, high: 95 % interval of the change; None below six scenes.
         p_value: that it did not drop, corrected for all means of the interview.
         detectable: the drop that would be seen in four of five interviews.
-        why: why it cannot be told.
+        scenes: how many have a score on both sides.
     """
 
-    dimension: str
-    claim: str = ""
-    kind: str = ""
-    verdict: Result
     before: float | None = None
     after: float | None = None
-    change: float | None = None
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
     detectable: float | None = None
     scenes: int = 0
+
+    @property
+    def change(self) -> float | None:
+        """After minus before."""
+        return None if self.after is None or self.before is None else self.after - self.before
+
+
+class MeanVerdict(MeanChange):
+    """What became of a dimension, of a kind of scene in it, or of a claim. ``why``: it cannot be told."""
+
+    dimension: str
+    claim: str = ""
+    kind: str = ""
+    verdict: Result
     why: str = ""
 
 
