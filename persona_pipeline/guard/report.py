@@ -149,6 +149,8 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("clone", EXIT_REGRESSION, warns=True),
         FindingKind("voices", EXIT_REGRESSION, "clone", warns=True),
         FindingKind("said_again", EXIT_REGRESSION, warns=True),
+        FindingKind("contradiction", EXIT_REGRESSION, warns=True),
+        FindingKind("facts", EXIT_COVERAGE, "contradiction", warns=True),
         FindingKind("voice_alarm", EXIT_REGRESSION, warns=True),
         FindingKind("voice_check", EXIT_REGRESSION, warns=True),
         FindingKind("judge_changed", EXIT_COVERAGE, warns=True),
@@ -223,8 +225,8 @@ class Expense(BaseModel, extra="forbid"):
     """What one part of a run cost.
 
     Attributes:
-        mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows) or ``synthetic``
-            (conversations were generated).
+        mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows), ``synthetic``
+            (conversations were generated) or ``facts`` (what it said of itself).
         dimension: None where the money was not spent on one.
     """
 

@@ -1,0 +1,200 @@
+"""Facts read from what agents said, and which of an agent's cannot both be true: a judged call over pairs found in code."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import combinations
+from typing import Any
+
+from pydantic import BaseModel
+
+from persona_pipeline.base.documents.json import list_schema, object_schema
+from persona_pipeline.judging.claims import TEXT_SCHEMA, checked_quote
+from persona_pipeline.judging.verdict import Answer, Ask, Question, Unscored, Usage, unscored_label
+from persona_pipeline.scoring.facts.extraction import ONE_LIFE, QUOTE_SCHEMA, Fact, Talk, facts_question, talks_of
+from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.world.models import Entry, Message, Trajectory, Window, grouped
+
+_PAIR = {"first": QUOTE_SCHEMA, "second": QUOTE_SCHEMA, "reasoning": TEXT_SCHEMA}
+_DECIDED = {"verdict": {**TEXT_SCHEMA, "enum": ["contradiction", "explained"]}}
+_CONTRADICTIONS = list_schema(object_schema({**_PAIR, **_DECIDED}))
+# Facts of an agent that are compared at once; of more the newest, beside canon.
+MOST_FACTS = 200
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
+
+class Contradiction(BaseModel, frozen=True):
+    """Two facts that cannot both be true, the older or the canon first, and why, in the judge's words."""
+
+    first: Fact
+    second: Fact
+    reason: str
+
+
+def candidates(facts: Sequence[Fact], fresh: Set[str]) -> list[tuple[Fact, Fact]]:
+    """Return the pairs that may contradict, the older or the canon first; ``fresh``: ids, of which each pair has one.
+
+    Of what was said again the first and the last time count. Nothing said before its day is held against canon.
+    """
+    again = grouped(sorted(facts, key=_place), lambda fact: (fact.text.casefold(), fact.is_canon))
+    once = {fact.id: fact for same in again.values() for fact in (same[0], same[-1])}
+    pairs = combinations(sorted(once.values(), key=_place), 2)
+    return [pair for pair in pairs if not fresh.isdisjoint({pair[0].id, pair[1].id}) and _may_clash(*pair)]
+
+
+def _place(fact: Fact) -> tuple[bool, datetime, str]:
+    return not fact.is_canon, fact.said_at or _FIRST, fact.id
+
+
+def _may_clash(first: Fact, second: Fact) -> bool:
+    too_early = first.is_canon and (second.said_at or _FIRST) < (first.said_at or _FIRST)
+    is_same = first.source == second.source or first.text.casefold() == second.text.casefold()
+    if too_early or is_same or second.is_canon or first.kind not in ("", second.kind):
+        return False
+    whole = first.kind in ("", *ONE_LIFE) or not (first.about and second.about)
+    return whole or not _words(first).isdisjoint(_words(second))
+
+
+def _words(fact: Fact) -> set[str]:
+    return {word.removesuffix("s") for word in tokenize(f"{fact.about} {fact.value}") if len(word) > 2}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Facts of an agent that are compared in one call. ``pairs``: those that may contradict; ``left``: so many are too many."""
+
+    question: Question
+    trajectory: Trajectory
+    pairs: Mapping[frozenset[str], tuple[Fact, Fact]]
+    left: int
+
+    @classmethod
+    def of(cls, agent_id: str, pairs: Sequence[tuple[Fact, Fact]]) -> "Comparison":
+        """Return what is asked about pairs."""
+        facts = sorted({fact.id: fact for pair in pairs for fact in pair}.values(), key=_place)
+        canon = [fact for fact in facts if fact.is_canon][: MOST_FACTS // 2]
+        shown = [*canon, *[fact for fact in facts if not fact.is_canon][len(canon) - MOST_FACTS :]]
+        trajectory = Trajectory(tuple(Entry("AGENT", fact.line, fact.id) for fact in shown))
+        rows = [
+            {"id": row["id"], "text": row["text"], **fact.model_dump(include={"kind", "about", "value", "holds"})}
+            | ({"said": fact.said_at.date().isoformat()} if fact.said_at else {})
+            | ({"canon": True} if fact.is_canon else {})
+            for row, fact in zip(trajectory.content(), shown, strict=True)
+        ]
+        known, question = {fact.id for fact in shown}, facts_question("contradictions", agent_id, rows, _CONTRADICTIONS)
+        asked = {frozenset((a.id, b.id)): (a, b) for a, b in pairs if {a.id, b.id} <= known}
+        return cls(question, trajectory, asked, len(pairs) - len(asked))
+
+    def contradictions(self, data: Mapping[str, Any]) -> tuple[list[Contradiction], int]:
+        """Return the contradictions of a valid answer whose two lines are quoted, and how many are left out for want of that."""
+        found, left_out = dict[tuple[str, str], Contradiction](), 0
+        for item in (item for item in data["contradictions"] if item["verdict"] == "contradiction"):
+            quotes = [checked_quote(self.trajectory, **_quote(item[side])) for side in ("first", "second")]
+            pair = self.pairs.get(frozenset(quote.message_id or "" for quote in quotes if quote.verified))
+            if pair is None:
+                left_out += 1
+                continue
+            reason = " ".join(item["reasoning"].split())
+            found.setdefault((pair[0].text, pair[1].text), Contradiction(first=pair[0], second=pair[1], reason=reason))
+        return list(found.values()), left_out
+
+
+def _quote(said: Mapping[str, str]) -> dict[str, str]:
+    return {"local_id": said["message"], "quote": said["quote"]}
+
+
+@dataclass(frozen=True)
+class FactsRequest:
+    """What is read of an agent: everybody's messages where it spoke, in order of time, and what is laid down of it.
+
+    ``window``: each pair that is compared has a fact that was said in it.
+    """
+
+    agent_id: str
+    messages: Sequence[Message]
+    canon: Sequence[Fact]
+    window: Window
+
+    @property
+    def talks(self) -> list[Talk]:
+        """What is asked about first, a question each."""
+        return talks_of(self.agent_id, self.messages)
+
+
+@dataclass
+class FactsFound:
+    """What an agent said of itself.
+
+    Attributes:
+        read: of its ``conversations`` those that were read in full.
+        uncompared: pairs that may contradict and were not decided.
+        failed: answers that were not given, by reason; ``detail``: of the first, what went wrong.
+        left_out: facts and pairs that do not stand in a line as they were quoted, by reason.
+    """
+
+    agent_id: str
+    facts: list[Fact] = field(default_factory=list)
+    contradictions: list[Contradiction] = field(default_factory=list)
+    conversations: int = 0
+    read: int = 0
+    uncompared: int = 0
+    failed: dict[Unscored, int] = field(default_factory=Counter)
+    detail: str = ""
+    left_out: dict[str, int] = field(default_factory=Counter)
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was read and compared: else no contradiction does not mean that there is none to be seen."""
+        return self.read == self.conversations and not self.uncompared
+
+    @property
+    def summary(self) -> str:
+        """What was read, in a line."""
+        said = f"facts: {self.read} of {self.conversations} conversations read, {len(self.facts)} facts"
+        said += f", {len(self.contradictions)} contradictions"
+        said += f", {self.uncompared} pairs not compared" if self.uncompared else ""
+        reasons = {unscored_label(reason): count for reason, count in self.failed.items()} | self.left_out
+        return said + "".join(f"; {count} {why}" for why, count in reasons.items())
+
+    def _taken(self, answer: Answer) -> Mapping[str, Any] | None:
+        self.usage += answer.usage
+        if answer.unscored:
+            self.failed[answer.unscored] = self.failed.get(answer.unscored, 0) + 1
+            self.detail = self.detail or answer.detail
+        return answer.data
+
+
+async def find_facts(asked: Sequence[FactsRequest], ask: Ask) -> list[FactsFound]:
+    """Return what agents said of themselves: the conversations of all of them are asked about at once, then what may contradict."""
+    found, talks = (
+        [FactsFound(item.agent_id) for item in asked],
+        [(place, talk) for place, item in enumerate(asked) for talk in item.talks],
+    )
+    unread: set[tuple[int, int]] = set()
+    for (place, talk), answer in zip(
+        talks, await ask([talk.question for _, talk in talks]) if talks else (), strict=True
+    ):
+        if data := found[place]._taken(answer):
+            facts, left_out = talk.facts(data)
+            found[place].facts += facts
+            found[place].left_out = Counter(found[place].left_out) + left_out
+        else:
+            unread.add((place, talk.number))
+    compared: list[tuple[FactsFound, Comparison]] = []
+    for place, (own, item) in enumerate(zip(found, asked, strict=True)):
+        own.conversations = len({talk.number for at, talk in talks if at == place})
+        own.read = own.conversations - sum(at == place for at, _ in unread)
+        fresh = {fact.id for fact in own.facts if fact.said_at and fact.said_at in item.window}
+        if pairs := candidates([*item.canon, *own.facts], fresh):
+            compared.append((own, Comparison.of(item.agent_id, pairs)))
+    told = await ask([item.question for _, item in compared]) if compared else ()
+    for (own, item), answer in zip(compared, told, strict=True):
+        own.uncompared = item.left
+        if data := own._taken(answer):
+            own.contradictions, left_out = item.contradictions(data)
+            own.left_out |= {"pairs not found in their lines": left_out} if left_out else {}
+        else:
+            own.uncompared += len(item.pairs)
+    return found
