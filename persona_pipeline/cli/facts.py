@@ -31,6 +31,8 @@ def facts(
     Exit codes: 0 all was read and nothing contradicts, 1 something contradicts, 2 usage or configuration,
     3 not all was read or compared, 4 budget.
     """
+    from pydantic_core import to_jsonable_python
+
     from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.evaluation.estimate import estimate_facts
     from persona_pipeline.evaluation.run import read_facts
@@ -56,7 +58,7 @@ def facts(
     with watched_judging() as progress:
         judge = open_judge(judge_name(request.judge, world=world), world, JudgeOptions.of(request, progress))
         found = read_facts(world, judge, request)
-    write_page(facts_page(found), {"agents": found}, format, output)
+    write_page(facts_page(found), {"agents": to_jsonable_python(found)}, format, output)
     code = EXIT_OK if all(item.is_whole for item in found) else EXIT_COVERAGE
     code = EXIT_BUDGET if code and any("budget" in item.failed for item in found) else code
     raise typer.Exit(EXIT_REGRESSION if any(item.contradictions for item in found) else code)

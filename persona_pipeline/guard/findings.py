@@ -258,6 +258,7 @@ def facts_findings(found: FactsFound) -> Iterator[Finding]:
             message=f"{agent}: {what}: {first}, then {second}: {item.reason}",
             remedy=f"see what it remembers, or lay down what is right: persona-pipeline facts {shlex.quote(agent)} --canon ID",
             agent_id=agent,
+            messages=[fact.source for fact in (item.first, item.second) if not fact.is_canon],
         )
     if not found.is_whole:
         yield Finding(

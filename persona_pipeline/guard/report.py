@@ -167,6 +167,7 @@ class Finding(BaseModel, extra="forbid"):
         exit_code: 1: something fell; 3 or 4: something cannot be told; 0: a warning. By itself its kind's.
         remedy: what to do about it, where a command mends it; often the same for many findings.
         command: the command that would decide what cannot be told.
+        messages: ids of those it quotes.
     """
 
     kind: str
@@ -177,6 +178,7 @@ class Finding(BaseModel, extra="forbid"):
     agent_id: str | None = None
     dimension: str | None = None
     proposition_id: str | None = None
+    messages: list[str] = Field(default_factory=list, exclude_if=lambda ids: not ids)
 
     @model_validator(mode="before")
     @classmethod

@@ -86,22 +86,20 @@ class Comparison:
         asked = {frozenset((a.id, b.id)): (a, b) for a, b in pairs if {a.id, b.id} <= known}
         return cls(question, trajectory, asked, len(pairs) - len(asked))
 
-    def contradictions(self, data: Mapping[str, Any]) -> tuple[list[Contradiction], int]:
-        """Return the contradictions of a valid answer whose two lines are quoted, and how many are left out for want of that."""
-        found, left_out = dict[tuple[str, str], Contradiction](), 0
+    def contradictions(self, data: Mapping[str, Any], left_out: Counter[str]) -> list[Contradiction]:
+        """Return the contradictions of a valid answer whose two lines are quoted; ``left_out`` counts the others."""
+        found = dict[tuple[str, str], Contradiction]()
         for item in (item for item in data["contradictions"] if item["verdict"] == "contradiction"):
-            quotes = [checked_quote(self.trajectory, **_quote(item[side])) for side in ("first", "second")]
+            sides = [item["first"], item["second"]]
+            quotes = [checked_quote(self.trajectory, side["message"], side["quote"]) for side in sides]
             pair = self.pairs.get(frozenset(quote.message_id or "" for quote in quotes if quote.verified))
             if pair is None:
-                left_out += 1
-                continue
-            reason = " ".join(item["reasoning"].split())
-            found.setdefault((pair[0].text, pair[1].text), Contradiction(first=pair[0], second=pair[1], reason=reason))
-        return list(found.values()), left_out
-
-
-def _quote(said: Mapping[str, str]) -> dict[str, str]:
-    return {"local_id": said["message"], "quote": said["quote"]}
+                left_out["pair not in its lines"] += 1
+            else:
+                reason = " ".join(item["reasoning"].split())
+                said = Contradiction(first=pair[0], second=pair[1], reason=reason)
+                found.setdefault((pair[0].text, pair[1].text), said)
+        return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -139,9 +137,9 @@ class FactsFound:
     conversations: int = 0
     read: int = 0
     uncompared: int = 0
-    failed: dict[Unscored, int] = field(default_factory=Counter)
+    failed: Counter[Unscored] = field(default_factory=Counter)
     detail: str = ""
-    left_out: dict[str, int] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     usage: Usage = field(default_factory=Usage)
 
     @property
@@ -161,40 +159,32 @@ class FactsFound:
     def _taken(self, answer: Answer) -> Mapping[str, Any] | None:
         self.usage += answer.usage
         if answer.unscored:
-            self.failed[answer.unscored] = self.failed.get(answer.unscored, 0) + 1
+            self.failed[answer.unscored] += 1
             self.detail = self.detail or answer.detail
         return answer.data
 
 
 async def find_facts(asked: Sequence[FactsRequest], ask: Ask) -> list[FactsFound]:
-    """Return what agents said of themselves: the conversations of all of them are asked about at once, then what may contradict."""
-    found, talks = (
-        [FactsFound(item.agent_id) for item in asked],
-        [(place, talk) for place, item in enumerate(asked) for talk in item.talks],
-    )
-    unread: set[tuple[int, int]] = set()
-    for (place, talk), answer in zip(
-        talks, await ask([talk.question for _, talk in talks]) if talks else (), strict=True
-    ):
-        if data := found[place]._taken(answer):
-            facts, left_out = talk.facts(data)
-            found[place].facts += facts
-            found[place].left_out = Counter(found[place].left_out) + left_out
+    """Return what agents said of themselves: all their conversations are asked about at once, then what may contradict."""
+    found = [FactsFound(item.agent_id) for item in asked]
+    talks = [(own, talk) for own, item in zip(found, asked, strict=True) for talk in item.talks]
+    answers = await ask([talk.question for _, talk in talks]) if talks else ()
+    every, unread = ({item.agent_id: set[int]() for item in asked} for _ in range(2))
+    for (own, talk), answer in zip(talks, answers, strict=True):
+        every[own.agent_id].add(talk.number)
+        if data := own._taken(answer):
+            own.facts += talk.facts(data, own.left_out)
         else:
-            unread.add((place, talk.number))
-    compared: list[tuple[FactsFound, Comparison]] = []
-    for place, (own, item) in enumerate(zip(found, asked, strict=True)):
-        own.conversations = len({talk.number for at, talk in talks if at == place})
-        own.read = own.conversations - sum(at == place for at, _ in unread)
+            unread[own.agent_id].add(talk.number)
+    compared = list[tuple[FactsFound, Comparison]]()
+    for own, item in zip(found, asked, strict=True):
+        own.conversations, own.read = len(every[own.agent_id]), len(every[own.agent_id] - unread[own.agent_id])
         fresh = {fact.id for fact in own.facts if fact.said_at and fact.said_at in item.window}
         if pairs := candidates([*item.canon, *own.facts], fresh):
             compared.append((own, Comparison.of(item.agent_id, pairs)))
-    told = await ask([item.question for _, item in compared]) if compared else ()
-    for (own, item), answer in zip(compared, told, strict=True):
-        own.uncompared = item.left
-        if data := own._taken(answer):
-            own.contradictions, left_out = item.contradictions(data)
-            own.left_out |= {"pairs not found in their lines": left_out} if left_out else {}
-        else:
-            own.uncompared += len(item.pairs)
+    answers = await ask([item.question for _, item in compared]) if compared else ()
+    for (own, item), answer in zip(compared, answers, strict=True):
+        data = own._taken(answer)
+        own.contradictions = item.contradictions(data, own.left_out) if data else []
+        own.uncompared = item.left + (0 if data else len(item.pairs))
     return found

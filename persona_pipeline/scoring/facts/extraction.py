@@ -100,10 +100,10 @@ class Talk:
         """What is asked of it."""
         return facts_question("facts", self.agent_id, self.trajectory.content(), _FACTS)
 
-    def facts(self, data: Mapping[str, Any]) -> tuple[list[Fact], Counter[str]]:
-        """Return the facts of a valid answer that stand in the agent's own words, and how many were left out, by reason."""
+    def facts(self, data: Mapping[str, Any], left_out: Counter[str]) -> list[Fact]:
+        """Return the facts of a valid answer that stand in the agent's own words; ``left_out`` counts the others, by reason."""
         said, suspicious = {message.id: message for message in self.messages}, suspicious_entries(self.trajectory)
-        found, left_out = dict[str, Fact](), Counter[str]()
+        found = dict[str, Fact]()
         for item in data["facts"]:
             quoted = checked_quote(self.trajectory, item["evidence"]["message"], item["evidence"]["quote"])
             about, value, quote = (" ".join(text.split()) for text in (item["about"], item["value"], quoted.quote))
@@ -120,12 +120,15 @@ class Talk:
                 left_out["quote too short"] += 1
             else:
                 line = " ".join(message.text.split())
-                words = {"quote": quote, "line": line if len(line) <= _LINE else quote, "value": value, "about": about}
-                fact = Fact(
-                    kind=item["kind"], holds=item["holds"], source=message.id, said_at=message.created_at, **words
-                )
+                told = {"kind": item["kind"], "about": about, "value": value, "holds": item["holds"], "quote": quote}
+                where = {
+                    "line": line if len(line) <= _LINE else quote,
+                    "source": message.id,
+                    "said_at": message.created_at,
+                }
+                fact = Fact.model_validate(told | where)
                 found[fact.id] = fact
-        return list(found.values()), left_out
+        return list(found.values())
 
 
 def talks_of(agent_id: str, messages: Sequence[Message]) -> list[Talk]:
