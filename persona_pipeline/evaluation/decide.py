@@ -14,8 +14,7 @@ from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, compare, settl
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
-from persona_pipeline.guard.findings import facts_findings
-from persona_pipeline.guard.gate import GateRules, exit_code_of, judge_agent
+from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by

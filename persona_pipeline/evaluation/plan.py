@@ -15,6 +15,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, 
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.facts.contradictions import FactsFound, FactsRequest, find_facts
+from persona_pipeline.scoring.facts.extraction import talks_of
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
@@ -289,7 +290,7 @@ def facts_requests(snapshot: Snapshot) -> list[FactsRequest]:
         places = {message.conversation for message in snapshot.messages.within(span, agent_id=scope.agent_id)}
         said = MessageLog.of(item for place in places for item in talks[place] if item.created_at in span)
         canon = snapshot.canon.get(scope.agent_id, ())
-        found.append(FactsRequest(scope.agent_id, said.messages, canon, scope.window))
+        found.append(FactsRequest(scope.agent_id, talks_of(scope.agent_id, said.messages), canon, scope.window))
     return found
 
 

@@ -56,7 +56,7 @@ from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.contradictions import FactsFound
 from persona_pipeline.scoring.facts.known import keep_facts
-from persona_pipeline.scoring.voice_alarm.learning import LearntVoice, write_voices
+from persona_pipeline.scoring.voice_alarm.learning import write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
 from persona_pipeline.world.models import Message
@@ -177,8 +177,7 @@ def write(world: World, decided: Decided, generated: SyntheticAgents | None = No
         if known.get(agent_id, {}).get(name) != item
     }
     made_up = generated.agents if generated else {}
-    facts = decided.snapshot.facts
-    _write(world, [result.saved for result in results], decided.snapshot.learnt, claims, made_up, facts)
+    _write(world, [result.saved for result in results], decided.snapshot, claims, made_up)
     for result in results:
         announce(result.report, result.plan.shown, world.settings)
 
@@ -186,17 +185,16 @@ def write(world: World, decided: Decided, generated: SyntheticAgents | None = No
 def _write(
     world: World,
     saved: Sequence[SavedRun],
-    voices: Sequence[LearntVoice],
+    snapshot: Snapshot,
     claims: Mapping[tuple[str, str], StoredSet],
     generated: Mapping[str, Sequence[Message]],
-    facts: Mapping[str, FactsFound],
 ) -> None:
     """Write what an evaluation came to; nobody else does.
 
     One transaction writes voices, generated conversations, claims, and the runs of up to 200 agents with their scores and windows;
     each 200 agents more are another one, so that other writers have their turn.
     """
-    runs = [rows_of(item) for item in saved]
+    runs, voices, facts = [rows_of(item) for item in saved], snapshot.learnt, snapshot.facts
     for start in range(0, max(len(runs), 1 if voices or claims or generated or facts else 0), AT_ONCE):
         with world.store.begin() as connection:
             if start == 0:
@@ -214,9 +212,9 @@ def read_facts(world: World, judge: Judge, request: EvaluationRequest) -> list[F
     reader = WorldReader(world)
     snapshot = reader.with_canon(reader.questions(world.settled(request)))
     raise_problems(snapshot.broken)
-    facts = ask_facts(snapshot, judge)
-    _write(world, [], [], {}, {}, facts)
-    return list(facts.values())
+    snapshot = replace(snapshot, facts=ask_facts(snapshot, judge))
+    _write(world, [], snapshot, {}, {})
+    return list(snapshot.facts.values())
 
 
 def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
@@ -255,7 +253,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
         judged = _judged(snapshot, plans, judge, guard)
-        _write(world, [SavedRun(judged[0].evaluation, whole=False)], snapshot.learnt, {}, {}, {})
+        _write(world, [SavedRun(judged[0].evaluation, whole=False)], snapshot, {}, {})
     return judged[0].evaluation
 
 

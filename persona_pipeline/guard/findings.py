@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.baselines.models import (
     FEWEST_LABELS,
     BaselineComparison,
@@ -17,12 +16,11 @@ from persona_pipeline.guard.baselines.models import (
 )
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.judging.verdict import QuoteHealth, Unscored, quote_health
-from persona_pipeline.scoring.facts.contradictions import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.scoring.text.said_again import said_again_text
 from persona_pipeline.world.propositions.models import dimension_label
 
-MOST_QUOTED, MOST_LINE = 80, 160
+MOST_QUOTED = 80
 MOST_FLAGGED = 3
 MOST_CLAIMS = 2
 # Points by which people and judge must differ to be a finding, and labels of a window that tell what people would give it.
@@ -241,31 +239,6 @@ def said_again_findings(evaluation: AgentEvaluation) -> Iterator[Finding]:
             remedy="see what it remembers of a conversation, or turn repetition suppression on",
             agent_id=evaluation.agent_id,
             dimension="fluency",
-        )
-
-
-def facts_findings(found: FactsFound) -> Iterator[Finding]:
-    """Yield each contradiction in what an agent said of itself, with both lines; and what of it nobody read or compared."""
-    agent = found.agent_id
-    for item in found.contradictions:
-        first, second = (
-            f"“{shortened(fact.quote, MOST_LINE)}” ({f'{fact.said_at:%Y-%m-%d}, ' if fact.said_at else ''}{fact.source})"
-            for fact in (item.first, item.second)
-        )
-        what = "contradicts what is canon" if item.first.is_canon else "contradicts itself"
-        yield Finding(
-            kind="contradiction",
-            message=f"{agent}: {what}: {first}, then {second}: {item.reason}",
-            remedy=f"see what it remembers, or lay down what is right: persona-pipeline facts {shlex.quote(agent)} --canon ID",
-            agent_id=agent,
-            messages=[fact.source for fact in (item.first, item.second) if not fact.is_canon],
-        )
-    if not found.is_whole:
-        yield Finding(
-            kind="facts",
-            message=f"{agent}: {found.summary}; whether the rest contradicts cannot be told ({found.detail or 'too many facts'})",
-            command=f"persona-pipeline facts {shlex.quote(agent)} --judge anthropic --record",
-            agent_id=agent,
         )
 
 

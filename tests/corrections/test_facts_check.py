@@ -13,7 +13,7 @@ from persona_pipeline.scoring.facts.extraction import Fact
 from persona_pipeline.scoring.facts.known import keep_facts
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import TextBackend, claims_of, unscored
-from tests.facts.test_facts import known
+from tests.facts.standin import known
 
 ON = CorrectionSettings(action_gate_enabled=True, facts_check=True)
 OFF = CorrectionSettings(action_gate_enabled=True)

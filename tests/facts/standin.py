@@ -3,18 +3,28 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 from persona_pipeline.judging.verdict import Question, Unscored
+from persona_pipeline.scoring.facts.extraction import Fact
 
 Data = Mapping[str, Any]
+START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 PATTERNS = (
     (r"\bI(?:'m| am) (\d+)\b", "age", ""),
     (r"\bmy sister (\w+)", "family", "sister's name"),
     (r"\bI live in (\w+)", "home", "where it lives"),
     (r"\bI (?:love|like|hate) (\w+)", "preferences", ""),
 )
+
+
+def known(number: int, value: str, kind: str = "age", about: str = "", **changes: Any) -> Fact:
+    """Return a fact that is known."""
+    line, at = f"I say {value} {number}", START + timedelta(days=number)
+    said = {"quote": line, "line": line, "source": f"x{number}", "said_at": at}
+    return Fact.model_validate({"kind": kind, "about": about, "value": value, **said, **changes})
 
 
 def fact(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
-from persona_pipeline.guard.findings import facts_findings
+from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts.measures import roc_chart, threshold_chart
 from persona_pipeline.reporting.page import (

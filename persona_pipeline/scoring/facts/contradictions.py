@@ -11,17 +11,17 @@ from pydantic import BaseModel
 
 from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.judging.claims import TEXT_SCHEMA, checked_quote
-from persona_pipeline.judging.verdict import Answer, Ask, Question, Unscored, Usage, unscored_label
-from persona_pipeline.scoring.facts.extraction import ONE_LIFE, QUOTE_SCHEMA, Fact, Talk, facts_question, talks_of
+from persona_pipeline.judging.verdict import Answer, Ask, Question, QuoteHealth, Unscored, Usage, unscored_label
+from persona_pipeline.scoring.facts.extraction import NO_QUOTE, ONE_LIFE, QUOTE_SCHEMA, Fact, SelfTalk, facts_question
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.world.models import Entry, Message, Trajectory, Window, grouped
+from persona_pipeline.world.models import Entry, Trajectory, Window, grouped
 
 _PAIR = {"first": QUOTE_SCHEMA, "second": QUOTE_SCHEMA, "reasoning": TEXT_SCHEMA}
 _DECIDED = {"verdict": {**TEXT_SCHEMA, "enum": ["contradiction", "explained"]}}
 _CONTRADICTIONS = list_schema(object_schema({**_PAIR, **_DECIDED}))
 # Facts of an agent that are compared at once; of more the newest, beside canon.
 MOST_FACTS = 200
-_FIRST = datetime.min.replace(tzinfo=UTC)
+NO_PAIR = "no such pair in its lines"
 
 
 class Contradiction(BaseModel, frozen=True):
@@ -38,21 +38,33 @@ def candidates(facts: Sequence[Fact], fresh: Set[str]) -> list[tuple[Fact, Fact]
     Of what was said again the first and the last time count. Nothing said before its day is held against canon.
     """
     again = grouped(sorted(facts, key=_place), lambda fact: (fact.text.casefold(), fact.is_canon))
-    once = {fact.id: fact for same in again.values() for fact in (same[0], same[-1])}
-    pairs = combinations(sorted(once.values(), key=_place), 2)
-    return [pair for pair in pairs if not fresh.isdisjoint({pair[0].id, pair[1].id}) and _may_clash(*pair)]
+    once = sorted({fact.id: fact for same in again.values() for fact in (same[0], same[-1])}.values(), key=_place)
+    said = grouped((fact for fact in once if not fact.is_canon), lambda fact: fact.kind)
+    pairs = [pair for alike in said.values() for pair in combinations(alike, 2) if _may_clash(*pair)]
+    canon = [
+        (fact, other)
+        for fact in once
+        if fact.is_canon
+        for kind in said
+        for other in said[kind]
+        if fact.kind in ("", kind)
+    ]
+    pairs += [(fact, other) for fact, other in canon if _moment(fact) <= _moment(other)]
+    return [pair for pair in pairs if not fresh.isdisjoint({pair[0].id, pair[1].id})]
+
+
+def _moment(fact: Fact) -> datetime:
+    return fact.said_at or datetime.min.replace(tzinfo=UTC)
 
 
 def _place(fact: Fact) -> tuple[bool, datetime, str]:
-    return not fact.is_canon, fact.said_at or _FIRST, fact.id
+    return not fact.is_canon, _moment(fact), fact.id
 
 
 def _may_clash(first: Fact, second: Fact) -> bool:
-    too_early = first.is_canon and (second.said_at or _FIRST) < (first.said_at or _FIRST)
-    is_same = first.source == second.source or first.text.casefold() == second.text.casefold()
-    if too_early or is_same or second.is_canon or first.kind not in ("", second.kind):
+    if first.source == second.source or first.text.casefold() == second.text.casefold():
         return False
-    whole = first.kind in ("", *ONE_LIFE) or not (first.about and second.about)
+    whole = first.kind in ONE_LIFE or not (first.about and second.about)
     return whole or not _words(first).isdisjoint(_words(second))
 
 
@@ -61,7 +73,7 @@ def _words(fact: Fact) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FactsComparison:
     """Facts of an agent that are compared in one call. ``pairs``: those that may contradict; ``left``: so many are too many."""
 
     question: Question
@@ -70,7 +82,7 @@ class Comparison:
     left: int
 
     @classmethod
-    def of(cls, agent_id: str, pairs: Sequence[tuple[Fact, Fact]]) -> "Comparison":
+    def of(cls, agent_id: str, pairs: Sequence[tuple[Fact, Fact]]) -> "FactsComparison":
         """Return what is asked about pairs."""
         facts = sorted({fact.id: fact for pair in pairs for fact in pair}.values(), key=_place)
         canon = [fact for fact in facts if fact.is_canon][: MOST_FACTS // 2]
@@ -94,7 +106,7 @@ class Comparison:
             quotes = [checked_quote(self.trajectory, side["message"], side["quote"]) for side in sides]
             pair = self.pairs.get(frozenset(quote.message_id or "" for quote in quotes if quote.verified))
             if pair is None:
-                left_out["pair not in its lines"] += 1
+                left_out[NO_PAIR] += 1
             else:
                 reason = " ".join(item["reasoning"].split())
                 said = Contradiction(first=pair[0], second=pair[1], reason=reason)
@@ -104,20 +116,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class FactsRequest:
-    """What is read of an agent: everybody's messages where it spoke, in order of time, and what is laid down of it.
-
-    ``window``: each pair that is compared has a fact that was said in it.
-    """
+    """What is read of an agent, what is laid down of it, and the window of which each pair that is compared has a fact."""
 
     agent_id: str
-    messages: Sequence[Message]
+    talks: Sequence[SelfTalk]
     canon: Sequence[Fact]
     window: Window
-
-    @property
-    def talks(self) -> list[Talk]:
-        """What is asked about first, a question each."""
-        return talks_of(self.agent_id, self.messages)
 
 
 @dataclass
@@ -144,8 +148,10 @@ class FactsFound:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything was read and compared: else no contradiction does not mean that there is none to be seen."""
-        return self.read == self.conversations and not self.uncompared
+        """Whether all was read and compared by a judge that can quote: else no contradiction does not mean that there is none."""
+        failing = sum(self.left_out[why] for why in (NO_QUOTE, NO_PAIR))
+        quotes = QuoteHealth(len(self.facts) + len(self.contradictions) + failing, failing)
+        return self.read == self.conversations and not self.uncompared and not quotes.is_doubtful
 
     @property
     def summary(self) -> str:
@@ -166,22 +172,21 @@ class FactsFound:
 
 async def find_facts(asked: Sequence[FactsRequest], ask: Ask) -> list[FactsFound]:
     """Return what agents said of themselves: all their conversations are asked about at once, then what may contradict."""
-    found = [FactsFound(item.agent_id) for item in asked]
-    talks = [(own, talk) for own, item in zip(found, asked, strict=True) for talk in item.talks]
-    answers = await ask([talk.question for _, talk in talks]) if talks else ()
-    every, unread = ({item.agent_id: set[int]() for item in asked} for _ in range(2))
-    for (own, talk), answer in zip(talks, answers, strict=True):
-        every[own.agent_id].add(talk.number)
-        if data := own._taken(answer):
-            own.facts += talk.facts(data, own.left_out)
-        else:
-            unread[own.agent_id].add(talk.number)
-    compared = list[tuple[FactsFound, Comparison]]()
+    found, compared = [FactsFound(item.agent_id) for item in asked], list[tuple[FactsFound, FactsComparison]]()
+    questions = [talk.question for item in asked for talk in item.talks]
+    answers = iter(await ask(questions) if questions else ())
     for own, item in zip(found, asked, strict=True):
-        own.conversations, own.read = len(every[own.agent_id]), len(every[own.agent_id] - unread[own.agent_id])
+        unread = set[int]()
+        for talk in item.talks:
+            if data := own._taken(next(answers)):
+                own.facts += talk.facts(data, own.left_out)
+            else:
+                unread.add(talk.number)
+        own.conversations = len({talk.number for talk in item.talks})
+        own.read = own.conversations - len(unread)
         fresh = {fact.id for fact in own.facts if fact.said_at and fact.said_at in item.window}
         if pairs := candidates([*item.canon, *own.facts], fresh):
-            compared.append((own, Comparison.of(item.agent_id, pairs)))
+            compared.append((own, FactsComparison.of(item.agent_id, pairs)))
     answers = await ask([item.question for _, item in compared]) if compared else ()
     for (own, item), answer in zip(compared, answers, strict=True):
         data = own._taken(answer)

@@ -27,6 +27,7 @@ KINDS = (*ONE_LIFE, "possessions", "preferences", "opinions", "promises", "abili
 QUOTE_SCHEMA = object_schema({"message": TEXT_SCHEMA, "quote": TEXT_SCHEMA})
 _FACT = {"evidence": QUOTE_SCHEMA, "kind": {**TEXT_SCHEMA, "enum": list(KINDS)}, "about": TEXT_SCHEMA}
 _FACTS = list_schema(object_schema({**_FACT, "value": TEXT_SCHEMA, "holds": {"type": "boolean"}}))
+NO_QUOTE = "quote not found"
 # Of a piece of conversation that is read at once; of what is kept of a fact, and of the line around it.
 MOST_MESSAGES, MOST_CHARACTERS, _LONGEST, _LINE = 80, 24_000, 200, 400
 
@@ -81,7 +82,7 @@ def facts_question(kind: str, agent_id: str, shown: Sequence[Mapping[str, Any]],
 
 
 @dataclass(frozen=True)
-class Talk:
+class SelfTalk:
     """A conversation, or of a long one a piece, in which an agent spoke. ``number``: of the conversation."""
 
     agent_id: str
@@ -109,7 +110,7 @@ class Talk:
             about, value, quote = (" ".join(text.split()) for text in (item["about"], item["value"], quoted.quote))
             message = said.get(quoted.message_id or "") if quoted.verified else None
             if message is None:
-                left_out["quote not found"] += 1
+                left_out[NO_QUOTE] += 1
             elif message.agent_id != self.agent_id:
                 left_out["not in its own words"] += 1
             elif message.id in suspicious:
@@ -131,7 +132,7 @@ class Talk:
         return list(found.values())
 
 
-def talks_of(agent_id: str, messages: Sequence[Message]) -> list[Talk]:
+def talks_of(agent_id: str, messages: Sequence[Message]) -> list[SelfTalk]:
     """Return the conversations of everybody's messages, in order of time, in which an agent spoke.
 
     A conversation is one place without a pause of an hour; a long one is in pieces of at most 80 messages and 24,000 characters,
@@ -144,5 +145,5 @@ def talks_of(agent_id: str, messages: Sequence[Message]) -> list[Talk]:
         if len(own[-1]) == MOST_MESSAGES or (own[-1] and size > MOST_CHARACTERS):
             own.append([])
         own[-1].append(message)
-    pieces = [Talk(agent_id, number, part) for number, own in parts.items() for part in own]
+    pieces = [SelfTalk(agent_id, number, part) for number, own in parts.items() for part in own]
     return [piece for piece in pieces if any(message.agent_id == agent_id for message in piece.messages)]

@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, time
 from pathlib import Path
-from typing import Annotated
 
 import sqlalchemy as sa
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
@@ -26,19 +25,11 @@ MOST_KEPT = 500
 _INDENT = re.compile(r"^( *)- ", re.MULTILINE)
 
 
-def _known(kind: str) -> str:
-    if kind not in ("", *KINDS):
-        raise ValueError(f"kind {kind!r} is unknown; use {', '.join(KINDS)}, or leave it out")
-    return kind
-
-
 class CanonFact(BaseModel, extra="forbid"):
     """One thing that is so of an agent, whatever it says."""
 
     fact: NotBlank = Field(max_length=300, description="What is so, in a sentence.")
-    kind: Annotated[str, AfterValidator(_known)] = Field(
-        "", description="What it is held against; by default all facts."
-    )
+    kind: str = Field("", pattern=f"^({'|'.join(KINDS)})?$", description="Facts it is held against; by default all.")
     since: Day | None = Field(None, description="Nothing said before this day is held against it.")
 
 
