@@ -119,7 +119,8 @@ def estimate_run(
 
 def _facts_questions(world: World, request: EvaluationRequest, *, fresh: bool) -> list[Question]:
     """Return what is asked of conversations and not recorded; comparing the facts takes at most a call more for each agent."""
-    snapshot = WorldReader(world).questions(world.settled(request))
+    reader = WorldReader(world)
+    snapshot = reader.for_facts(reader.questions(world.settled(request)))
     raise_problems(snapshot.broken)
     known = {} if fresh else RecordedBackend(world.root / RECORDINGS, settings=world.settings).recordings
     asked = [talk.question for item in facts_requests(snapshot) for talk in item.talks]

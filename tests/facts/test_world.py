@@ -17,6 +17,7 @@ from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.reporting.render import render
 from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_canon
 from persona_pipeline.testing.judges import ScriptedJudge
+from persona_pipeline.testing.worlds import WorldBuilder
 from persona_pipeline.world.messages.store import Selection, remove_messages, select_messages
 from persona_pipeline.world.personas import agent_ids
 from persona_pipeline.world.world import World
@@ -88,6 +89,19 @@ def test_a_saved_run_says_the_same_without_a_judge(world: World, tmp_path: Path)
     save_replay(tmp_path / "run.json", run.replay())
     again = replayed(load_replay(tmp_path / "run.json"))
     assert of_facts(again.report.all_findings()) == of_facts(run.report.all_findings())
+
+
+def test_a_conversation_has_both_sides_in_direct_messages_too(tmp_path: Path) -> None:
+    builder = WorldBuilder(tmp_path).persona("ann", "Ann is dry.").claim("adherence", "dry", "{{agent_name}} is dry")
+    builder.say("eve", "Tell me: are you 34?", recipient="ann").say("ann", "Yes, I am.", recipient="eve")
+    builder.say("eve", "Not for ann.", recipient="bob").say("ann", "I am 29, to the world.")
+    ask = judge()
+    evaluate_world(builder.open(), judge=ask, facts=True)
+    shown = [[(row["speaker"], row["text"]) for row in json.loads(item.evidence)] for item in ask.questions]
+    assert shown[:2] == [
+        [("Speaker 1", "Tell me: are you 34?"), ("AGENT", "Yes, I am.")],
+        [("AGENT", "I am 29, to the world.")],
+    ]
 
 
 def test_facts_of_messages_that_are_gone_are_gone(world: World) -> None:
