@@ -78,7 +78,8 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition", "text.said_again", "text.tokens",
+        "facts.known", "facts.reading", "fading", "plan", "results", "text.agreement", "text.likeness", "text.repetition",
+        "text.said_again", "text.tokens",
         "voice_alarm.background", "voice_alarm.learning", "voice_alarm.model",
     },
     "suites": {

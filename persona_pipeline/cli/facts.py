@@ -13,13 +13,9 @@ from persona_pipeline.cli.options import asks, judge_name, names, open_world, re
 def facts(
     context: typer.Context,
     agents: Annotated[str, typer.Argument(help="'all', or agents with commas between them.")],
-    canon: Annotated[
-        str | None, typer.Option(metavar="ID", help="Lay down the fact with this id; nothing is read then.")
-    ] = None,
+    canon: Annotated[str | None, typer.Option(metavar="ID", help="Lay down this fact, and read nothing.")] = None,
     window: Annotated[str, typer.Option(help="How much of what was said is read, such as 30d, or 'all'.")] = "all",
-    estimate: Annotated[
-        bool, typer.Option(help="Print calls, tokens and US dollars it would take; ask nothing.")
-    ] = False,
+    estimate: Annotated[bool, typer.Option(help="Print calls, tokens and US dollars it would take.")] = False,
     format: Format = "table",
     output: Output = None,
     **asked: Any,
@@ -45,12 +41,10 @@ def facts(
     request, world = request_of(context, asked, agents=names(agents), window=window, facts=True), open_world()
     if canon is not None:
         with world.store.connect() as connection:
-            fact = next((item for item in known_facts(connection, agents) if item.id == canon), None)
-        if fact is None:
-            raise ConfigError(
-                f"{agents!r} has no fact {canon!r}; `persona-pipeline facts {agents}` lists them with ids"
-            )
-        typer.echo(f"canon: {mark_canon(world.root, agents, fact)}")
+            known = {item.id: item for item in known_facts(connection, agents)}
+        if canon not in known:
+            raise ConfigError(f"{agents!r} has no fact {canon!r}; `persona-pipeline facts {agents}` lists them")
+        typer.echo(f"canon: {mark_canon(world.root, agents, known[canon])}")
         return
     if estimate:
         typer.echo(estimate_facts(world, request))
@@ -59,6 +53,6 @@ def facts(
         judge = open_judge(judge_name(request.judge, world=world), world, JudgeOptions.of(request, progress))
         found = read_facts(world, judge, request)
     write_page(facts_page(found), {"agents": to_jsonable_python(found)}, format, output)
-    code = EXIT_OK if all(item.is_whole for item in found) else EXIT_COVERAGE
-    code = EXIT_BUDGET if code and any("budget" in item.failed for item in found) else code
+    short = EXIT_BUDGET if any("budget" in item.failed for item in found) else EXIT_COVERAGE
+    code = EXIT_OK if all(item.is_whole for item in found) else short
     raise typer.Exit(EXIT_REGRESSION if any(item.contradictions for item in found) else code)

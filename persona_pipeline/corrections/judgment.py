@@ -21,7 +21,6 @@ from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.corrections.prompt import KEEPS_TO_FACTS, Review, gate_question, review_of
 from persona_pipeline.corrections.records import Before, GateCall, PriorAttempts, action_trajectory, prior_attempts
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
-from persona_pipeline.scoring.facts.extraction import Fact
 from persona_pipeline.scoring.facts.known import known_facts, load_canon
 from persona_pipeline.world.models import CorrectionSettings, Entry, Trajectory
 from persona_pipeline.world.personas import is_agent_id
@@ -173,16 +172,17 @@ def facts_entries(world: World, agent_id: str, name: str) -> list[Entry]:
 
     Canon that is not valid is left out and logged: the other claims are checked all the same.
     """
-    canon: list[Fact] = []
     try:
-        canon = load_canon(world.root, agent_id)
+        canon = load_canon(world.root, agent_id)[:_MOST_FACTS]
     except ConfigError as error:
         _LOGGER.warning("the gate leaves out the canon of %r: %s", agent_id, error)
+        canon = []
     with world.store.connect() as connection:
         said = known_facts(connection, agent_id)[-_MOST_FACTS:]
-    lines = ((fact, f"{fact.said_at:%Y-%m-%d}: {fact.line}" if fact.said_at else fact.line) for fact in said)
-    shown = [Entry(name, line, fact.source, part="facts") for fact, line in lines]
-    return [*(Entry("canon", fact.line, fact.source, part="facts") for fact in canon[:_MOST_FACTS]), *shown]
+    lines = [("canon", fact.line, fact) for fact in canon] + [
+        (name, f"{x.said_at:%Y-%m-%d}: {x.line}", x) for x in said
+    ]
+    return [Entry(speaker, line, fact.source, part="facts") for speaker, line, fact in lines]
 
 
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"

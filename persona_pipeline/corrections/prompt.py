@@ -9,7 +9,7 @@ from persona_pipeline.base.documents.json import content_hash, list_schema, obje
 from persona_pipeline.corrections.nudges import GateTexts, language_told
 from persona_pipeline.judging.claims import SCORE_SCHEMA, TEXT_SCHEMA, plain_json
 from persona_pipeline.judging.verdict import SCALE, Question
-from persona_pipeline.scoring.facts.extraction import TEXTS
+from persona_pipeline.scoring.facts.reading import TEXTS
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.world.models import Trajectory
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet, fill_template

@@ -10,15 +10,7 @@ from persona_pipeline.evaluation.plan import AgentPlan, facts_requests
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.falls import most_confirmations
-from persona_pipeline.judging.estimate import (
-    Estimate,
-    Range,
-    claim_questions,
-    dollars,
-    estimate,
-    estimate_questions,
-    in_dollars,
-)
+from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
 from persona_pipeline.judging.money import estimated_tokens, model_name, price
 from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -101,9 +93,8 @@ def estimate_run(
     recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     store = None if asking.fresh else world.store
-    questions = claim_questions(missing, options, asking.grouping)
-    questions += _facts_questions(world, request, fresh=asking.fresh) if request.facts else []
-    judging = estimate_questions(questions, options, store, count=count)
+    also = _facts_questions(world, request, fresh=asking.fresh) if request.facts else ()
+    judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
     compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0
     talks = _generating(generated, options)
@@ -131,7 +122,7 @@ def estimate_facts(world: World, request: EvaluationRequest) -> Estimate:
     """Return what it takes to read what agents said of themselves, without comparing it; see ``estimate_run``."""
     options = ModelOptions.from_settings(world.settings, request.judge)
     asked = _facts_questions(world, request, fresh=request.fresh)
-    return estimate_questions(asked, options, None if request.fresh else world.store)
+    return estimate([], options=options, store=None if request.fresh else world.store, also=asked)
 
 
 # So many windows tell weeks from falls.

@@ -14,8 +14,7 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, uuid_from
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
-from persona_pipeline.scoring.facts.contradictions import FactsFound, FactsRequest, find_facts
-from persona_pipeline.scoring.facts.extraction import talks_of
+from persona_pipeline.scoring.facts.reading import FactsFound, FactsRequest, find_facts, talks_of
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker

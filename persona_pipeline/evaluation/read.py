@@ -205,9 +205,7 @@ class WorldReader:
                 canon[agent_id] = load_canon(self.world.root, agent_id)
             except ConfigError as error:
                 broken[agent_id] = error.problems
-        spans = _merged(
-            [history_of(scope.window) for scope in snapshot.agents if not scope.synthetic], self.world.horizon
-        )
+        spans = _merged((history_of(scope.window) for scope in snapshot.agents), self.world.horizon)
         received = (message for span in spans for message in read_received(self.world.store, span, canon))
         messages = MessageLog.of([*snapshot.messages.messages, *received])
         return replace(snapshot, canon=canon, broken=broken, messages=messages)

@@ -54,8 +54,8 @@ from persona_pipeline.guard.gate import (
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.scoring.facts.contradictions import FactsFound
 from persona_pipeline.scoring.facts.known import keep_facts
+from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.voice_alarm.learning import write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in

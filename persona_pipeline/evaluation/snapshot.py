@@ -25,8 +25,7 @@ from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
-from persona_pipeline.scoring.facts.contradictions import FactsFound
-from persona_pipeline.scoring.facts.extraction import Fact
+from persona_pipeline.scoring.facts.reading import Fact, FactsFound
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice

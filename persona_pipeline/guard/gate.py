@@ -36,7 +36,7 @@ from persona_pipeline.guard.report import (
     worst_exit_code,
 )
 from persona_pipeline.judging.verdict import Unscored, unscored_label
-from persona_pipeline.scoring.facts.contradictions import FactsFound
+from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
@@ -263,28 +263,25 @@ def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> boo
 
 def facts_findings(found: FactsFound) -> Iterator[Finding]:
     """Yield each contradiction in what an agent said of itself, with both lines; and what of it nobody read or compared."""
-    agent = found.agent_id
+    agent, again = found.agent_id, f"persona-pipeline facts {shlex.quote(found.agent_id)}"
     for item in found.contradictions:
-        first, second = (
-            f"“{shortened(fact.quote, _MOST_LINE)}” ({f'{fact.said_at:%Y-%m-%d}, ' if fact.said_at else ''}{fact.source})"
-            for fact in (item.first, item.second)
-        )
+        pair = (item.first, item.second)
+        days = [f"{fact.said_at:%Y-%m-%d}, " if fact.said_at else "" for fact in pair]
+        said = [
+            f"“{shortened(fact.quote, _MOST_LINE)}” ({day}{fact.source})" for fact, day in zip(pair, days, strict=True)
+        ]
         what = "contradicts what is canon" if item.first.is_canon else "contradicts itself"
         yield Finding(
             kind="contradiction",
-            message=f"{agent}: {what}: {first}, then {second}: {item.reason}",
-            remedy=f"see what it remembers, or lay down what is right: persona-pipeline facts {shlex.quote(agent)} --canon ID",
+            message=f"{agent}: {what}: {', then '.join(said)}: {item.reason}",
+            remedy=f"see what it remembers, or lay down what is right: {again} --canon ID",
             agent_id=agent,
-            messages=[fact.source for fact in (item.first, item.second) if not fact.is_canon],
+            messages=[fact.source for fact in pair if not fact.is_canon],
         )
     if not found.is_whole:
         why = found.detail or "too many facts, or quotes that stand nowhere"
-        yield Finding(
-            kind="facts",
-            message=f"{agent}: {found.summary}; whether the rest contradicts cannot be told ({why})",
-            command=f"persona-pipeline facts {shlex.quote(agent)} --judge anthropic --record",
-            agent_id=agent,
-        )
+        text = f"{agent}: {found.summary}; whether the rest contradicts cannot be told ({why})"
+        yield Finding(kind="facts", message=text, command=f"{again} --judge anthropic --record", agent_id=agent)
 
 
 def name_findings(match: NameMatch) -> list[Finding]:

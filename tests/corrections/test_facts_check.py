@@ -9,8 +9,8 @@ import pytest
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
 from persona_pipeline.judging.verdict import Answer, Question
-from persona_pipeline.scoring.facts.extraction import Fact
 from persona_pipeline.scoring.facts.known import keep_facts
+from persona_pipeline.scoring.facts.reading import Fact
 from persona_pipeline.world import CorrectionSettings, World
 from tests.corrections.support import TextBackend, claims_of, unscored
 from tests.facts.standin import known

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from persona_pipeline.judging.verdict import Question, Unscored
-from persona_pipeline.scoring.facts.extraction import Fact
+from persona_pipeline.scoring.facts.reading import Fact
 
 Data = Mapping[str, Any]
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)

@@ -11,15 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.judging.verdict import Unscored
-from persona_pipeline.scoring.facts.contradictions import (
+from persona_pipeline.scoring.facts.reading import (
+    KINDS,
+    MOST_CHARACTERS,
     MOST_FACTS,
+    MOST_MESSAGES,
+    Fact,
     FactsComparison,
     FactsFound,
     FactsRequest,
+    SelfTalk,
     candidates,
     find_facts,
+    talks_of,
 )
-from persona_pipeline.scoring.facts.extraction import KINDS, MOST_CHARACTERS, MOST_MESSAGES, Fact, SelfTalk, talks_of
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world.models import Message, Window
 from tests.facts.standin import START, Data, compared, contradiction, extracted, fact, known, reply
@@ -223,6 +228,13 @@ def test_nothing_to_compare_costs_no_call() -> None:
 def test_what_was_not_read_or_compared_is_told(broken: dict[str, Any], summary: str) -> None:
     found = found_by(ScriptedJudge(lambda _: 0, reply=reply(**broken)), SAID)
     assert (found.summary, found.is_whole, bool(found.detail)) == (summary, False, True)
+
+
+def test_a_judge_whose_quotes_stand_nowhere_has_read_nothing() -> None:
+    made_up = [fact("I am a pirate"), fact("I am 34")]
+    told = found_by(ScriptedJudge(lambda _: 0, reply=reply(facts=lambda shown: {"facts": made_up})), SAID[:1])
+    assert told.summary == "facts: 1 of 1 conversations read, 1 facts, 0 contradictions; 1 quote not found"
+    assert not told.is_whole
 
 
 def test_canon_is_held_against_what_was_said() -> None:

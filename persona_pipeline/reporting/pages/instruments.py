@@ -7,18 +7,7 @@ from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
 from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts.measures import roc_chart, threshold_chart
-from persona_pipeline.reporting.page import (
-    Block,
-    Cell,
-    Facts,
-    Figure,
-    Item,
-    Items,
-    Page,
-    Section,
-    Span,
-    Table,
-)
+from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import cost_line, format_share, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
 
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
     from persona_pipeline.guard.labels.files import Label
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.model.probe import ProbeFinding
-    from persona_pipeline.scoring.facts.contradictions import FactsFound
+    from persona_pipeline.scoring.facts.reading import FactsFound
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
 _ALONE = (
@@ -85,9 +74,7 @@ def facts_page(found: "Sequence[FactsFound]") -> Page:
         told.append(Item(own.summary, kind=own.agent_id, tone="" if own.is_whole else "warn"))
         told += [Item(item.text, kind=item.kind, tone="warn") for item in facts_findings(own)]
         facts = sorted(own.facts, key=lambda fact: (fact.text, fact.id))
-        rows = [
-            [item.text, Cell(item.id, own=True), f"{item.said_at:%Y-%m-%d}", item.source, item.quote] for item in facts
-        ]
+        rows = [[item.text, item.id, f"{item.said_at:%Y-%m-%d}", item.source, item.quote] for item in facts]
         sections.append(Section(own.agent_id, [Table.plain("Facts", ["said", "id", "day", "message", "line"], rows)]))
     return Page("What agents said of themselves", [Items(told)], sections)
 

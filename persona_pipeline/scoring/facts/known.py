@@ -16,7 +16,7 @@ from persona_pipeline.base.documents.yaml import load_document, parse_document, 
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import Day
 from persona_pipeline.judging.claims import plain_json
-from persona_pipeline.scoring.facts.extraction import KINDS, Fact
+from persona_pipeline.scoring.facts.reading import KINDS, Fact
 from persona_pipeline.world.models import NotBlank
 from persona_pipeline.world.personas import CANON, PERSONAS, check_agent_id, find_yaml
 
