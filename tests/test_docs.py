@@ -239,6 +239,8 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
         validate_document(PropositionFile, document)
     elif "display_name" in data:
         validate_document(PersonaFile, document)
+    elif "canon" in data:
+        validate_document(CanonFile, document)
     elif "type" in data:
         world = getattr(pp, data["type"].removeprefix("persona_pipeline."))
         monkeypatch.setenv("LAB_DATABASE_URL", "sqlite:///lab.db")
