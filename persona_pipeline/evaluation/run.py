@@ -210,10 +210,11 @@ def _write(
 def read_facts(world: World, judge: Judge, request: EvaluationRequest) -> list[FactsFound]:
     """Ask what agents said of themselves, compare it with what they said before and with canon, and keep it; nothing is scored."""
     reader = WorldReader(world)
-    snapshot = reader.for_facts(reader.questions(world.settled(request)))
-    raise_problems(snapshot.broken)
-    snapshot = replace(snapshot, facts=ask_facts(snapshot, judge))
-    _write(world, [], snapshot, {}, {})
+    with reader.alone(world.chosen(request.agents)):
+        snapshot = reader.for_facts(reader.questions(world.settled(request)))
+        raise_problems(snapshot.broken)
+        snapshot = replace(snapshot, facts=ask_facts(snapshot, judge))
+        _write(world, [], snapshot, {}, {})
     return list(snapshot.facts.values())
 
 
