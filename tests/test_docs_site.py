@@ -118,11 +118,10 @@ ASKED = {
 def test_search_works_from_the_file_and_finds_what_is_asked_most(site: Path) -> None:
     missed = {}
     with chromium() as browser:
+        page = browser.new_page()
         for words, wanted in ASKED.items():
-            page = browser.new_page()
             page.goto((site / "index.html").as_uri())
             found = found_by(page, words)
-            page.close()
             if not any(address.startswith(wanted) for address in found[:5]):
                 missed[words] = found[:5]
     assert missed == {}
