@@ -79,8 +79,9 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "fading", "plan", "results", "text.agreement", "text.language", "text.likeness", "text.repetition",
-        "text.said_again", "text.tokens", "voice_alarm.background", "voice_alarm.learning", "voice_alarm.model",
+        "facts.known", "facts.reading", "fading", "plan", "results", "text.agreement", "text.language", "text.likeness",
+        "text.repetition", "text.said_again", "text.tokens", "voice_alarm.background", "voice_alarm.learning",
+        "voice_alarm.model",
     },
     "suites": {
         "answering.base", "answering.output", "format.models", "grading.results", "grading.statistics", "importing.config",
