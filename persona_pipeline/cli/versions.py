@@ -59,7 +59,9 @@ def compare(
     scenes: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Scenes an agent, at most: 40, and 96 of an interview.")
     ] = None,
-    change: Annotated[float, typer.Option(help="Points that matter: where less is sure on both sides, a row has held.")] = 1.0,
+    change: Annotated[
+        float, typer.Option(help="Points that matter: where less is sure on both sides, a row has held.")
+    ] = 1.0,
     samples: Samples = 1,
     target: Annotated[
         str | None,
