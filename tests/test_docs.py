@@ -29,7 +29,7 @@ from persona_pipeline.defs.component import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
-from persona_pipeline.lab.interview_scenes import InterviewFile, SceneFields
+from persona_pipeline.lab.interview_scenes import InterviewFile, SceneFields, load_scenes
 from persona_pipeline.reporting.notify import VARIABLE
 from persona_pipeline.reporting.pages.suites import result_line, summary_line
 from persona_pipeline.reporting.text import template_text
@@ -235,6 +235,8 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
     elif "phrases" in data:
         lexicon = AgreementLexicon.load(written(tmp_path, "agreement.yaml", block.text))
         assert all(is_agreement(phrase, lexicon) for phrase in data["phrases"])
+    elif "scenes" in data:
+        assert load_scenes(written(tmp_path, "interviews/michael.yaml", block.text))
     elif "dimension" in data:
         validate_document(PropositionFile, document)
     elif "display_name" in data:

@@ -25,7 +25,6 @@ from persona_pipeline.base.files import read_regular
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
-from persona_pipeline.guard.baselines.variance import Numbers, means
 from persona_pipeline.judging.estimate import estimate, in_dollars
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
@@ -39,7 +38,15 @@ from persona_pipeline.lab.interview.results import (
     MeanVerdict,
     WorstLine,
 )
-from persona_pipeline.lab.interview.statistics import FEWEST_SCENES, MeanChange, changes, mean_interval, retest
+from persona_pipeline.lab.interview.statistics import (
+    FEWEST_SCENES,
+    MeanChange,
+    Numbers,
+    changes,
+    mean_interval,
+    means,
+    retest,
+)
 from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import CHANGE, ComparisonRequest
 from persona_pipeline.lab.states import HERE, Side, SideAgent

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persona_pipeline.guard.baselines.statistics import LEVEL
-from persona_pipeline.guard.baselines.variance import Numbers, means, special
 from persona_pipeline.lab.interview.results import Retest
 
+Numbers = NDArray[np.float64]
 FEWEST_SCENES = 6
 SHUFFLES, _BATCH = 2000, 200
 # Normal quantile of a power of .8.
@@ -32,6 +32,12 @@ _POWER = 0.8416
 _PRIOR, _LEAST_VARIANCE = 12, 1 / 12
 
 
+def means(values: Numbers) -> Numbers:
+    """Return the mean of what is known along the last axis, NaN where nothing is."""
+    known = np.isfinite(values)
+    return np.where(known, values, 0.0).sum(axis=-1) / np.where(known.any(axis=-1), known.sum(axis=-1), np.nan)
+
+
 def mean_interval(values: Numbers, lowest: float = 0.0) -> tuple[float | None, float | None, float | None]:
     """Return the mean of scenes and its 95 % interval within ``lowest`` to 9 (Student's t); None below 6 scenes, and of none."""
     if not len(values):
@@ -39,7 +45,9 @@ def mean_interval(values: Numbers, lowest: float = 0.0) -> tuple[float | None, f
     mean = float(values.mean())
     if len(values) < FEWEST_SCENES:
         return mean, None, None
-    reach = float(special().stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return mean, max(lowest, mean - reach), min(9.0, mean + reach)
 
 
@@ -55,9 +63,11 @@ def retest(scores: Numbers) -> Retest:
     told = Retest(scenes=scenes, sessions=sessions, sd=math.sqrt(within))
     if not within:
         return told.model_copy(update={"why_not": "every scene has the same score in each session"})
+    from scipy.special import fdtri
+
     ratio = between / within
-    low = ratio / float(special().fdtri(scenes - 1, degrees, 0.975))
-    high = ratio * float(special().fdtri(degrees, scenes - 1, 0.975))
+    low = ratio / float(fdtri(scenes - 1, degrees, 0.975))
+    high = ratio * float(fdtri(degrees, scenes - 1, 0.975))
     icc = [max(-1.0, (each - 1) / (each + sessions - 1)) for each in (ratio, low, high)]
     return told.model_copy(update=dict(zip(("icc", "low", "high"), icc, strict=True)))
 

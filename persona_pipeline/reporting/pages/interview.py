@@ -1,6 +1,6 @@
 """An interview as a page: scores by dimension and kind of scene, what dropped, and the lines that broke character."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from persona_pipeline.base.errors import Result
 from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, Retest, WorstLine
@@ -24,13 +24,19 @@ def interview_page(found: Interview) -> Page:
             _interval(item.low, item.high),
             *(format_score(item.kinds.get(kind), 1) for kind in kinds),
             _retest(item.retest),
-            _verdict_cell(whole.get(name)),
+            _verdict_cell(
+                whole.get(name), [row.kind for row in found.verdicts if row.dimension == name and _fell(row)]
+            ),
         ]
         for name, item in found.dimensions.items()
     ]
     columns = ["Dimension", "Score", "95 %", *(kind.replace("_", " ") for kind in kinds), "Retest", "Baseline"]
-    note = "Points from 0 to 9, each scene counting once. Retest: how far sessions agree (ICC), with its 95 % interval."
+    note = (
+        "Points from 0 to 9, each scene counting once. Retest: how far sessions of a scene agree (ICC), with its 95 % interval; "
+        "sd: by how many points they differ."
+    )
     sections = [Section("", [Table.plain("Scores", columns, rows, note)])]
+    sections.append(Section("", [Item([Span(f"{found.agent_id}: ", "strong"), _headline(found)])]))
     if told := [Item(_change(row), kind=_SAID[row.verdict], tone=_TONES[row.verdict]) for row in _remarkable(found)]:
         sections.append(Section("Since the baseline", [Items(told)]))
     lines = [item for line in found.worst for item in _line(line)]
@@ -64,17 +70,23 @@ def _interval(low: float | None, high: float | None) -> str:
 def _retest(item: Retest) -> str:
     if item.icc is None or item.low is None or item.high is None:
         return "not told" if item.sd != 0 else "the same"
-    return f"{item.icc:.2f} ({item.low:.2f} to {item.high:.2f})"
+    return f"{item.icc:.2f} ({item.low:.2f} to {item.high:.2f}), sd {item.sd or 0:.1f}"
 
 
-def _verdict_cell(row: MeanVerdict | None) -> Cell:
+def _fell(row: MeanVerdict) -> bool:
+    return row.verdict is Result.FELL and not row.claim
+
+
+def _verdict_cell(row: MeanVerdict | None, fell: Sequence[str]) -> Cell:
+    """Return what became of a dimension; ``fell``: the kinds of scene in which it dropped, "" for all."""
     if row is None:
         return Cell("–")
-    missed = (
-        f", drops below {row.detectable:.1f} would be missed" if row.detectable and row.detectable > _MOST_HELD else ""
-    )
     change = "" if row.change is None else f" {format_delta(row.change, 1)}"
-    return Cell(f"{_SAID[row.verdict]}{change}{missed if row.verdict is Result.HELD else ''}", _TONES[row.verdict])
+    if row.verdict is Result.HELD and fell:
+        return Cell(f"dropped: {', '.join(fell).replace('_', ' ')}", "bad")
+    missed = row.verdict is Result.HELD and row.detectable is not None and row.detectable > _MOST_HELD
+    said = f", drops below {row.detectable:.1f} would be missed" if missed else ""
+    return Cell(f"{_SAID[row.verdict]}{change}{said}", _TONES[row.verdict])
 
 
 def _change(row: MeanVerdict) -> str:
