@@ -4,10 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
-from persona_pipeline.lab.compare.signals import ADHERENCE, LATE_TURNS, expenses_of, half_lives_of, turn_scores
+from persona_pipeline.lab.compare.signals import (
+    ADHERENCE,
+    LATE_TURNS,
+    SAID_AGAIN,
+    expenses_of,
+    half_lives_of,
+    turn_scores,
+)
 from persona_pipeline.lab.results import AgentDifference, SceneClaim, ScoreChange, SideBySide
 from persona_pipeline.scoring.fading import SHORTEST
 from persona_pipeline.scoring.results import DimensionEvaluation
+from persona_pipeline.scoring.text.said_again import find_said_again
 
 # Scenes that are shown, claims of each, and characters of a line.
 MOST_SHOWN, _MOST_CLAIMS, _MOST_CHARACTERS = 3, 3, 2_000
@@ -52,13 +60,15 @@ class AnsweredScene:
         return sorted(found, key=lambda item: item[0].after - item[0].before)[:_MOST_CLAIMS]
 
     def side_by_side(self, fallen: Sequence[str]) -> SideBySide:
-        """Return the line that tells most: that with the farthest drop, or the one quoted, else the last."""
+        """Return the line that tells most: with the farthest drop, said again, or quoted, else the last."""
         scores, claims = self.scores(fallen), self.claims(fallen)
         turns = zip(self.turns(0), self.turns(1), strict=True) if {ADHERENCE, LATE_TURNS} & scores.keys() else ()
         drops = [(one - other, n) for n, (one, other) in enumerate(turns) if one is not None and other is not None]
         ids = [answer_id(self.scene, place) for place in range(len(self.scene.lines))]
         quoted = [ids.index(name) for _, name in claims if name in ids]
-        place = max(drops)[1] if drops else [*quoted, len(ids) - 1][0]
+        said = [("", text) for text in self.answers[1].texts] if SAID_AGAIN in scores else []
+        again = [item.place for item in find_said_again(said)] if said else []
+        place = max(drops)[1] if drops else [*again, *quoted, len(ids) - 1][0]
         line = self.scene.lines[place] or (self.scene.context[-1].text if self.scene.context else "")
         asked, before, after = map(_cut, (line, *(own.texts[place] for own in self.answers)))
         return SideBySide(
