@@ -260,8 +260,8 @@ def run(name: str, runs: int, sd: float, mood: float, sessions: int, faults: Seq
 
 def coverage(clean: Sequence[Interview]) -> list[str]:
     """Return how often intervals of scores and of agreement hold what all runs together have."""
-    lines = []
-    for name in clean[0].dimensions:
+    lines = list[str]()
+    for name in clean[0].dimensions if clean[0].sessions > 1 else ():
         scores = [item.dimensions[name] for item in clean if name in item.dimensions]
         tables = [
             np.array([s.scores.get(name, ()) for s in item.scenes.values() if name in s.scores], float)
