@@ -182,6 +182,20 @@ def test_what_cannot_be_held_against_the_baseline_is_never_green(
     assert any(why in row.why and row.verdict is Result.CANNOT_TELL for row in found.verdicts)
 
 
+def test_a_baseline_with_gaps_is_read_as_it_is(world: World, baseline: Interview) -> None:
+    """Somebody may have edited it: sessions that are missing are missing."""
+    edited = {
+        key: item.model_copy(update={"scores": {name: row[:1] for name, row in item.scores.items()}})
+        for key, item in baseline.scenes.items()
+    }
+    found = held(world, baseline=baseline.model_copy(update={"scenes": edited}))
+    assert set(verdicts(found).values()) == {Result.HELD}
+    text = baseline.model_dump_json()
+    for old, new in (('"sessions":3,"scenes"', '"sessions":1000000000,"scenes"'), ("[8.0,", "[1e300,")):
+        with pytest.raises(ValueError):
+            Interview.model_validate_json(text.replace(old, new))
+
+
 def test_changed_scenes_are_left_out_and_counted(world: World, baseline: Interview) -> None:
     scenes = interview_scenes(world, "ann")
     scenes[0] = replace(scenes[0], turns=("Something else?",))

@@ -133,6 +133,18 @@ def test_written_scenes_are_checked_one_by_one(world: World, scene: dict[str, An
     assert len(interview_scenes(world, "ann")) == 18
 
 
+def test_scripts_without_spaces_share_characters(tmp_path: Path) -> None:
+    builder = WorldBuilder(tmp_path).persona("mio", "ミオは庭の話をする。短く乾いた書き方で、決して謝らない人だ。")
+    builder.claim("adherence", "dry", "{{agent_name}}は短く書く")
+    turns = ["庭の話をする人ですか。", "今日は何をしましたか。"]
+    given = ["短く乾いた書き方で、決して謝らない人だと聞きました。", "そうですか。"]
+    scenes = [written(language="ja", turns=turns), written(language="ja", turns=given)]
+    found = write_scenes(
+        plan_scenes(builder.open(), "mio"), ScriptedJudge(lambda _: 0, reply=lambda _: {"scenes": scenes})
+    )
+    assert found.kept == 1 and "gives away" in found.dropped[0]
+
+
 def test_what_the_model_is_asked_holds_persona_and_claims_as_evidence_only(world: World) -> None:
     asked: list[Question] = []
     judge = ScriptedJudge(lambda _: 0, reply=lambda question: asked.append(question) or Unscored.REFUSAL)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,12 +34,12 @@ from persona_pipeline.lab.interview.results import (
     Interview,
     InterviewedScene,
     InterviewScore,
+    MeanChange,
     MeanVerdict,
     WorstLine,
 )
 from persona_pipeline.lab.interview.statistics import (
     FEWEST_SCENES,
-    MeanChange,
     Numbers,
     changes,
     mean_interval,
@@ -343,10 +342,11 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
 
 def _tables(side: Interview, names: Sequence[str], scenes: Sequence[str]) -> Numbers:
     """Return scores as (names, scenes, sessions), NaN where there is none."""
-    none = [None] * side.sessions
-    return np.array(
-        [[side.scenes[key].scores.get(name, none)[: side.sessions] for key in scenes] for name in names], float
-    )
+
+    def row(name: str, key: str) -> list[float | None]:
+        return [*side.scenes[key].scores.get(name, ()), *[None] * side.sessions][: side.sessions]
+
+    return np.array([[row(name, key) for key in scenes] for name in names], float)
 
 
 def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: float) -> str:
@@ -365,15 +365,15 @@ def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: f
 
 
 def _verdict(item: MeanChange, allowed: float, dimension: str, claim: str, kind: str) -> MeanVerdict:
-    change, verdict, why = item.after - item.before, Result.HELD, ""
-    if -change > allowed + 1e-9 and item.p_value <= LEVEL:
+    drop, verdict, why = -(item.change or 0.0), Result.HELD, ""
+    if drop > allowed + 1e-9 and (item.p_value or 0.0) <= LEVEL:
         verdict = Result.FELL
-    elif -change > max(UNDECIDED, allowed):
+    elif drop > max(UNDECIDED, allowed):
         verdict, why = Result.CANNOT_TELL, "it is lower, and that may be chance; more sessions would tell"
     elif not (claim or kind) and item.scenes < FEWEST_SCENES:
         verdict, why = Result.CANNOT_TELL, f"only {item.scenes} scenes have a score in both; {FEWEST_SCENES} are needed"
-    numbers: dict[str, Any] = {**vars(item), "change": change, "detectable": max(item.detectable, allowed)}
-    return MeanVerdict(dimension=dimension, claim=claim, kind=kind, verdict=verdict, why=why, **numbers)
+    told = {**vars(item), "detectable": max(item.detectable or 0.0, allowed)}
+    return MeanVerdict(dimension=dimension, claim=claim, kind=kind, verdict=verdict, why=why, **told)
 
 
 def _exit_code(found: Interview, out_of_money: bool) -> int:

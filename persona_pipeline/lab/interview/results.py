@@ -1,6 +1,7 @@
 """What an interview found: plain values that are also its JSON, and what later interviews are held against."""
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -52,29 +53,37 @@ class InterviewScore(Value):
     retest: Retest = Field(default_factory=Retest)
 
 
-class MeanVerdict(Value):
-    """What became of a dimension, a kind of scene in it, or a claim since the baseline; points, 0-9.
+class MeanChange(Value):
+    """How a mean over scenes changed, paired by scene; points, 0-9. None: nothing of it is scored on both sides.
 
     Attributes:
-        kind: of scene; "": all of them. ``claim``: the id of one of its claims; "": the dimension.
-        change, low, high: after minus before, paired by scene, with its 95 % interval.
+        low, high: 95 % interval of the change; None below six scenes.
         p_value: that it did not drop, corrected for all means of the interview.
         detectable: the drop that would be seen in four of five interviews.
-        why: why it cannot be told.
+        scenes: how many have a score on both sides.
     """
 
-    dimension: str
-    claim: str = ""
-    kind: str = ""
-    verdict: Result
     before: float | None = None
     after: float | None = None
-    change: float | None = None
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
     detectable: float | None = None
     scenes: int = 0
+
+    @property
+    def change(self) -> float | None:
+        """After minus before."""
+        return None if self.after is None or self.before is None else self.after - self.before
+
+
+class MeanVerdict(MeanChange):
+    """What became of a dimension, of a kind of scene in it, or of a claim. ``why``: it cannot be told."""
+
+    dimension: str
+    claim: str = ""
+    kind: str = ""
+    verdict: Result
     why: str = ""
 
 
@@ -95,7 +104,7 @@ class InterviewedScene(Value):
 
     kind: str
     hash: str
-    scores: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
+    scores: dict[str, tuple[Annotated[float, Field(ge=0, le=9)] | None, ...]] = Field(default_factory=dict)
 
 
 class Interview(Value):
@@ -121,7 +130,7 @@ class Interview(Value):
     models: tuple[str, ...] = ()
     persona: str
     hidden: bool
-    sessions: int
+    sessions: int = Field(ge=1, le=100)
     scenes: dict[str, InterviewedScene]
     dimensions: dict[str, InterviewScore]
     not_asked: dict[str, str] = Field(default_factory=dict)

@@ -14,13 +14,12 @@ means, of dimensions and of kinds of scene in them, are taken together by their 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from persona_pipeline.guard.baselines.statistics import LEVEL
-from persona_pipeline.lab.interview.results import Retest
+from persona_pipeline.lab.interview.results import MeanChange, Retest
 
 Numbers = NDArray[np.float64]
 FEWEST_SCENES = 6
@@ -72,23 +71,6 @@ def retest(scores: Numbers) -> Retest:
     return told.model_copy(update=dict(zip(("icc", "low", "high"), icc, strict=True)))
 
 
-@dataclass(frozen=True)
-class MeanChange:
-    """How a mean over scenes changed: points after minus before, and what is needed to see a drop of it.
-
-    ``p_value``: that it did not drop, corrected for all means. ``detectable``: the drop that is seen in four of five interviews.
-    ``scenes``: how many have a score on both sides.
-    """
-
-    before: float
-    after: float
-    low: float | None
-    high: float | None
-    p_value: float
-    detectable: float
-    scenes: int
-
-
 def changes(
     before: Numbers, after: Numbers, groups: Sequence[Sequence[int]], *, whole_only: int = 0, seed: int = 0
 ) -> list[list[MeanChange | None]]:
@@ -136,10 +118,20 @@ def changes(
         for place, scenes in enumerate(groups if dimension < len(pairs) - whole_only else groups[:1]):
             paired = own[list(scenes)]
             paired = paired[np.isfinite(paired).all(axis=1)]
-            first, last = paired.mean(axis=0).tolist() if len(paired) else (math.nan, math.nan)
-            p_value = float((largest >= drops[0, dimension, place] - 1e-9).mean())
+            if not len(paired):
+                row.append(None)
+                continue
             _, low, high = mean_interval(paired[:, 1] - paired[:, 0], -9.0)
-            seen = (critical + _POWER) * float(errors[0, dimension, place])
-            row.append(MeanChange(first, last, low, high, p_value, seen, len(paired)) if len(paired) else None)
+            row.append(
+                MeanChange(
+                    before=float(paired[:, 0].mean()),
+                    after=float(paired[:, 1].mean()),
+                    low=low,
+                    high=high,
+                    p_value=float((largest >= drops[0, dimension, place] - 1e-9).mean()),
+                    detectable=(critical + _POWER) * float(errors[0, dimension, place]),
+                    scenes=len(paired),
+                )
+            )
         found.append(row)
     return found

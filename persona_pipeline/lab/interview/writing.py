@@ -16,7 +16,7 @@ from persona_pipeline.lab.claims.drafts import KIND, Drafted, text_problem
 from persona_pipeline.lab.interview.interview import Interviewee, InterviewRequest
 from persona_pipeline.lab.interview_scenes import INTERVIEWS, KINDS, spoken_languages
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
-from persona_pipeline.scoring.text.tokens import tokenize
+from persona_pipeline.scoring.text.tokens import is_unspaced, tokenize
 from persona_pipeline.world.world import World
 
 _RULES: str = tomllib.loads((Path(__file__).parent / "data" / "writing.toml").read_text(encoding="utf-8"))["rules"]
@@ -114,4 +114,6 @@ def write_scenes(draft: ScenesDraft, backend: Backend) -> Drafted:
 
 def _runs(text: str) -> list[tuple[str, ...]]:
     words = tokenize(text)
-    return [tuple(words[place : place + _SHARED]) for place in range(len(words) - _SHARED + 1)]
+    # In scripts without spaces a word is a character.
+    size = _SHARED * (3 if any(map(is_unspaced, words)) else 1)
+    return [tuple(words[place : place + size]) for place in range(len(words) - size + 1)]
