@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "max_usd": (0.5, "0.5"),
     "confirm": (False, "false"),
     "synthetic": (True, "true"),
+    "facts": (True, "true"),
     "regression_delta": (1.5, "1.5"),
     "proposition_delta": (2.5, "2.5"),
     "undecided_delta": (4.0, "4"),
@@ -74,7 +75,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         for name in (
             *("since", "confirm", "synthetic", "regression_delta", "proposition_delta", "undecided_delta", "threshold"),
             *("min_coverage", "fail_on", "require_calibration", "against", "accept_baseline", "update_baseline"),
-            *("history", "touched"),
+            *("history", "touched", "facts"),
         )
     },
     **{

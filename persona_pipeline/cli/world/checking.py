@@ -10,13 +10,14 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
+from persona_pipeline.scoring.facts.known import parse_canon
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.cards.files import CARDS, CardFormat, read_card
 from persona_pipeline.world.changes import FOLDERS, ask_git
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, parse_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import alias_problems, read_names
-from persona_pipeline.world.personas import DRAFT, PERSONAS, load_persona, parse_persona, yaml_stems
+from persona_pipeline.world.personas import CANON, DRAFT, PERSONAS, load_persona, parse_persona, yaml_stems
 from persona_pipeline.world.propositions.loading import find_proposition_set, load_proposition_file
 from persona_pipeline.world.propositions.models import (
     ALL_DIMENSIONS,
@@ -255,7 +256,8 @@ def _check_file(path: Path, checked: Checked) -> None:
             said = f"is a draft that nothing reads; correct it and rename it to {name}.yaml"
             checked.warnings.append(Problem(said, str(path)))
             return
-        checked.run(lambda: load_persona(path.resolve().parent.parent, path.stem))
+        is_canon = path.stem.endswith(CANON)
+        checked.run(lambda: parse_canon(path) if is_canon else load_persona(path.resolve().parent.parent, path.stem))
     elif suffix in (".yaml", ".yml") and "propositions" in parents:
         checked.run(lambda: _propositions(path, checked))
     elif path.resolve().parent.name == CARDS and suffix.removeprefix(".") in list(CardFormat):

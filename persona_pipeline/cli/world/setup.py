@@ -231,6 +231,7 @@ def schema(
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
     from persona_pipeline.guard.labels.files import Label
+    from persona_pipeline.scoring.facts.known import CanonFile
     from persona_pipeline.suites.importing.config import suite_schema
     from persona_pipeline.world.personas import PersonaFile
     from persona_pipeline.world.propositions.models import PropositionFile
@@ -239,6 +240,7 @@ def schema_texts() -> dict[str, str]:
     found: dict[str, dict[str, Any]] = {
         "propositions.json": PropositionFile.model_json_schema(),
         "persona.json": PersonaFile.model_json_schema(),
+        "canon.json": CanonFile.model_json_schema(),
         "suite.json": suite_schema(),
         "world.json": WorldFile.model_json_schema(),
         "label.json": Label.model_json_schema(),
