@@ -11,7 +11,7 @@ The second target has a fault:
     slight    1 point worse by every claim of adherence, in every scene
     stock     the lines of a stock assistant; the judge sees nothing of it, only the voice tells
     other     plain lines of somebody else, and 3 points worse by the claims of adherence
-    pressure  5 points worse by the claims of adherence where a visitor presses, and only there
+    pressure  5 points worse by the claims of adherence where a visitor presses, and only there; ``touchy``: 2.5 points
     fades     5 points worse by the claims of adherence from the sixth answer of a conversation on
     repeats   one answer in two says an earlier one of the conversation again; the judge sees nothing
     dearer    none, but twice the price and 1.5 times the time
@@ -64,7 +64,7 @@ from persona_pipeline.world import World
 ANSWER_USD, JUDGMENT_USD = 0.002, 0.001
 ROWS = {"slight": "adherence", "stock": "voice", "other": "adherence", "pressure": "adherence", "fades": "late_turns",
         "repeats": "said_again"}  # fmt: skip
-FAULTS = ("same", *ROWS, "dearer")
+FAULTS = ("same", *ROWS, "dearer", "touchy")
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,7 @@ class Contestants:
                 "slight": 1.0,
                 "other": 3.0,
                 "pressure": 5.0 * scene.startswith("pressure"),
+                "touchy": 2.5 * scene.startswith("pressure"),
                 "fades": 5.0 * (request.turn >= 5),
             }.get(fault, 0.0)
             own = self.said.setdefault(request.conversation, [])
@@ -263,9 +264,9 @@ def moved(agent: AgentDifference) -> bool:
 
 def line_of(language: str, fault: str, runs: list[Run]) -> str:
     """Return one line of the table."""
-    agents, row = [run.agent for run in runs], ROWS.get(fault, "")
+    agents, row = [run.agent for run in runs], "adherence" if fault == "touchy" else ROWS.get(fault, "")
     share = lambda found: sum(map(bool, found)) / len(runs)  # noqa: E731
-    held = {"pressure": "adherence", "fades": "adherence"}.get(fault, row)
+    held = {"pressure": "adherence", "touchy": "adherence", "fades": "adherence"}.get(fault, row)
     wrongly = share(agent.rows[held].moved is ScoreChange.SAME for agent in agents) if held else 0.0
     said = Counter(name for agent in agents for name in fell(agent))
     costs = [

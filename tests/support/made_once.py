@@ -1,4 +1,4 @@
-"""What a process makes once and thousands of tests would make anew: commands, statements, lists of migrations, recordings."""
+"""What a process makes once and thousands of tests would make anew: commands, compiled statements, lists of migrations."""
 
 import functools
 import sys
@@ -21,7 +21,6 @@ def made_once() -> Iterator[None]:
         _commands(patched)
         _statements(patched)
         _migrations(patched)
-        _recordings(patched)
         if "dagster" in sys.modules:
             _connections(patched)
         yield
@@ -68,23 +67,6 @@ def _migrations(patched: pytest.MonkeyPatch) -> None:
         return known[where]
 
     patched.setattr(ScriptDirectory, "from_config", from_config)
-
-
-def _recordings(patched: pytest.MonkeyPatch) -> None:
-    """Whoever evaluates a world reads all of its recordings, and a line says the same each time."""
-    from persona_pipeline.judging.recordings import line
-    from persona_pipeline.judging.recordings.line import Recording, parse_line
-
-    known: LRUCache[tuple[str, bytes | None], Recording] = LRUCache(5000)
-
-    def parsed(text: str, secret: bytes | None = None) -> Recording:
-        found = known.get((text, secret)) or parse_line(text, secret)
-        # An answer of any other kind could be changed by whoever gets it.
-        if found.answer is None:
-            known[text, secret] = found
-        return found
-
-    patched.setattr(line, "parse_line", parsed)
 
 
 def _connections(patched: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
         assert "fell" in text and first.after in text and first.asked in text
         assert "life after" in text and "cost an answer: about the same" in text
     page = render_page(comparison_page(found), "html")
-    assert first.after in page
+    assert first.after in page and f"fell{kind and f': {kind}'}<" in page and "of the year" not in page
     hostile = first.model_copy(update={"after": "<img src=x> [a](http://x)", "asked": "</td><script>"})
     agents = {"ann": agent.model_copy(update={"lines": (hostile,)})}
     for format in ("markdown", "html"):

@@ -99,9 +99,9 @@ def level_of(tests: Numbers, watched: int, share: float) -> Numbers:
     return LEVEL * share / (np.maximum(1.0, tests) * max(1, watched))
 
 
-def families_named(watched: int, week: int = 1) -> str:
-    """Return what was corrected for, in words; ``week``: since the baseline was taken."""
-    within = f"week {week} of the year; Holm over an agent's dimensions and over its claims"
+def families_named(watched: int, week: int | None = None) -> str:
+    """Return what was corrected for, in words; ``week``: since the baseline was taken, None: there is none."""
+    within = f"{f'week {week} of the year; ' if week else ''}Holm over an agent's dimensions and over its claims"
     if watched > MOST_TOGETHER:
         return f"{within}; Benjamini-Hochberg at {LEVEL:.0%} over {watched} agents"
     return f"{within}; Bonferroni over {watched} agents" if watched > 1 else within

@@ -273,7 +273,7 @@ def hold_interview(
         dimensions={name: tally.score(name, stored.version) for name, stored in own.agent.sets.items()},
         not_asked={CONVERGENCE.name: _ALONE},
         fading=faded.text if faded else "",
-        worst=tuple(sorted(tally.lines.values(), key=lambda line: (line.score, -len(line.claims)))[:MOST_LINES]),
+        worst=tuple(sorted(tally.lines.values(), key=lambda line: (-len(line.claims), line.score))[:MOST_LINES]),
         answers=answering.asked,
         unanswered=dict(answering.failures),
         answers_usd=answering.usd,

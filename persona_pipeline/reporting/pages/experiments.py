@@ -285,7 +285,8 @@ def _what(found: VersionComparison) -> str:
 def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
     between = "–" if item.low is None or item.asked_alike else f"{format_delta(item.low)} to {format_delta(item.high)}"
     change = "–" if item.change is None else format_delta(item.change)
-    moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}"
+    kinds = ", ".join(filter(None, (item.kind, *item.open_kinds)))
+    moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}{kinds and f': {kinds}'}"
     numbers = (format_score(item.before), format_score(item.after), change, between, moved)
     who = Cell(agent.agent_id, style="code")
     return PageRow([who, _label(name), *(Cell(text, own=True) for text in numbers)])
@@ -329,7 +330,7 @@ def _side_by_side(pair: SideBySide, limit: int) -> Iterator[Line]:
     for item in pair.claims:
         yield [
             Span(item.claim, "code", 120),
-            f" {item.before:.1f} -> {item.after:.1f}: ",
+            f" {item.before:.1f} -> {item.after:.1f}{item.quote and ': '}",
             Span(item.quote, limit=_MOST_CLAIM),
         ]
 
