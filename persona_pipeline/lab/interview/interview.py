@@ -368,7 +368,7 @@ def _verdict(item: MeanChange, allowed: float, dimension: str, claim: str, kind:
     drop, verdict, why = -(item.change or 0.0), Result.HELD, ""
     if drop > allowed + 1e-9 and (item.p_value or 0.0) <= LEVEL:
         verdict = Result.FELL
-    elif drop > max(UNDECIDED, allowed):
+    elif drop > (max(UNDECIDED, allowed) if claim or kind else allowed + 1e-9):
         verdict, why = Result.CANNOT_TELL, "it is lower, and that may be chance; more sessions would tell"
     elif not (claim or kind) and item.scenes < FEWEST_SCENES:
         verdict, why = Result.CANNOT_TELL, f"only {item.scenes} scenes have a score in both; {FEWEST_SCENES} are needed"
