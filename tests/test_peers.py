@@ -91,9 +91,12 @@ def test_who_documents_no_limit_is_only_held_by_the_one_for_all() -> None:
 @pytest.mark.parametrize("kind", PLANTED)
 def test_what_is_planted_is_more_alike_than_before(kind: str) -> None:
     window = [
-        "Tea is at four and nobody may be late.", "My sister paints boats in the harbour.", "The gate squeaks again, as it did in May.",
-        "Somebody left a ladder by the shed, and it was not me this time.", "Call me when the rain stops.",
-    ]  # fmt: skip
+        "Tea is at four and nobody may be late.",
+        "My sister paints boats in the harbour.",
+        "The gate squeaks again, as it did in May.",
+        "Somebody left a ladder by the shed, and it was not me.",
+        "Call me when the rain stops.",
+    ]
     history = ["Never have I ever seen such a thing in all my days"]
     made = plant(window, kind, history, random.Random(1))
     assert len(made) == 5 and made != window

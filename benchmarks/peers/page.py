@@ -79,6 +79,9 @@ def rendered(results: Results) -> str:
         ),
         delays={party: shown_delay(alarms.delay(list(KINDS))) for party, alarms in alike.items()},
         documented=table(["detector", "false alarms", *KINDS], {p: drift_cells(a) for p, a in documented.items()}),
+        documented_losses=losses(
+            ["false alarms", *KINDS], {party: drift_cells(alarms) for party, alarms in documented.items()}
+        ),
         worlds=table(["detector", *world_names(results)], {p: world_cells(results, a) for p, a in alike.items()}),
         world_false=table(["detector", *world_names(results)], {p: world_cells(results, a, false=True) for p, a in alike.items()}),
         times=lines(["detector", "learning a character, s", "1,000 messages, s"], times(results)),
@@ -87,6 +90,7 @@ def rendered(results: Results) -> str:
         alike=told_table(results.alike, ALIKE),
         alike_losses=losses(["intact", *ALIKE], told_cells(results.alike, ALIKE)),
         suites=suites_table(results.suites),
+        unnamed=[item.replace("\n    ", "; ") for counts in results.suites.values() for item in counts.unnamed[:2]],
         ratings=ratings_table(results.ratings),
         peers=lines(["peer", "version", "here"], peers(results)),
     )  # fmt: skip

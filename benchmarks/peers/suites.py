@@ -347,7 +347,7 @@ def exact_matches(seed: int, count: int) -> Iterator[Row]:
     """Yield tests whose answer must equal a text, written as promptfoo has them, which deepeval's metric grades too."""
     chosen, generator = random.Random(f"deepeval {seed}"), Generator("deepeval", seed)
     for _ in range(count):
-        value = chosen.choice(WORDS)
+        value = chosen.choice([word for word in WORDS if "{" not in word])
         yield Row({"assert": [{"type": "equals", "value": value}]}, generator.answer(generator.near(value)))
 
 
@@ -430,6 +430,10 @@ def compare(peer: str, program: Path, rows: list[Row], show: int, home: Path) ->
             counts.alike += 1
         elif number in said:
             counts.named[_why(said[number][0])] += 1
+        elif peer == "deepeval" and not row.answer["text"].strip():
+            counts.named["an empty answer is an error there"] += 1
+        elif peer == "deepeval" and other["verdict"] == "pass":
+            counts.named["blanks at the ends are nothing there"] += 1
         else:
             shown = f"{peer}: {other['verdict']} ({other.get('score', other.get('said'))}), here: {verdict} ({score})"
             counts.unnamed.append(f"{shown}\n    {json.dumps(row.test)}\n    {row.answer}")
