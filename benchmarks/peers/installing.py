@@ -93,10 +93,16 @@ def _with_node(home: Path) -> list[Installed]:
 
 
 def _run(command: list[str]) -> str:
-    """Return the last line of what a command complains of, "" where it ended well."""
+    """Return the first error that a command tells of, "" where it ended well."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    return (said[-1].strip()[:120] if said else f"exit code {done.returncode}") if done.returncode else ""
+    if not done.returncode:
+        return ""
+    said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    # Of pip's and npm's own words the first error, not what either says of itself at the end.
+    told = next(
+        (line for line in said if "error" in line.lower()), said[-1] if said else f"exit code {done.returncode}"
+    )
+    return told[:120]
 
 
 def wheel(name: str, home: Path = HOME) -> Path:

@@ -7,6 +7,9 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from benchmarks.peers.installing import HOME, Installed, wheel
 from benchmarks.peers.repetition import compression, stability_of
@@ -85,7 +88,7 @@ def read_ratings(
     return list(found.values())
 
 
-def _rows(path: Path) -> list[tuple[int, Mapping[str, object]]]:
+def _rows(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     if path.suffix == ".jsonl":
         found = []
@@ -146,7 +149,7 @@ def correlation(name: str, values: Sequence[float], ratings: Sequence[float]) ->
     count = len(values)
     if count < FEWEST or len(set(values)) < 2 or len(set(ratings)) < 2:
         return Correlation(name, math.nan, math.nan, math.nan, count)
-    rho = float(spearmanr(values, ratings).statistic)
+    rho = float(np.asarray(spearmanr(values, ratings))[0])
     reach = 1.96 * math.sqrt((1 + rho * rho / 2) / (count - 3))
     middle = math.atanh(max(-0.999999, min(0.999999, rho)))
     return Correlation(name, rho, math.tanh(middle - reach), math.tanh(middle + reach), count)

@@ -113,7 +113,7 @@ def cosine(window: Window) -> float:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     rows = TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True, use_idf=False).fit_transform(window)
-    alike = (rows @ rows.T).toarray()
+    alike = np.asarray((rows @ rows.transpose()).todense())
     return float(alike[np.triu_indices(len(window), 1)].max())
 
 
