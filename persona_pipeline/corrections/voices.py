@@ -216,12 +216,14 @@ class LiveVoices:
 
     def _look(self, agent_id: str) -> Future[VoiceAlarm | None] | None:
         pending = self._pending.get(agent_id)
-        if pending is not None and not pending.done():
+        if pending is not None:
             return pending
         try:
             looking = self._pending[agent_id] = self._pool.submit(lambda: self._seen(agent_id))
         except (QueueFullError, RuntimeError):
             return None
+        # A client may make names up: what is done is not remembered.
+        looking.add_done_callback(lambda _: self._pending.pop(agent_id, None))
         return looking
 
     def _seen(self, agent_id: str) -> VoiceAlarm | None:

@@ -120,6 +120,14 @@ def test_a_turn_waits_no_longer_than_it_may_and_the_next_one_knows(
     assert interventions.before_turn_sync("michael", channel="general").voice_alarm is not None
 
 
+def test_names_that_a_client_makes_up_are_not_remembered(world: World) -> None:
+    voices = LiveVoices(world)
+    for number in range(20):
+        assert voices.known(f"made-up-{number}") is None
+    wait_until(lambda: not voices._pending, pause=0.01)
+    assert (voices._followed, voices._missing, voices._known) == ({}, {}, {})
+
+
 def test_a_failing_look_at_the_voice_costs_no_guidance(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: LiveVoices, agent_id: str) -> None:
         raise RuntimeError("broken")

@@ -67,6 +67,11 @@ def test_a_lexicon_is_of_its_languages() -> None:
         pytest.param([*SAID["de"], "ok", "ja"], ["de"], id="half too short: that of all"),
         pytest.param([*SAID["de"], "ok", "ja", "o", "a"], ["de"], id="most too short"),
         pytest.param([*SAID["ru"] * 2, "ok", "hm", *SAID["en"]], ["ru", "en"], id="told of just more than half"),
+        pytest.param(
+            [*SAID["de"], *["lorem ipsum dolor sit amet " * 8] * 2],
+            ["unknown", "de"],
+            id="no more than half are known",
+        ),
         pytest.param(["ok", "hm"], ["en"], id="too short all"),
         pytest.param([SAID["de"][0]], ["de"], id="one alone"),
     ],

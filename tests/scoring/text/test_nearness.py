@@ -1,5 +1,8 @@
 import gc
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +109,27 @@ def test_a_message_counts_more_the_longer_it_is_up_to_two_hundred_letters(
 ) -> None:
     assert (voices.worth("x" * longer) > voices.worth("x" * shorter)) is more
     assert voices.worth("x" * longer) < 2 * voices.worth("x" * shorter)
+
+
+@pytest.mark.parametrize(("alone", "close"), [(0.3, True), (0.31, False)])
+def test_two_are_close_by_the_one_who_is_less_alike_to_itself(
+    alone: float, close: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = voices.learn_voices
+
+    def learnt(*given: Any) -> Any:
+        found = learn(*given)
+
+        def measured(said: Any) -> Any:
+            return replace(found.measure(said), alike=np.full((1, 3), 0.18))
+
+        return SimpleNamespace(alone=[alone, 0.9, 0.9], blocks=found.blocks, measure=measured)
+
+    monkeypatch.setattr(voices, "learn_voices", learnt)
+    found = nearness(conversation(DISTINCT, 12, 2), HISTORY)
+    assert {pair for pair, value in found.pairs.items() if value.close} == (
+        {("ann", "bob"), ("ann", "cyd")} if close else set()
+    )
 
 
 def test_a_thousand_channels_take_no_more_memory_than_the_last_two() -> None:

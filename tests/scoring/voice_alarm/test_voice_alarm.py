@@ -308,6 +308,8 @@ def test_a_finding_names_what_changed_around_the_beginning(model: VoiceModel) ->
     assert voice_change(alarm, [raised]).changes == (raised,)
     assert "since message 12-0-ann" in found.text
     assert "around it changed: model changed" in found.text
+    earliest = KnownChange(start - timedelta(days=3), "three days before")
+    assert voice_change(alarm, [earliest]).changes == (earliest,)
     bare = voice_change(alarm, ())
     assert bare.text.endswith("nothing is known to have changed around it")
 
