@@ -1,7 +1,7 @@
 """docs/scoreboard.md out of what was measured: tables, and in a sentence each where a peer did better."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import jinja2
@@ -62,6 +62,7 @@ def rendered(results: Results) -> str:
     return template.render(
         results=results,
         kinds=KINDS,
+        summary=list(summary(results)),
         planted=PLANTED,
         alike_kinds=ALIKE,
         numbers={
@@ -144,7 +145,7 @@ def table(heads: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> list[str
     return lines(heads, rows)
 
 
-def lines(heads: Row, rows: Sequence[Row]) -> list[str]:
+def lines(heads: Row, rows: Iterable[Row]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (heads, [":--", *["--:"] * (len(heads) - 1)], *rows)]
 
 
@@ -162,13 +163,42 @@ def losses(columns: Sequence[str], cells: Mapping[str, Sequence[Cell]]) -> list[
         better.sort(key=lambda item: -item[1].worth)
         if not better:
             continue
-        named = "; ".join(f"**{party}** {cell.rate}" for party, cell in better)
+        best = next(party for party, row in ours.items() if row[place] is mine)
+        named = "; ".join(f"**{party}** {cell.rate}{_beside(cells[party], place)}" for party, cell in better)
         sure = any(apart(cell.rate, mine.rate) for _, cell in better)
         found.append(
-            f"- **{column}**: {named}; the best of ours {mine.rate}. "
+            f"- **{column}**: {named}; {best} {mine.rate}{_beside(cells[best], place)}. "
             + ("That is a loss." if sure else "The intervals overlap: it may be chance.")
         )
     return found
+
+
+def _beside(row: Sequence[Cell], place: int) -> str:
+    """Return the false alarms beside which a rate was reached; they are the first column."""
+    return f" (false alarms {row[0].rate.value:.0%})" if place and row[0].lower else ""
+
+
+def summary(results: Results) -> Iterator[str]:
+    """Yield what the tables of drift say, in sentences."""
+    kinds = list(KINDS)
+    for documented in (False, True):
+        parties = by_party(results, documented=documented)
+        told = {party: alarms.seen(kinds, AFTER) for party, alarms in parties.items()}
+        order = sorted(told, key=lambda party: -told[party].value)
+        if not order or not any(party in OURS for party in order):
+            continue
+        false = {party: parties[party].false_alarms() for party in order}
+        first, quiet = order[0], min(order, key=lambda party: false[party].value)
+        limits = "the limits that each tool documents" if documented else "limits set alike for all"
+        places = "; ".join(
+            f"{party} is number {order.index(party) + 1} of {len(order)} ({told[party]}, false alarms {false[party]})"
+            for party in OURS
+            if party in order
+        )
+        yield (
+            f"- With {limits}, **{first}** tells most changes: {told[first]}, false alarms {false[first]}. {places}. "
+            f"Fewest false alarms: **{quiet}**, {false[quiet]}, of changes {told[quiet]}."
+        )
 
 
 def apart(one: Rate, other: Rate) -> bool:
