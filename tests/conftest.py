@@ -39,7 +39,9 @@ POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Every night a property that has no number of its own is tried with a thousand examples: --hypothesis-profile=thorough.
+settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000)
 settings.load_profile("default")
 
 
@@ -55,12 +57,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, object, object]:
-    # All that is collected stays until the end: a fifth of the time would go into looking for garbage in it.
-    gc.disable()
+    # All that is collected stays until the end: a fifth of the time would go into looking for garbage in it. Disabled it would be
+    # enabled again by what is imported meanwhile.
+    gc.set_threshold(0)
     try:
         return (yield)
     finally:
-        gc.enable()
+        gc.freeze()
+        # As the command line has it.
+        gc.set_threshold(100_000, 30, 30)
 
 
 @pytest.hookimpl(trylast=True)

@@ -29,9 +29,11 @@ from persona_pipeline.defs.component import MessagesFrom
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.guard.labels.files import Label
 from persona_pipeline.judging.recordings.replay import RecordedBackend
+from persona_pipeline.lab.interview_scenes import InterviewFile, SceneFields, load_scenes
 from persona_pipeline.reporting.notify import VARIABLE
 from persona_pipeline.reporting.pages.suites import result_line, summary_line
 from persona_pipeline.reporting.text import template_text
+from persona_pipeline.scoring.facts.known import CanonFact, CanonFile
 from persona_pipeline.scoring.text.agreement import AgreementLexicon, is_agreement
 from persona_pipeline.suites import Assert, load_suite, read_responses, run_suite
 from persona_pipeline.suites.answering.base import Grants
@@ -234,10 +236,14 @@ def test_yaml_is_what_it_shows(block: Block, tmp_path: Path, monkeypatch: pytest
     elif "phrases" in data:
         lexicon = AgreementLexicon.load(written(tmp_path, "agreement.yaml", block.text))
         assert all(is_agreement(phrase, lexicon) for phrase in data["phrases"])
+    elif "scenes" in data:
+        assert load_scenes(written(tmp_path, "interviews/michael.yaml", block.text))
     elif "dimension" in data:
         validate_document(PropositionFile, document)
     elif "display_name" in data:
         validate_document(PersonaFile, document)
+    elif "canon" in data:
+        validate_document(CanonFile, document)
     elif "type" in data:
         world = getattr(pp, data["type"].removeprefix("persona_pipeline."))
         monkeypatch.setenv("LAB_DATABASE_URL", "sqlite:///lab.db")
@@ -312,6 +318,8 @@ FIELDS = [
     ("docs/reference/running-suites.md", tuple(model for name in TARGETS.names() if (model := find_provider(name)))),
     ("docs/how-to/corrections.md", (CorrectionSettings,)),
     ("docs/how-to/labels.md", (Label,)),
+    ("docs/how-to/interview.md", (InterviewFile, SceneFields)),
+    ("docs/how-to/facts.md", (CanonFact,)),
     ("docs/reference/component.md", (pp.PersonaWorld, MessagesFrom)),
     ("docs/reference/propositions.md", (PropositionFile, PropositionEntry, CatchphraseEntry)),
 ]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "max_usd": (0.5, "0.5"),
     "confirm": (False, "false"),
     "synthetic": (True, "true"),
+    "facts": (True, "true"),
     "regression_delta": (1.5, "1.5"),
     "proposition_delta": (2.5, "2.5"),
     "undecided_delta": (4.0, "4"),
@@ -73,7 +75,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         for name in (
             *("since", "confirm", "synthetic", "regression_delta", "proposition_delta", "undecided_delta", "threshold"),
             *("min_coverage", "fail_on", "require_calibration", "against", "accept_baseline", "update_baseline"),
-            *("history", "touched"),
+            *("history", "touched", "facts"),
         )
     },
     **{
@@ -104,14 +106,20 @@ class _Reached(Exception):  # noqa: N818
     pass
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = write_small_world(tmp_path / "world")
-    git(root, "init", "--quiet")
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small world in a repository of two commits, to be copied."""
+    root = write_small_world(tmp_path_factory.mktemp("repository") / "world")
+    git(root, "init", "--quiet", "--template=")
     for message in ("before", "now"):
         git(root, "add", ".")
         git(root, "commit", "--quiet", "--allow-empty", "--message", message)
     return root
+
+
+@pytest.fixture
+def root(repository: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(repository, tmp_path / "world"))
 
 
 def _beside(name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from hypothesis import settings
 from typer.testing import CliRunner
 
 from persona_pipeline.cli.app import app
@@ -63,11 +64,16 @@ def test_the_nightly_job_alone_has_a_key_and_no_pull_request_starts_it() -> None
 def test_growth_is_measured_every_night_on_both_databases_and_not_in_every_test() -> None:
     workflow = load("growth.yml")
     assert set(workflow["on"]) == {"schedule", "workflow_dispatch"} and workflow["permissions"] == {"contents": "read"}
-    (job,) = workflow["jobs"].values()
-    assert job["strategy"]["matrix"]["database"] == ["sqlite", "postgres"]
+    assert workflow["jobs"]["growth"]["strategy"]["matrix"]["database"] == ["sqlite", "postgres"]
     measure = github.step(FOLDER / "growth.yml", "Measure")
     assert "benchmarks/scale.py growth" in measure["run"]
     assert "benchmarks/scale.py" not in (PROJECT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_properties_are_tried_with_more_examples_every_night_than_at_a_push() -> None:
+    run = github.step(FOLDER / "growth.yml", "Try")["run"]
+    assert run.endswith("-m hypothesis --hypothesis-profile=thorough")
+    assert settings.get_profile("thorough").max_examples > 20 * settings.get_profile("default").max_examples
 
 
 @pytest.mark.parametrize(("ended", "fails"), [(0, False), (1, True), (2, True), (3, False)])

@@ -36,15 +36,16 @@ def _day(value: Any) -> Any:
         raise ValueError("is no day such as 2026-07-01") from None
 
 
+Day = Annotated[date, BeforeValidator(_day)]
+
+
 class AcceptedDrop(BaseModel, frozen=True, extra="forbid"):
     """A drop that somebody answers for: up to a day it fails nothing and is said, after it it fails again."""
 
     agent: str = Field(description="Whose drop.")
     dimension: str = Field(description="In which dimension; without a claim all drops in it.")
     claim: str | None = Field(default=None, description="Only this claim of the dimension.")
-    until: Annotated[date, BeforeValidator(_day)] = Field(
-        description="The last day it is accepted, such as 2026-07-01."
-    )
+    until: Day = Field(description="The last day it is accepted, such as 2026-07-01.")
     why: str = Field(min_length=1, description="Why it is meant, for whoever reads the report.")
 
 
@@ -98,6 +99,11 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     synthetic: bool = Field(
         default=False, description="With a live judge: generate conversations for agents with fewer than 10 messages."
     )
+    facts: bool = Field(
+        default=False,
+        description="Ask what each agent said of itself, once a conversation, and warn of what contradicts what it said before "
+        "([facts.md](../how-to/facts.md)).",
+    )
     regression_delta: float = Field(
         default=REGRESSION_DELTA, ge=0, description="Points, 0-9, a dimension may drop below its baseline."
     )
@@ -125,8 +131,8 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         default=None,
         description="Only these set the exit code, with commas between them, or `none`: `regression`, `threshold`, `undecided` "
         "(includes `doubted`), `coverage`, `no_baseline`, `budget`, `calibration`, and `trend`, `moved`, `injection`, `reading`, "
-        "`unknown_speaker`, `clone`, `said_again`, `voice_alarm`, `voice_check`, `judge_changed` and `people`, which only warn "
-        "otherwise.",
+        "`unknown_speaker`, `clone`, `said_again`, `contradiction`, `voice_alarm`, `voice_check`, `judge_changed` and `people`, "
+        "which only warn otherwise.",
     )
     require_calibration: bool | None = Field(
         default=None,
@@ -199,6 +205,7 @@ class Asking(TypedDict, total=False):
     max_usd: float | None
     confirm: bool
     synthetic: bool
+    facts: bool
     regression_delta: float
     proposition_delta: float
     undecided_delta: float | None

@@ -6,6 +6,8 @@ from persona_pipeline.cli.claims import app as propositions
 from persona_pipeline.cli.claims import personas
 from persona_pipeline.cli.corrections import app as corrections
 from persona_pipeline.cli.evaluate import baseline, evaluate, report
+from persona_pipeline.cli.facts import facts
+from persona_pipeline.cli.interview import interview
 from persona_pipeline.cli.judges import app as recordings
 from persona_pipeline.cli.judges import calibrate, canary
 from persona_pipeline.cli.labels import app as labels
@@ -29,7 +31,7 @@ app = typer.Typer(
 # What one wants of them, and in each group the commands in the order one needs them.
 COMMANDS = {
     "Start": (first, init, ingest, collect, validate, doctor),
-    "Evaluate": (evaluate, baseline),
+    "Evaluate": (evaluate, interview, baseline, facts),
     "Look": (view, report, compare, bisect, changes),
     "Teach the judge": (label, calibrate, canary),
     "Guard and correct": (watch,),

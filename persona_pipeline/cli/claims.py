@@ -187,8 +187,8 @@ def draft(
 
     world = open_world()
     plan = plan_claims(world, agent, dimension, window)
-    backend = _asked(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
-    _tell(draft_claims(plan, backend), "claim")
+    backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
+    tell_of_draft(draft_claims(plan, backend), "claim")
 
 
 @personas.command("draft")
@@ -215,11 +215,11 @@ def draft_a_persona(
         raise ConfigError("a persona is drafted from what the agent said; add --from-messages")
     world = open_world()
     plan = plan_persona(world, agent, window)
-    backend = _asked(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
-    _tell(draft_persona(plan, backend), "sentence")
+    backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
+    tell_of_draft(draft_persona(plan, backend), "sentence")
 
 
-def _asked(
+def asked_for_draft(
     world: "World", question: "Question", judge: str | None, *, estimate: bool, max_usd: float | None, record: bool
 ) -> "Backend":
     """Say what asking would cost, and return who is to be asked."""
@@ -235,7 +235,7 @@ def _asked(
     return draft_backend(opened)
 
 
-def _tell(drafted: "Drafted", what: str) -> None:
+def tell_of_draft(drafted: "Drafted", what: str) -> None:
     from persona_pipeline.reporting.text import cost_line, one_line, plural
 
     for warning in drafted.warnings:

@@ -170,6 +170,7 @@ _SETTABLE = {
         bool,
         "Check first, or with the gate off alone, that messages sound like the agent, by labels of its voice.",
     ),
+    "facts_check": (bool, "Check too that messages keep to canon and to what the agent said of itself."),
     "shadow_mode": (bool, "Only measure and record what corrections would have done."),
 }
 

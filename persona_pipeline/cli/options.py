@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # What options are about, in ``--help``; of the others those of an evaluation are about its verdict, a command's own about output.
-_WHAT = ("agents", "dimensions", "window", "windows", "as_of", "since", "synthetic", "history", "touched")
+_WHAT = ("agents", "dimensions", "window", "windows", "as_of", "since", "synthetic", "facts", "history", "touched")
 _ABOUT: dict[str, str] = dict.fromkeys(_WHAT, "What is evaluated")
 _ABOUT |= dict.fromkeys((*OF_JUDGE, "samples", "confirm", "mock_judge", "estimate"), "Judge")
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
     from persona_pipeline.world.world import World
 
-FORMATS = ("table", "json", "markdown")
+FORMATS = ("table", "json", "markdown", "html")
 FAIL_ON = ("worse", "none")
 Suites = Annotated[
     list[Path] | None,
@@ -56,8 +56,12 @@ def compare(
     dimensions: Dimensions = "all",
     window: WindowLength = "7d",
     as_of: AsOf = None,
-    scenes: Annotated[int, typer.Option(min=1, max=1000, help="Scenes an agent, at most.")] = 40,
-    change: Annotated[float, typer.Option(help="Points that matter: less on both sides is called the same.")] = 1.0,
+    scenes: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Scenes an agent, at most: 40, and 96 of an interview.")
+    ] = None,
+    change: Annotated[
+        float, typer.Option(help="Points that matter: where less is sure on both sides, a row has held.")
+    ] = 1.0,
     samples: Samples = 1,
     target: Annotated[
         str | None,
@@ -65,6 +69,9 @@ def compare(
     ] = None,
     targets: TargetsFile = None,
     suite: Suites = None,
+    interview: Annotated[
+        bool, typer.Option("--interview", help="Scenes are those of each agent's interview, turn by turn.")
+    ] = False,
     yardstick: Annotated[
         str, typer.Option(help="Whose persona and claims answers are judged by: after, before or own.")
     ] = "after",
@@ -87,19 +94,19 @@ def compare(
     estimate: Annotated[bool, typer.Option(help="Print what it takes at most; ask nobody.")] = False,
     seed: Annotated[int, typer.Option(help="Of the order of scenes.")] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the JSON to this file too.")] = None,
-    format: Annotated[str, typer.Option(help="table, json or markdown.")] = "table",
-    fail_on: Annotated[str, typer.Option(help="worse: something dropped; none.")] = "worse",
+    format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
+    fail_on: Annotated[str, typer.Option(help="worse: something fell; none.")] = "worse",
 ) -> None:
     """Compare two versions scene by scene, and stop when it is decided.
 
     Without --target the same messages are judged by each version's persona and claims; with it both answer the same scenes.
     Commits are read from git as data; the checkout is not touched, and nothing of them is run.
 
-    Exit codes: 0 nothing dropped, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
+    Exit codes: 0 nothing fell, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
     from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
-    from persona_pipeline.lab.results import ComparisonRequest
+    from persona_pipeline.lab.results import INTERVIEW_SCENES, SCENES, ComparisonRequest
 
     require_known("--format", format, FORMATS)
     require_known("--fail-on", fail_on, FAIL_ON, " or ")
@@ -107,6 +114,8 @@ def compare(
         raise ConfigError("nothing to compare: name two versions (main..HEAD), --target A..B or --judges A..B")
     if suite and not target:
         raise ConfigError("--suite needs --target: somebody has to answer its tests")
+    if interview and (suite or not target):
+        raise ConfigError("--interview needs --target, and takes the place of --suite: somebody answers its scenes")
     if judges and target:
         raise ConfigError("--judges compares judges on the same messages; leave --target out")
     request = ComparisonRequest(
@@ -114,11 +123,12 @@ def compare(
         dimensions=names(dimensions),
         window=window,
         as_of=moment(as_of),
-        scenes=scenes,
+        scenes=scenes or (INTERVIEW_SCENES if interview else SCENES),
         change=change,
         samples=samples,
         yardstick=yardstick,
         seed=seed,
+        interview=interview,
     )
     asking = AskedVersions(
         judge_name(judge),

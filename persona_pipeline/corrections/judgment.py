@@ -1,6 +1,7 @@
 """What a check waits for, each bounded in time: facts gathered from the store beforehand, and an answer from the judge."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -17,10 +18,11 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.prompt import Review, gate_question, review_of
+from persona_pipeline.corrections.prompt import KEEPS_TO_FACTS, Review, gate_question, review_of
 from persona_pipeline.corrections.records import Before, GateCall, PriorAttempts, action_trajectory, prior_attempts
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
-from persona_pipeline.world.models import CorrectionSettings, Trajectory
+from persona_pipeline.scoring.facts.known import known_facts, load_canon
+from persona_pipeline.world.models import CorrectionSettings, Entry, Trajectory
 from persona_pipeline.world.personas import is_agent_id
 from persona_pipeline.world.propositions.loading import (
     PROPOSITIONS,
@@ -37,6 +39,7 @@ from persona_pipeline.world.propositions.models import (
 from persona_pipeline.world.world import World
 
 Value = TypeVar("Value")
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -149,12 +152,37 @@ def gather_facts(
     if call.attempt > 1 and known.first_text is None:
         with world.store.connect() as connection:
             known = prior_attempts(connection, agent_id, call.action_id)
+    if settings.facts_check:
+        told = share((agent_id, "facts"), lambda: facts_entries(world, agent_id, row.display_name))
+        trajectory = Trajectory((*told, *trajectory.items))
+        found = replace(found, propositions=(*found.propositions, KEEPS_TO_FACTS)) if told else found
     names = {"agent_name": row.display_name}
     if channel is not None:
         names["channel_name"] = channel
     if recipient is not None:
         names["recipient_name"] = trajectory.entries[-1].recipient or recipient
     return GateFacts(settings, row.persona, found, trajectory, claim_variables(names), known)
+
+
+_MOST_FACTS = 20
+
+
+def facts_entries(world: World, agent_id: str, name: str) -> list[Entry]:
+    """Return what an agent's texts are held against: its canon and what it said of itself last, 20 each, as evidence.
+
+    Canon that is not valid is left out and logged: the other claims are checked all the same.
+    """
+    try:
+        canon = load_canon(world.root, agent_id)[:_MOST_FACTS]
+    except ConfigError as error:
+        _LOGGER.warning("the gate leaves out the canon of %r: %s", agent_id, error)
+        canon = []
+    with world.store.connect() as connection:
+        said = known_facts(connection, agent_id)[-_MOST_FACTS:]
+    lines = [("canon", fact.line, fact) for fact in canon] + [
+        (name, f"{x.said_at:%Y-%m-%d}: {x.line}", x) for x in said
+    ]
+    return [Entry(speaker, line, fact.source, part="facts") for speaker, line, fact in lines]
 
 
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"

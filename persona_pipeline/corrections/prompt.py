@@ -9,6 +9,7 @@ from persona_pipeline.base.documents.json import content_hash, list_schema, obje
 from persona_pipeline.corrections.nudges import GateTexts, language_told
 from persona_pipeline.judging.claims import SCORE_SCHEMA, TEXT_SCHEMA, plain_json
 from persona_pipeline.judging.verdict import SCALE, Question
+from persona_pipeline.scoring.facts.reading import TEXTS
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.world.models import Trajectory
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet, fill_template
@@ -23,6 +24,8 @@ PROMPT_VERSION = f"gate-2-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}
 # Twice what a terse answer takes, so that a wordy one is not cut off.
 _TOKENS, _TOKENS_PER_CLAIM = 100, 80
 _FIELDS = {"id", "reason", "score"}
+# Of no weight: it can only lower the score of an action, to its own.
+KEEPS_TO_FACTS = Proposition("keeps-to-facts", TEXTS["gate"]["claim"], weight=0.0)
 
 
 def gate_question(
@@ -136,7 +139,8 @@ def review_of(data: Mapping[str, Any], propositions: PropositionSet, variables: 
         claims.append(ReviewedClaim(proposition, claim, score, " ".join(verdict["reason"].split())))
     pairs = [(item.score, item.proposition.weight) for item in claims if item.score is not None]
     score = weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else None
-    return Review(score, tuple(claims))
+    facts = [item.score for item in claims if item.proposition is KEEPS_TO_FACTS]
+    return Review(min((value for value in (score, *facts) if value is not None), default=None), tuple(claims))
 
 
 def feedback_text(review: Review, threshold: float, texts: GateTexts) -> str:

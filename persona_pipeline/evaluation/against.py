@@ -24,7 +24,7 @@ from persona_pipeline.guard.report import (
     Result,
     RunReport,
 )
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
+from persona_pipeline.judging.verdict import Ask, Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.world.changes import DECIDING, deciding_files
 from persona_pipeline.world.revisions import files_at, find_revision, write_files
 from persona_pipeline.world.settings import world_file_at
@@ -195,6 +195,11 @@ class AskedOnce:
         new = {key: request for key, request in zip(keys, requests, strict=True) if key not in self.told}
         self.told |= dict(zip(new, await self.judging.judge(list(new.values())), strict=True))
         return [self.told[key] if key in new else replace(self.told[key], usage=Usage()) for key in keys]
+
+    @property
+    def ask(self) -> Ask | None:
+        """Answers other questions than claims; the judge's own cache has what was paid for. None: it answers none."""
+        return getattr(self.judging, "ask", None)
 
 
 @dataclass

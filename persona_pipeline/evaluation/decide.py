@@ -14,7 +14,7 @@ from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, compare, settl
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
-from persona_pipeline.guard.gate import GateRules, exit_code_of, judge_agent
+from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
@@ -159,7 +159,11 @@ def _result(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentRe
     if not report.past and not evaluation.synthetic:
         falling = drift_findings(evaluation, snapshot.points)
         findings = [*report.findings, *falling, *snapshot.voices.get(agent_id, ())]
-        report = report.model_copy(update={"findings": findings})
+        expenses = list(report.expenses)
+        if said := snapshot.facts.get(agent_id):
+            findings += facts_findings(said)
+            expenses.append(Expense(mechanism="facts", agent_id=agent_id, usage=said.usage))
+        report = report.model_copy(update={"findings": findings, "expenses": expenses})
     whole = plan.is_whole(evaluation.dimensions)
     saved = SavedRun(evaluation, report.comparison, report.findings, whole, plan.read_at)
     # The row keeps what the run cost when it was paid for; the caller learns what it cost now.
@@ -311,7 +315,7 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
         finding
         for finding in report.findings
         if (finding.kind in ("trend", "moved") and finding.dimension in own)
-        or finding.kind in ("voice_alarm", "voice_check")
+        or finding.kind in ("voice_alarm", "voice_check", "contradiction", "facts")
     ]
     return found.model_copy(
         update={"expenses": report.expenses, "past": report.past, "findings": [*found.findings, *kept]}

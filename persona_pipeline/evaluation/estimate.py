@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.plan import AgentPlan
-from persona_pipeline.evaluation.read import ALL_TIME
+from persona_pipeline.evaluation.plan import AgentPlan, facts_requests
+from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.run import planned
 from persona_pipeline.guard.baselines.falls import most_confirmations
 from persona_pipeline.judging.estimate import Estimate, Range, dollars, estimate, in_dollars
@@ -16,7 +16,7 @@ from persona_pipeline.judging.open import RECORDINGS, JudgeOptions, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.synthetic import ENOUGH_MESSAGES, SAMPLE_PROMPTS
-from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage
+from persona_pipeline.judging.verdict import Judge, JudgeRequest, Question, Usage
 from persona_pipeline.world.world import World
 
 # Tokens of a generated message, and of the rules and the talk around it beside the persona; of a transcript made of them.
@@ -93,7 +93,8 @@ def estimate_run(
     recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     store = None if asking.fresh else world.store
-    judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count)
+    also = _facts_questions(world, request, fresh=asking.fresh) if request.facts else ()
+    judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
     compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0
     talks = _generating(generated, options)
@@ -105,6 +106,23 @@ def estimate_run(
         usd = judging.usd + talks + Range(0.0, 0.0, confirming * each.high)
         worst = judging.worst_usd + 6 * talks.high + confirming * dearest
     return RunEstimate(judging, len(asked) - len(missing), confirming, calls, usd, worst)
+
+
+def _facts_questions(world: World, request: EvaluationRequest, *, fresh: bool) -> list[Question]:
+    """Return what is asked of conversations and not recorded; comparing the facts takes at most a call more for each agent."""
+    reader = WorldReader(world)
+    snapshot = reader.for_facts(reader.questions(world.settled(request)))
+    raise_problems(snapshot.broken)
+    known = {} if fresh else RecordedBackend(world.root / RECORDINGS, settings=world.settings).recordings
+    asked = [talk.question for item in facts_requests(snapshot) for talk in item.talks]
+    return [question for question in asked if question.key not in known]
+
+
+def estimate_facts(world: World, request: EvaluationRequest) -> Estimate:
+    """Return what it takes to read what agents said of themselves, without comparing it; see ``estimate_run``."""
+    options = ModelOptions.from_settings(world.settings, request.judge)
+    asked = _facts_questions(world, request, fresh=request.fresh)
+    return estimate([], options=options, store=None if request.fresh else world.store, also=asked)
 
 
 # So many windows tell weeks from falls.

@@ -14,11 +14,12 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, uuid_from
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
+from persona_pipeline.scoring.facts.reading import FactsFound, FactsRequest, find_facts, talks_of
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
-from persona_pipeline.world.models import Message, Persona, Window
+from persona_pipeline.world.models import Message, Persona, Window, grouped
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
@@ -276,6 +277,28 @@ def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
         },
         usage=add_usage(item.usage for item in dimensions.values()),
     )
+
+
+def facts_requests(snapshot: Snapshot) -> list[FactsRequest]:
+    """Return what is to be read of what agents said of themselves: in their windows and in the history before."""
+    talks, found = grouped(snapshot.messages.messages, lambda message: message.conversation), []
+    for scope in snapshot.agents:
+        if scope.past or scope.synthetic:
+            continue
+        span = history_of(scope.window)
+        places = {message.conversation for message in snapshot.messages.within(span, agent_id=scope.agent_id)}
+        said = MessageLog.of(item for place in places for item in talks[place] if item.created_at in span)
+        canon = snapshot.canon.get(scope.agent_id, ())
+        found.append(FactsRequest(scope.agent_id, talks_of(scope.agent_id, said.messages), canon, scope.window))
+    return found
+
+
+def ask_facts(snapshot: Snapshot, judge: Judge) -> dict[str, FactsFound]:
+    """Return by agent what it said of itself; ``ConfigError``: the judge answers nothing but claims."""
+    if not (ask := getattr(judge, "ask", None)):
+        raise ConfigError(f"the judge {judge.name!r} answers nothing but claims and reads no facts; leave --facts out")
+    found = run_async(find_facts(facts_requests(snapshot), ask))
+    return {item.agent_id: item for item in found}
 
 
 FEWEST_MESSAGES = 10

@@ -33,6 +33,7 @@ from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
 from persona_pipeline.judging.recordings.replay import Recording, load_recording_file
+from persona_pipeline.scoring.facts.known import load_canon
 from persona_pipeline.scoring.text.agreement import language_of, world_lexicon
 from persona_pipeline.scoring.text.likeness import FEWEST_BEFORE, FEWEST_NOW, MOST_VOICES, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.voice_alarm.learning import (
@@ -59,6 +60,7 @@ from persona_pipeline.world.messages.store import (
     read_alike,
     read_messages,
     read_newest,
+    read_received,
     read_talk,
     said_most,
 )
@@ -179,6 +181,7 @@ class WorldReader:
         # Learning takes a second an agent: done here only for who wants to fail on it.
         voices = self._voices(snapshot.agents, learn="voice_alarm" in (request.fail_on or ()))
         alike = self._alike(snapshot)
+        snapshot = self.for_facts(snapshot) if request.facts else snapshot
         return replace(
             snapshot,
             agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in snapshot.agents],
@@ -193,6 +196,19 @@ class WorldReader:
             speakers=self.names_of(request),
             coverage=coverage_of(world.settings),
         )
+
+    def for_facts(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with what only facts need: what people laid down of agents, and what was sent to them directly."""
+        canon, broken = {}, dict(snapshot.broken)
+        for agent_id in {scope.agent_id for scope in snapshot.agents}:
+            try:
+                canon[agent_id] = load_canon(self.world.root, agent_id)
+            except ConfigError as error:
+                broken[agent_id] = error.problems
+        spans = _merged((history_of(scope.window) for scope in snapshot.agents), self.world.horizon)
+        received = (message for span in spans for message in read_received(self.world.store, span, canon))
+        messages = MessageLog.of([*snapshot.messages.messages, *received])
+        return replace(snapshot, canon=canon, broken=broken, messages=messages)
 
     def _alike(self, snapshot: Snapshot) -> dict[str, tuple[VoiceFinding, ...]]:
         """Return by agent whose lines it says and whose voice it has come to have, of everybody with a persona.

@@ -29,6 +29,7 @@ from persona_pipeline.evaluation.history import SavedRun, announce, rows_of, wit
 from persona_pipeline.evaluation.plan import (
     AgentPlan,
     SyntheticAgents,
+    ask_facts,
     judge_plans,
     plan_agent,
     plan_run,
@@ -53,7 +54,9 @@ from persona_pipeline.guard.gate import (
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
-from persona_pipeline.scoring.voice_alarm.learning import LearntVoice, write_voices
+from persona_pipeline.scoring.facts.known import keep_facts
+from persona_pipeline.scoring.facts.reading import FactsFound
+from persona_pipeline.scoring.voice_alarm.learning import write_voices
 from persona_pipeline.version import __version__
 from persona_pipeline.world.messages.store import write_messages_in
 from persona_pipeline.world.models import Message
@@ -139,6 +142,8 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
 
 def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
     """Plan, ask and decide, by ``rules`` or the request's; nothing is read or written, and one broken agent stops no other."""
+    if request.facts and not snapshot.facts:
+        snapshot = replace(snapshot, facts=ask_facts(snapshot, judge))
     guard = guard_of(snapshot, rules or rules_of(snapshot, request, judge))
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
@@ -172,7 +177,7 @@ def write(world: World, decided: Decided, generated: SyntheticAgents | None = No
         if known.get(agent_id, {}).get(name) != item
     }
     made_up = generated.agents if generated else {}
-    _write(world, [result.saved for result in results], decided.snapshot.learnt, claims, made_up)
+    _write(world, [result.saved for result in results], decided.snapshot, claims, made_up)
     for result in results:
         announce(result.report, result.plan.shown, world.settings)
 
@@ -180,7 +185,7 @@ def write(world: World, decided: Decided, generated: SyntheticAgents | None = No
 def _write(
     world: World,
     saved: Sequence[SavedRun],
-    voices: Sequence[LearntVoice],
+    snapshot: Snapshot,
     claims: Mapping[tuple[str, str], StoredSet],
     generated: Mapping[str, Sequence[Message]],
 ) -> None:
@@ -189,15 +194,28 @@ def _write(
     One transaction writes voices, generated conversations, claims, and the runs of up to 200 agents with their scores and windows;
     each 200 agents more are another one, so that other writers have their turn.
     """
-    runs = [rows_of(item) for item in saved]
-    for start in range(0, max(len(runs), 1 if voices or claims or generated else 0), AT_ONCE):
+    runs, voices, facts = [rows_of(item) for item in saved], snapshot.learnt, snapshot.facts
+    for start in range(0, max(len(runs), 1 if voices or claims or generated or facts else 0), AT_ONCE):
         with world.store.begin() as connection:
             if start == 0:
                 write_voices(connection, voices)
                 for agent_id, messages in generated.items():
                     write_messages_in(connection, messages, source=f"synthetic/{agent_id}", mirror=True)
                 write_sets(connection, claims)
+                for found in facts.values():
+                    keep_facts(connection, found.agent_id, found.facts)
             write_runs(connection, runs[start : start + AT_ONCE])
+
+
+def read_facts(world: World, judge: Judge, request: EvaluationRequest) -> list[FactsFound]:
+    """Ask what agents said of themselves, compare it with what they said before and with canon, and keep it; nothing is scored."""
+    reader = WorldReader(world)
+    with reader.alone(world.chosen(request.agents)):
+        snapshot = reader.for_facts(reader.questions(world.settled(request)))
+        raise_problems(snapshot.broken)
+        snapshot = replace(snapshot, facts=ask_facts(snapshot, judge))
+        _write(world, [], snapshot, {}, {})
+    return list(snapshot.facts.values())
 
 
 def open_scope(world: World, agent_id: str, request: EvaluationRequest) -> AgentScope:
@@ -236,7 +254,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
         judged = _judged(snapshot, plans, judge, guard)
-        _write(world, [SavedRun(judged[0].evaluation, whole=False)], snapshot.learnt, {}, {})
+        _write(world, [SavedRun(judged[0].evaluation, whole=False)], snapshot, {}, {})
     return judged[0].evaluation
 
 
@@ -329,7 +347,8 @@ def _run_of(
     report.exit_code = exit_code_of(report.all_findings(), rules)
     problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
     replay = partial(_replay_of, decided, judge, request)
-    return EvaluationRun(report, problems, name_notes(snapshot.speakers), baselines, replay)
+    notes = [f"{agent_id}: {found.summary}" for agent_id, found in snapshot.facts.items()]
+    return EvaluationRun(report, problems, [*name_notes(snapshot.speakers), *notes], baselines, replay)
 
 
 def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> RunReplay:

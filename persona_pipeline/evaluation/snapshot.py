@@ -25,6 +25,7 @@ from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
+from persona_pipeline.scoring.facts.reading import Fact, FactsFound
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
@@ -74,6 +75,7 @@ class Snapshot:
         p_values: the newest of watched agents, where many are watched; see ``baselines.falls.settled``.
         results: what earlier runs on these windows said, as JSON text by run id.
         points: earlier windows of agents that are evaluated or watched, oldest first.
+        canon: what people laid down of agents; ``facts``: what those said of themselves, once that was asked.
         voices: what is found of the agents' own voices; ``learnt``: those that are to be kept as they are here now.
         missing: agents with a baseline and no persona.
         coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
@@ -97,6 +99,8 @@ class Snapshot:
     trust: Trust = field(default_factory=Trust)
     results: Mapping[str, str] = field(default_factory=dict)
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    canon: Mapping[str, Sequence[Fact]] = field(default_factory=dict)
+    facts: Mapping[str, FactsFound] = field(default_factory=dict)
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()
     missing: Sequence[str] = ()

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, AcceptedDrop
+from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.baselines.falls import UNDECIDED_DELTA, check_option, is_covered
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.findings import (
@@ -35,11 +36,13 @@ from persona_pipeline.guard.report import (
     worst_exit_code,
 )
 from persona_pipeline.judging.verdict import Unscored, unscored_label
+from persona_pipeline.scoring.facts.reading import FactsFound
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
 
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
+_MOST_LINE = 160
 
 # What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too. An older name means
 # what it meant.
@@ -256,6 +259,29 @@ def _counted(failed: Mapping[str, int]) -> str:
 
 def _is_covered(items: Collection[DimensionEvaluation], rules: GateRules) -> bool:
     return is_covered(items, rules.min_coverage, as_recorded=rules.as_recorded)
+
+
+def facts_findings(found: FactsFound) -> Iterator[Finding]:
+    """Yield each contradiction in what an agent said of itself, with both lines; and what of it nobody read or compared."""
+    agent, again = found.agent_id, f"persona-pipeline facts {shlex.quote(found.agent_id)}"
+    for item in found.contradictions:
+        pair = (item.first, item.second)
+        days = [f"{fact.said_at:%Y-%m-%d}, " if fact.said_at else "" for fact in pair]
+        said = [
+            f"“{shortened(fact.quote, _MOST_LINE)}” ({day}{fact.source})" for fact, day in zip(pair, days, strict=True)
+        ]
+        what = "contradicts what is canon" if item.first.is_canon else "contradicts itself"
+        yield Finding(
+            kind="contradiction",
+            message=f"{agent}: {what}: {', then '.join(said)}: {item.reason}",
+            remedy=f"see what it remembers, or lay down what is right: {again} --canon ID",
+            agent_id=agent,
+            messages=[fact.source for fact in pair if not fact.is_canon],
+        )
+    if not found.is_whole:
+        why = found.detail or "too many facts, or quotes that stand nowhere"
+        text = f"{agent}: {found.summary}; whether the rest contradicts cannot be told ({why})"
+        yield Finding(kind="facts", message=text, command=f"{again} --judge anthropic --record", agent_id=agent)
 
 
 def name_findings(match: NameMatch) -> list[Finding]:

@@ -149,6 +149,8 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("clone", EXIT_REGRESSION, warns=True),
         FindingKind("voices", EXIT_REGRESSION, "clone", warns=True),
         FindingKind("said_again", EXIT_REGRESSION, warns=True),
+        FindingKind("contradiction", EXIT_REGRESSION, warns=True),
+        FindingKind("facts", EXIT_COVERAGE, "contradiction", warns=True),
         FindingKind("voice_alarm", EXIT_REGRESSION, warns=True),
         FindingKind("voice_check", EXIT_REGRESSION, warns=True),
         FindingKind("judge_changed", EXIT_COVERAGE, warns=True),
@@ -165,6 +167,7 @@ class Finding(BaseModel, extra="forbid"):
         exit_code: 1: something fell; 3 or 4: something cannot be told; 0: a warning. By itself its kind's.
         remedy: what to do about it, where a command mends it; often the same for many findings.
         command: the command that would decide what cannot be told.
+        messages: ids of those it quotes.
     """
 
     kind: str
@@ -175,6 +178,7 @@ class Finding(BaseModel, extra="forbid"):
     agent_id: str | None = None
     dimension: str | None = None
     proposition_id: str | None = None
+    messages: list[str] = Field(default_factory=list, exclude_if=lambda ids: not ids)
 
     @model_validator(mode="before")
     @classmethod
@@ -223,8 +227,8 @@ class Expense(BaseModel, extra="forbid"):
     """What one part of a run cost.
 
     Attributes:
-        mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows) or ``synthetic``
-            (conversations were generated).
+        mechanism: ``evaluation``, ``confirmation`` (what fell was judged again), ``history`` (earlier windows), ``synthetic``
+            (conversations were generated) or ``facts`` (what it said of itself).
         dimension: None where the money was not spent on one.
     """
 

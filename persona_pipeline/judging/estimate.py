@@ -122,6 +122,7 @@ def estimate(
     grouping: int | None = None,
     store: Store | None = None,
     count: bool = True,
+    also: Sequence[Question] = (),
 ) -> Estimate:
     """Return what judging these requests is expected to take.
 
@@ -130,9 +131,10 @@ def estimate(
     Args:
         count: off where the API is not to be asked even that.
         grouping: claims of one transcript in one call; None: as the options say.
+        also: questions of other kinds.
         store: what it already answers is not asked; the length of answers is learnt from it. None: nothing is known.
     """
-    return estimate_questions(claim_questions(requests, options, grouping), options, store, count=count)
+    return estimate_questions([*claim_questions(requests, options, grouping), *also], options, store, count=count)
 
 
 def claim_questions(

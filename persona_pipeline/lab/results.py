@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,11 +25,13 @@ class ScoreChange(StrEnum):
     OPEN = "open"
 
 
-class _Value(BaseModel):
+class Value(BaseModel):
+    """A plain value of a result."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ScoreDifference(_Value):
+class ScoreDifference(Value):
     """A score before and after, over the scenes that both versions have a score of, each conversation counting once; points, 0-9.
 
     Attributes:
@@ -36,6 +39,10 @@ class ScoreDifference(_Value):
         low, high: the interval of the change; None below two scenes.
         p_value: that nothing changed, corrected for everything that was compared; however often one looked.
         asked_alike: the judge is shown the same of both versions, so nothing can have changed.
+        kind: of an interview's scenes, where those of one kind show the change more than all together.
+        open_kinds: kinds of an interview's scenes in which a change of twice what matters is not ruled out, where it is ruled out
+            of all scenes together.
+        note: why nothing can be told.
         scenes: how many are paired; ``unjudged``: how many lack a judgment on one side; ``silent``: there was nothing to judge.
     """
 
@@ -47,12 +54,15 @@ class ScoreDifference(_Value):
     p_value: float = 1.0
     moved: ScoreChange = ScoreChange.OPEN
     asked_alike: bool = False
+    kind: str = ""
+    open_kinds: tuple[str, ...] = ()
+    note: str = ""
     scenes: int = 0
     unjudged: int = 0
     silent: int = 0
 
 
-class ClaimDifference(_Value):
+class ClaimDifference(Value):
     """A claim that both versions have. ``edited``: it does not say the same in both."""
 
     dimension: str
@@ -62,7 +72,51 @@ class ClaimDifference(_Value):
     difference: ScoreDifference
 
 
-class AgentDifference(_Value):
+class AnswerExpense(Value):
+    """Dollars or seconds an answer, before and after: the median, and what 95 % stay below.
+
+    ``ratio``: after to before, the geometric mean over scenes; ``low``, ``high``: its 95 % interval, whenever one looks.
+    """
+
+    before: float
+    after: float
+    before_p95: float
+    after_p95: float
+    ratio: float
+    low: float
+    high: float
+    scenes: int
+
+
+class SceneClaim(Value):
+    """A claim that fell in a scene, as ``dimension/id``, with what the judge quotes of the second answer."""
+
+    claim: str
+    before: float
+    after: float
+    quote: str = ""
+
+
+class SideBySide(Value):
+    """What both versions answered to the same line, where something fell.
+
+    Attributes:
+        turn: the number of the line in the scene, from 1; ``asked``: the line.
+        scores: what fell over all, by row: before and after in this scene.
+        claims: those that fell farthest here.
+    """
+
+    scene: str
+    kind: str = ""
+    turn: int = 1
+    asked: str
+    before: str
+    after: str
+    scores: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    claims: tuple[SceneClaim, ...] = ()
+
+
+class AgentDifference(Value):
     """One agent in both versions.
 
     Attributes:
@@ -71,6 +125,11 @@ class AgentDifference(_Value):
             ``repeated``: in how many both answered word by word as before.
         conversations: of how many those are that both versions have a score of. Each counts once, and so does a block of
             neighbouring windows, and an input of a suite each time it is answered.
+        signals: of an interview, ``voice``, ``said_again`` (9: no answer says an earlier one again) and ``late_turns`` (adherence
+            in the second half of long scenes), in points as dimensions are.
+        half_life: of ``before`` and ``after``, as suites have it.
+        expenses: of answers, ``cost_usd`` and ``latency_seconds``; they never decide.
+        lines: where something fell, the scenes with the largest differences.
         only_before, only_after: claims, as ``dimension/id``, that the other version does not have.
     """
 
@@ -82,9 +141,18 @@ class AgentDifference(_Value):
     repeated: int = 0
     conversations: int = 0
     dimensions: dict[str, ScoreDifference] = Field(default_factory=dict)
+    signals: dict[str, ScoreDifference] = Field(default_factory=dict)
     claims: tuple[ClaimDifference, ...] = ()
+    half_life: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    expenses: dict[str, AnswerExpense] = Field(default_factory=dict)
+    lines: tuple[SideBySide, ...] = ()
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> dict[str, ScoreDifference]:
+        """Dimensions, then signals."""
+        return self.dimensions | self.signals
 
     @property
     def moved(self) -> list[ClaimDifference]:
@@ -106,7 +174,7 @@ class AgentDifference(_Value):
         return found
 
 
-class VersionComparison(_Value):
+class VersionComparison(Value):
     """Two versions side by side.
 
     Attributes:
@@ -147,10 +215,10 @@ class VersionComparison(_Value):
 
     @property
     def fell(self) -> list[str]:
-        """What fell, as ``agent/dimension`` and ``agent/dimension/claim``."""
+        """What fell, as ``agent/dimension``, ``agent/signal`` and ``agent/dimension/claim``."""
         dimensions, claims = list[str](), list[str]()
         for agent_id, agent in self.agents.items():
-            own = {name: item.moved for name, item in agent.dimensions.items()}
+            own = {name: item.moved for name, item in agent.rows.items()}
             single = {f"{item.dimension}/{item.id}": item.difference.moved for item in agent.moved}
             dimensions += [f"{agent_id}/{name}" for name, moved in own.items() if moved is ScoreChange.FELL]
             claims += [f"{agent_id}/{name}" for name, moved in single.items() if moved is ScoreChange.FELL]
@@ -167,7 +235,8 @@ def read_comparison(text: str, place: str) -> VersionComparison:
         raise ConfigError(Problem(f"is no comparison of versions ({type(error).__name__})", place)) from None
 
 
-SCENES, CHANGE = 40, 1.0
+# Of an interview's six kinds of scenes each is seen sixteen times: a fault of one kind shows in no fewer.
+SCENES, INTERVIEW_SCENES, CHANGE = 40, 96, 1.0
 YARDSTICKS = ("after", "before", "own")
 
 
@@ -181,10 +250,11 @@ class ComparisonRequest:
         window: the length of a scene where the same messages are judged; of answered ones, from how long the talk is drawn.
         as_of: where the newest window ends; None: at the newest message that is not in the future.
         scenes: how many at most, an agent.
-        change: points (0-9) that matter: when so large a change is ruled out, up and down, versions are called the same.
+        change: points (0-9) that matter: when so large a change is ruled out, up and down, a row has held.
         samples: judgments per claim.
         yardstick: whose persona and claims answers are judged by: ``after``, ``before``, or each by its ``own``.
         seed: of the order of scenes.
+        interview: scenes are those of an interview.
         look: stop as soon as all is decided; None: where something is paid for.
     """
 
@@ -197,6 +267,7 @@ class ComparisonRequest:
     samples: int = 1
     yardstick: str = "after"
     seed: int = 0
+    interview: bool = False
     look: bool | None = None
 
     def __post_init__(self) -> None:
@@ -216,7 +287,7 @@ class CauseKind(StrEnum):
     NAMES = "names"
 
 
-class PastPoint(_Value):
+class PastPoint(Value):
     """A moment of the history: a commit, or a stored evaluation. ``at`` is RFC 3339."""
 
     name: str
@@ -226,7 +297,7 @@ class PastPoint(_Value):
     score: float | None = None
 
 
-class Cause(_Value):
+class Cause(Value):
     """What changed a score, and what says so.
 
     Attributes:
@@ -241,7 +312,7 @@ class Cause(_Value):
     evidence: tuple[str, ...] = ()
 
 
-class Fall(_Value):
+class Fall(Value):
     """A score that fell, and what made it fall.
 
     Attributes:
@@ -266,7 +337,7 @@ class Fall(_Value):
     steps: tuple[PastPoint, ...] = ()
 
 
-class Bisection(_Value):
+class Bisection(Value):
     """What made an agent's scores fall.
 
     Attributes:

@@ -21,6 +21,7 @@ from persona_pipeline.reporting.html import page_style, templates_beside
 from persona_pipeline.reporting.pages.evaluation import score_of
 from persona_pipeline.reporting.text import html_text
 from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, AgentStatus, in_order
+from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_canon
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
 from persona_pipeline.viewer import runs
@@ -147,6 +148,17 @@ def marked(text: str, quotes: Iterable[str] = (), words: Iterable[str] = ()) -> 
     return Markup("").join(pieces)
 
 
+async def _form(request: Request) -> dict[str, str]:
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        return {name: values[-1] for name, values in parse_qs(text, True, max_num_fields=20).items()}
+    except ValueError as error:
+        raise HTTPException(422, "The page sent what it should not; reload it.") from error
+
+
+_Form = Annotated[dict[str, str], Depends(_form)]
+
+
 def _add_agents(app: FastAPI, viewer: Viewer) -> None:
     world = viewer.world
 
@@ -175,6 +187,22 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
             told = figure.caption if page["block"].mark or page["row"].status is AgentStatus.HELD else ""
             figure = replace(figure, title="Scores by window", caption=told, href="")
         return viewer.page("agent.html.j2", page=page, figure=figure)
+
+    @app.get("/facts")
+    def facts(agent: str) -> Response:
+        with world.store.connect() as connection:
+            known = known_facts(connection, agent)
+        canon = load_canon(world.root, agent)
+        return viewer.page("facts.html.j2", agent=agent, known=known[::-1], canon=canon, names=world.display_names())
+
+    @app.post("/canon")
+    def canon(agent: str, form: _Form) -> Response:
+        with world.store.connect() as connection:
+            known = {fact.id: fact for fact in known_facts(connection, agent)}
+        if agent not in world.agent_ids() or form.get("fact") not in known:
+            raise HTTPException(409, "There is no such fact any more; go back and reload the page.")
+        mark_canon(world.root, agent, known[form["fact"]])
+        return Response(status_code=303, headers={"location": address("/facts", agent=agent)})
 
     @app.get("/compare")
     def compare(agent: str, dimension: str, claim: str, before: str = "", after: str = "") -> Response:
@@ -293,17 +321,6 @@ def _add_suites(app: FastAPI, viewer: Viewer) -> None:
         if found is None:
             raise HTTPException(404, "There is no such run of a suite.")
         return viewer.page("suite_run.html.j2", found=found, verdict=verdict, reason=reason_of)
-
-
-async def _form(request: Request) -> dict[str, str]:
-    text = (await request.body()).decode("utf-8", "replace")
-    try:
-        return {name: values[-1] for name, values in parse_qs(text, True, max_num_fields=20).items()}
-    except ValueError as error:
-        raise HTTPException(422, "The page sent what it should not; reload it.") from error
-
-
-_Form = Annotated[dict[str, str], Depends(_form)]
 
 
 def _add_thumbs(app: FastAPI, viewer: Viewer) -> None:

@@ -20,7 +20,7 @@ from persona_pipeline.base.files import read_regular
 
 # What decides about scores beside what is scored. A pull request is judged by its base's.
 DECIDING = ("baselines", "labels", "calibration", "lexicons", "background", "nudges", "persona.yaml")
-FOLDERS = ("personas", "cards", "propositions", "messages", "recordings", "suites", *DECIDING, ".persona")
+FOLDERS = ("personas", "cards", "propositions", "messages", "recordings", "suites", "interviews", *DECIDING, ".persona")
 # Besides, of the whole repository: what runs the evaluation, and what says how files are checked out.
 _EVERYWHERE = (
     ":(top).github",
@@ -35,6 +35,7 @@ _WHAT = {
     "messages": "messages",
     "recordings": "recordings",
     "suites": "suite",
+    "interviews": "interview",
     "labels": "labels",
     "calibration": "judge changes",
     "lexicons": "lexicon",
@@ -251,7 +252,9 @@ def _golden(data: bytes | None) -> dict[str, str]:
         content = _object(strict_json((data or b"{}").decode("utf-8")))
     except (JsonError, UnicodeDecodeError):
         return {"readable": "no"}
-    found = {name: _number([score]) for name, score in _object(content.get("dimensions")).items()}
+    scores = _object(content.get("dimensions"))
+    # Of an interview more than the score stands there.
+    found = {name: _number([_object(item).get("score", item)]) for name, item in scores.items()}
     for name, own in _object(content.get("propositionScores")).items():
         if isinstance(own, dict):
             found[f"{name}'s claims on average"] = _number(own.values())

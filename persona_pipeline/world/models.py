@@ -32,6 +32,7 @@ class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
         max_correction_attempts: rejections before the text goes through.
         shadow_mode: corrections that are on measure and record what they would have done, and do nothing.
         voice_check: the gate first asks the check that labels of the agent's voice train; alone, where the gate is off.
+        facts_check: the gate holds texts against canon too, and against what the agent said of itself last.
     """
 
     action_gate_enabled: bool = False
@@ -43,6 +44,7 @@ class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
     max_correction_attempts: int = Field(default=2, ge=0, le=10)
     shadow_mode: bool = False
     voice_check: bool = False
+    facts_check: bool = False
 
 
 @dataclass(frozen=True)

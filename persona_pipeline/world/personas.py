@@ -16,6 +16,8 @@ from persona_pipeline.world.models import CorrectionSettings, NotBlank, Persona
 
 # Ends the name of a file that is proposed and not in force: <agent>.draft.yaml.
 DRAFT = ".draft"
+# Ends the name of a file of what is laid down of an agent: <agent>.canon.yaml.
+CANON = ".canon"
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -51,17 +53,17 @@ def find_yaml(folder: Path, stem: str) -> Path | None:
 
 
 def yaml_stems(folder: Path) -> list[str]:
-    """Return the names, without ending, of the YAML files of a folder, sorted; drafts are left out."""
+    """Return the names, without ending, of the YAML files of a folder, sorted; drafts and canon are left out."""
     return sorted(yaml_files(folder))
 
 
 def yaml_files(folder: Path) -> dict[str, list[os.DirEntry[str]]]:
-    """Return the YAML files of a folder by their names without ending, drafts left out; a name may stand for two."""
+    """Return the YAML files of a folder by their names without ending, drafts and canon left out; a name may stand for two."""
     found: dict[str, list[os.DirEntry[str]]] = {}
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             stem, _, ending = entry.name.rpartition(".")
-            if stem and ending in ("yaml", "yml") and not stem.endswith(DRAFT):
+            if stem and ending in ("yaml", "yml") and not stem.endswith((DRAFT, CANON)):
                 found.setdefault(stem, []).append(entry)
     return found
 

@@ -22,7 +22,7 @@ WORLD_FILE = "persona.yaml"
 # The options of an evaluation that a world has for all of them.
 OF_A_WORLD = (
     *("window", "samples", "regression_delta", "proposition_delta", "undecided_delta", "threshold", "min_coverage"),
-    *("fail_on", "require_calibration"),
+    *("fail_on", "require_calibration", "facts"),
 )
 _OUTSIDE = re.compile(
     r"(?:^|_)(?:url|uri|webhook|endpoint|host|address|key|token|secret|password|env|variable)s?(?:$|_)"

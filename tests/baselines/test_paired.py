@@ -127,3 +127,27 @@ def test_the_interval_is_of_shifts_that_leave_the_bets_unprofitable() -> None:
     assert (quick.p_value, quick.low, quick.high) == (pytest.approx(found.p_value), -4.0, 4.0)
     far = paired_change([30.0] * 40, 0.05, widest=9.0)
     assert (far.low, far.high) == (30.0, 30.0), "beyond all shifts that can be: the mean alone is left"
+
+
+def test_a_change_in_one_kind_of_scenes_is_seen_and_named() -> None:
+    kinds = [*"abcde", "pressure"] * 14
+    broken = [-5.0 if kind == "pressure" else 0.5 * (-1) ** (place // 6) for place, kind in enumerate(kinds)]
+    alone, by_kind = (paired_change(broken, 0.05, interval=False, kinds=own) for own in ((), kinds))
+    assert by_kind.kind == "pressure"
+    assert by_kind.p_value < alone.p_value / 2
+    # Where all changed alike it costs a factor of two.
+    all_changed = [-5.0 + 0.5 * (-1) ** (place // 6) for place in range(84)]
+    assert paired_change(all_changed, 0.05, interval=False, kinds=kinds).kind == ""
+    one = paired_change(broken, 0.05, interval=False, kinds=["a"] * 84)
+    assert (one.p_value, one.kind) == (alone.p_value, "")
+
+
+@pytest.mark.parametrize("level", [0.05, 0.2, 0.5])
+def test_kinds_make_no_false_alarms(level: float) -> None:
+    """Every way in which nine coins may fall: in no more than the level of them there is a change in some kind."""
+    kinds = ["a", "b", "a", "c", "b", "a", "c", "b", "a"]
+    found = [
+        paired_change(signs, 0.05, interval=False, kinds=kinds).p_value <= level
+        for signs in itertools.product((-1.0, 1.0), repeat=len(kinds))
+    ]
+    assert sum(found) <= level * len(found)

@@ -119,6 +119,9 @@ def test_answers_and_judge_over_sockets(
         code, out, _ = run(capsys, monkeypatch, *arguments, "--allow-code", "--estimate")
         assert (code, server.paid) == (0, 0)
         assert "at most 2 scenes an agent" in out and "4 answers: no price is known" in out
+        code, out, _ = run(capsys, monkeypatch, *arguments, "--allow-code", "--estimate", "--interview")
+        # The first two kinds in turn, of two lines each, for both sides.
+        assert (code, server.paid) == (0, 0) and "8 answers: no price is known" in out
         code, out, err = run(capsys, monkeypatch, *arguments, "--allow-code", "--max-usd", "1")
         found = read_comparison(out, "x")
         claims = len(history.claims)
@@ -150,6 +153,7 @@ def test_two_judges_are_compared_by_what_both_said(
         (["compare", "HEAD", "--fail-on", "x"], "--fail-on"),
         (["compare", "nowhere..HEAD"], "no such commit"),
         (["compare", "HEAD", "--suite", "x"], "--suite needs --target"),
+        (["compare", "HEAD", "--interview"], "--interview needs --target"),
         (["compare", "HEAD", "--target", "bot"], "no targets file"),
         (["compare", "HEAD", "--change", "0"], "--change"),
         (["compare", "--judges", "a..", "HEAD"], "does not name two"),

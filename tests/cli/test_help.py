@@ -14,7 +14,7 @@ MOST = 78
 # What other parts of the command line may add stands in a panel of these, too.
 PANELS = {
     "Start": ["init", "ingest", "collect", "validate", "doctor", "personas"],
-    "Evaluate": ["evaluate", "baseline", "suite"],
+    "Evaluate": ["evaluate", "interview", "baseline", "suite"],
     "Look": ["report", "compare", "bisect", "changes"],
     "Teach the judge": ["label", "calibrate", "canary", "labels", "propositions"],
     "Guard and correct": ["watch", "corrections"],

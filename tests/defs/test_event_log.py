@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
+import psycopg2
 import pytest
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy.pool import QueuePool
@@ -71,6 +72,24 @@ def test_on_postgres_connections_are_kept_and_batches_written(on_postgres: dg.Da
     record(on_postgres, "made", 2)
     pool = kept_engine(str(dagster_url(os.environ))).pool
     assert isinstance(pool, QueuePool) and pool.checkedin() > 0
+
+
+@pytest.mark.xdist_group("postgres")
+def test_on_postgres_an_instance_that_is_opened_again_connects_no_more(
+    on_postgres: dg.DagsterInstance, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every tick of a sensor opens one."""
+
+    def used(instance: dg.DagsterInstance) -> None:
+        assert instance.get_runs_count() == 0 and instance.all_instigator_state() == []
+        record(instance, "made", 1)
+
+    used(on_postgres)
+    connect, opened_now = psycopg2.connect, []
+    monkeypatch.setattr(psycopg2, "connect", lambda *args, **given: opened_now.append(1) or connect(*args, **given))
+    with opened(home) as again:
+        used(again)
+    assert opened_now == []
 
 
 def record(instance: dg.DagsterInstance, asset: str, count: int) -> None:

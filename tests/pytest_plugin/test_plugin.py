@@ -55,7 +55,9 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 def run(project: pytest.Pytester, *arguments: str | Path) -> pytest.RunResult:
     # What this run has imported itself cannot be rewritten for the one inside it.
     quiet = ("-W", "error", "-W", "ignore:Module already imported")
-    return project.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", *quiet, *arguments)
+    # Phoenix brings a plugin, too: a run that is not told to leave it out imports all of it, every time.
+    apart = ("-p", "no:cacheprovider", "-p", "no:phoenix")
+    return project.runpytest_inprocess(*PLUGIN, *apart, *quiet, *arguments)
 
 
 def marked(project: pytest.Pytester, *marks: str) -> None:

@@ -71,9 +71,10 @@ def _cohort(project: Project, judge: Judge, as_of: str) -> None:
 
 
 def _agents(project: Project, judge: Judge, as_of: str) -> None:
-    # How far a week moved the others is known once they are in the store.
-    for path in sorted((project.root / "personas").iterdir()) * 2:
-        project.evaluate(path.stem, as_of=as_of)
+    # How far a week moved the others is known once they are in the store: for the last one they are at once.
+    agents = [path.stem for path in sorted((project.root / "personas").iterdir())]
+    for agent_id in (*agents, *agents[:-1]):
+        project.evaluate(agent_id, as_of=as_of)
 
 
 _WAYS: dict[str, Callable[[Project, Judge, str], None]] = {

@@ -357,7 +357,15 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize(
     "name",
-    ["personas/zoe.yaml", "messages/zoe.jsonl", "recordings/ann/a.jsonl", "baselines/zoe.json", "suites/z.eval.yaml"],
+    [
+        "personas/zoe.yaml",
+        "messages/zoe.jsonl",
+        "recordings/ann/a.jsonl",
+        "baselines/zoe.json",
+        "suites/z.eval.yaml",
+        "interviews/zoe.yaml",
+        "baselines/interviews/zoe.json",
+    ],
 )
 def test_a_link_out_of_a_world_is_named_by_validate(repository: Path, name: str, to: str) -> None:
     place = repository / name

@@ -8,7 +8,8 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.money import Budget
-from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene
+from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan
+from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.states import Side, SideAgent
 from persona_pipeline.suites.answering.base import OutputCache, TargetError
 from persona_pipeline.suites.running.opening import load_targets
@@ -41,6 +42,10 @@ def targets_of(function: Any) -> Any:
     return targets.open("before"), targets.open("after")
 
 
+def texts_of(answering: Answering, asked: list[AskedScene]) -> list[tuple[str, ...]]:
+    return [own.texts for own in answering.answers(asked)]
+
+
 def test_the_persona_goes_first_and_others_speak_under_their_names(agent: SideAgent) -> None:
     seen: list[Request] = []
 
@@ -50,7 +55,7 @@ def test_the_persona_goes_first_and_others_speak_under_their_names(agent: SideAg
 
     before, after = targets_of(answer)
     answering = Answering((before, after))
-    assert answering.answers([AskedScene(before, agent, scene(system="Be brief."))]) == ["Black."]
+    assert texts_of(answering, [AskedScene(before, agent, scene(system="Be brief."))]) == [("Black.",)]
     system, *talk = seen[0].messages
     assert system["role"] == "system"
     assert "Ann is {name} and dry." in system["content"] and system["content"].endswith("Be brief.")
@@ -63,7 +68,7 @@ def test_the_persona_goes_first_and_others_speak_under_their_names(agent: SideAg
 
 def test_a_bot_with_a_persona_of_its_own_is_sent_none(agent: SideAgent) -> None:
     target = targets_of(lambda prompt: prompt)[0]
-    assert AskedScene(target, agent, scene(), with_persona=False).messages[0]["role"] == "user"
+    assert AskedScene(target, agent, scene(), with_persona=False).messages()[0]["role"] == "user"
 
 
 def test_equal_questions_are_asked_once_and_failures_are_counted(agent: SideAgent) -> None:
@@ -78,8 +83,9 @@ def test_equal_questions_are_asked_once_and_failures_are_counted(agent: SideAgen
     before, _ = targets_of(answer)
     answering = Answering((before, before))
     asked = [AskedScene(before, agent, scene(name)) for name in ("s", "s", "bad", "empty")]
-    assert answering.answers(asked) == ["Fine.", "Fine.", None, None]
-    assert (count["asked"], answering.asked, dict(answering.failures)) == (3, 3, {"refusal": 1})
+    found = answering.answers(asked)
+    assert [(own.texts, own.missing) for own in found] == [(("Fine.",), "")] * 2 + [((), "refusal"), ((), "empty")]
+    assert (count["asked"], answering.asked, dict(answering.failures)) == (3, 3, {"refusal": 1, "empty": 1})
 
 
 def test_programs_need_leave_and_a_persona_target_is_refused(tmp_path: Path, agent: SideAgent) -> None:
@@ -110,13 +116,79 @@ def test_answers_of_models_are_kept_and_paid_from_one_budget(
         target = load_targets(path).open("model")
         cache = OutputCache(tmp_path / "cache")
         first = Answering((target, target), cache, budget=Budget(1.0))
-        said = first.answers([AskedScene(target, agent, scene())])
+        said = texts_of(first, [AskedScene(target, agent, scene())])
         assert said[0] and first.usd and first.budget and first.budget.spent == pytest.approx(first.usd)
         again = Answering((target, target), cache, budget=Budget(1.0))
-        assert again.answers([AskedScene(target, agent, scene())]) == said
+        assert texts_of(again, [AskedScene(target, agent, scene())]) == said
         assert (again.asked, again.usd) == (0, 0.0)
         poor = Answering((target, target), budget=Budget(0.00001))
-        assert poor.answers([AskedScene(target, agent, scene())]) == [None]
+        assert poor.answers([AskedScene(target, agent, scene())])[0].missing == "budget"
         assert poor.out_of_money and poor.asked == 0
         assert len(server.calls) == 1
         target.close()
+
+
+LINES = ("Coffee?", "Tea?", "Water, then?")
+
+
+def test_a_script_is_asked_turn_by_turn_whatever_is_answered(tmp_path: Path, agent: SideAgent) -> None:
+    """What was answered goes along; a bot that remembers is told which talk it is; one that fails ends its own talk alone."""
+    seen: list[Request] = []
+
+    def answer(request: Request) -> dict[str, Any]:
+        seen.append(request)
+        if request.test.id == "bad" and request.turn == 1:
+            raise TargetError("refusal", "no")
+        return {"text": f"No {len(request.messages)}.", "cost_usd": 0.25, "duration_ms": 100.0}
+
+    target, _ = targets_of(answer)
+    answering = Answering((target, target), kept=OutputCache(tmp_path / "kept"))
+    asked = [AskedScene(target, agent, Scene(name, Window(NOW), turns=LINES)) for name in ("long", "bad")]
+    long, bad = answering.answers(asked)
+    assert (long.texts, long.missing) == (("No 2.", "No 4.", "No 6."), "")
+    assert [output.cost_usd for output in long.outputs] == [0.25] * 3
+    assert (bad.texts, bad.missing) == (("No 2.",), "refusal")
+    assert (answering.asked, answering.usd, dict(answering.failures)) == (5, 1.0, {"refusal": 1})
+    own = sorted((item for item in seen if item.test.id == "long"), key=lambda item: item.turn)
+    assert [item.turn for item in own] == [0, 1, 2]
+    assert [item["content"] for item in own[-1].messages[1:]] == ["Coffee?", "No 2.", "Tea?", "No 4.", "Water, then?"]
+    assert len({item.conversation for item in own}) == 1
+    assert len({item.conversation for item in seen}) == 2
+    # A run that was stopped goes on where it was, under the same name.
+    seen.clear()
+    again = Answering((target, target), kept=answering.kept, run=answering.run)
+    assert again.answers(asked)[0] == long
+    assert [(item.test.id, item.turn) for item in seen] == [("bad", 1)]
+    assert seen[0].conversation not in {item.conversation for item in own}
+
+
+def test_a_turn_that_cannot_be_paid_ends_the_talk(agent: SideAgent, tmp_path: Path) -> None:
+    """Each turn is reserved when it is asked, for all that was said by then."""
+    with MessagesServer(handler=lambda call: message("Black. " * 40)) as server:
+        path = tmp_path / "targets.yaml"
+        path.write_text(
+            f"targets:\n- {{name: model, provider: anthropic, model: claude-haiku-5-5, base_url: '{server.url}', "
+            "api_key: k, max_tokens: 100}\n",
+            encoding="utf-8",
+        )
+        target = load_targets(path).open("model")
+        asked = [AskedScene(target, agent, Scene("s", Window(NOW), turns=LINES))]
+        answering = Answering((target, target), budget=Budget(1.0))
+        assert len(answering.answers(asked)[0].texts) == 3
+        assert answering.usd
+        worst = Budget(1.0).worst_price("x" * 700, 100, "claude-haiku-5-5")
+        poor = Answering((target, target), budget=Budget(worst))
+        (cut,) = poor.answers(asked)
+        assert cut.missing == "budget" and 0 < len(cut.texts) < 3 and poor.out_of_money
+        target.close()
+
+
+def test_a_talk_is_judged_as_one_conversation(agent: SideAgent, tmp_path: Path) -> None:
+    builder = WorldBuilder(tmp_path / "world").claim("adherence", "dry", "{{agent_name}} is dry")
+    world = builder.claim("convergence", "own", "{{agent_name}} keeps its own words").open()
+    judged = Side("x", world.root).agent("ann", ["adherence", "convergence"])
+    script = Scene("s", Window(NOW), TALK, turns=LINES[:2])
+    plan = answer_plan(world, judged, script, ("No.", "Never."), ComparisonRequest())
+    said = {item.dimension: [entry.text for entry in item.trajectory.entries] for item in plan.requests}
+    assert said["adherence"] == ["No.", "Never."]
+    assert sorted(said["convergence"]) == sorted(("Coffee?", "No.", "Tea?", "Coffee?", "No.", "Tea?", "Never."))

@@ -480,6 +480,7 @@ agent_evaluation_config = sa.Table(
     sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
     sa.Column("shadow_mode", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Column("voice_check", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column("facts_check", sa.Boolean(), nullable=False, server_default=sa.false()),
     created_at("updated_at"),
     # Where the row came from: 'persona' (its file) or 'api' (set by command line or service, which then wins).
     sa.Column("source", sa.Text(), nullable=False, server_default="persona"),

@@ -10,13 +10,14 @@ from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
+from persona_pipeline.scoring.facts.known import parse_canon
 from persona_pipeline.scoring.text.agreement import LEXICONS, world_lexicon
 from persona_pipeline.world.cards.files import CARDS, CardFormat, read_card
 from persona_pipeline.world.changes import FOLDERS, ask_git
 from persona_pipeline.world.messages.files import ENDINGS, FIELDS, parse_messages
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.names import alias_problems, read_names
-from persona_pipeline.world.personas import DRAFT, PERSONAS, load_persona, parse_persona, yaml_stems
+from persona_pipeline.world.personas import CANON, DRAFT, PERSONAS, load_persona, parse_persona, yaml_stems
 from persona_pipeline.world.propositions.loading import find_proposition_set, load_proposition_file
 from persona_pipeline.world.propositions.models import (
     ALL_DIMENSIONS,
@@ -54,10 +55,21 @@ def check_world(root: Path, *, require_signed: bool = False) -> Checked:
     """Check a whole world, every agent's merged sets too; ``require_signed``: baselines not to be taken again are problems."""
     from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
     from persona_pipeline.guard.calibration.reading import READINGS, load_readings
+    from persona_pipeline.lab.interview_scenes import INTERVIEWS
 
     checked = check_paths(
         path
-        for name in (PERSONAS, CARDS, "propositions", "messages", "recordings", "labels", "baselines", "suites")
+        for name in (
+            PERSONAS,
+            CARDS,
+            "propositions",
+            "messages",
+            "recordings",
+            "labels",
+            "baselines",
+            "suites",
+            INTERVIEWS,
+        )
         for path in [root / name]
         if path.exists()
     )
@@ -239,6 +251,8 @@ def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.recordings.replay import load_recording_file
+    from persona_pipeline.lab.interview.results import find_interview_baseline
+    from persona_pipeline.lab.interview_scenes import INTERVIEWS, load_scenes
 
     parents = {parent.name for parent in path.resolve().parents}
     suffix = path.suffix.lower()
@@ -255,13 +269,18 @@ def _check_file(path: Path, checked: Checked) -> None:
             said = f"is a draft that nothing reads; correct it and rename it to {name}.yaml"
             checked.warnings.append(Problem(said, str(path)))
             return
-        checked.run(lambda: load_persona(path.resolve().parent.parent, path.stem))
+        is_canon = path.stem.endswith(CANON)
+        checked.run(lambda: parse_canon(path) if is_canon else load_persona(path.resolve().parent.parent, path.stem))
     elif suffix in (".yaml", ".yml") and "propositions" in parents:
         checked.run(lambda: _propositions(path, checked))
     elif path.resolve().parent.name == CARDS and suffix.removeprefix(".") in list(CardFormat):
         checked.run(lambda: read_card(path))
     elif suffix == ".json" and path.resolve().parent.name == "baselines":
         checked.run(lambda: load_baseline(path))
+    elif suffix == ".json" and path.resolve().parent.parent.name == "baselines":
+        checked.run(lambda: find_interview_baseline(path.resolve().parents[2], path.stem))
+    elif suffix in (".yaml", ".yml") and path.resolve().parent.name == INTERVIEWS:
+        checked.run(lambda: load_scenes(path))
     elif suffix == ".jsonl" and "recordings" in parents:
         checked.run(lambda: load_recording_file(path, get_settings().signing_secret))
     elif suffix == ".jsonl" and path.resolve().parent.name == "labels":

@@ -217,7 +217,7 @@ def schema(
     directory: Annotated[
         Path,
         typer.Argument(
-            help="Where propositions.json, persona.json, suite.json, label.json and world.json are written."
+            help="Where propositions.json, persona.json, suite.json, label.json, interview.json and world.json are written."
         ),
     ] = Path("schemas"),
 ) -> None:
@@ -231,6 +231,8 @@ def schema(
 def schema_texts() -> dict[str, str]:
     """Return the schema files by name."""
     from persona_pipeline.guard.labels.files import Label
+    from persona_pipeline.lab.interview_scenes import InterviewFile
+    from persona_pipeline.scoring.facts.known import CanonFile
     from persona_pipeline.suites.importing.config import suite_schema
     from persona_pipeline.world.personas import PersonaFile
     from persona_pipeline.world.propositions.models import PropositionFile
@@ -239,9 +241,11 @@ def schema_texts() -> dict[str, str]:
     found: dict[str, dict[str, Any]] = {
         "propositions.json": PropositionFile.model_json_schema(),
         "persona.json": PersonaFile.model_json_schema(),
+        "canon.json": CanonFile.model_json_schema(),
         "suite.json": suite_schema(),
         "world.json": WorldFile.model_json_schema(),
         "label.json": Label.model_json_schema(),
+        "interview.json": InterviewFile.model_json_schema(),
     }
     kind = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return {name: json.dumps(kind | data, indent=2) + "\n" for name, data in found.items()}

@@ -261,15 +261,15 @@ def postgres_storage(
 ) -> DagsterStorage:
     """Return Dagster's own storage on Postgres whose event log writes batches, on an engine that keeps its connections.
 
-    It connects anew for every statement otherwise; its ``optimize_for_webserver`` does not, but does not look either whether a
-    connection is still alive.
+    It connects anew for every statement otherwise, and to look for its tables, which are there once the engine was used; its
+    ``optimize_for_webserver`` does not, but does not look either whether a connection is still alive.
     """
     from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
 
-    storage = DagsterPostgresStorage(url, inst_data=configured)
-    events = type("BatchingPostgresEventLog", (batching, PostgresEventLogStorage), {})(url)
-    events._engine = engine
-    storage._event_log_storage = events
+    pool: Any = engine.pool
+    storage: Any = DagsterPostgresStorage(url, not pool.checkedin(), inst_data=configured)
+    storage._event_log_storage = events = type("BatchingEventLog", (batching, PostgresEventLogStorage), {})(url, False)
+    storage._run_storage._engine = storage._schedule_storage._engine = events._engine = engine
     return storage
 
 

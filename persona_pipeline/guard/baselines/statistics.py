@@ -99,9 +99,9 @@ def level_of(tests: Numbers, watched: int, share: float) -> Numbers:
     return LEVEL * share / (np.maximum(1.0, tests) * max(1, watched))
 
 
-def families_named(watched: int, week: int = 1) -> str:
-    """Return what was corrected for, in words; ``week``: since the baseline was taken."""
-    within = f"week {week} of the year; Holm over an agent's dimensions and over its claims"
+def families_named(watched: int, week: int | None = None) -> str:
+    """Return what was corrected for, in words; ``week``: since the baseline was taken, None: there is none."""
+    within = f"{f'week {week} of the year; ' if week else ''}Holm over an agent's dimensions and over its claims"
     if watched > MOST_TOGETHER:
         return f"{within}; Benjamini-Hochberg at {LEVEL:.0%} over {watched} agents"
     return f"{within}; Bonferroni over {watched} agents" if watched > 1 else within
@@ -214,6 +214,7 @@ class PairedChange:
     ``pairs``: how many there are. ``mean``: their mean; None without any. ``p_value``: that there is no change; at any time, and
     of whatever number of looks. ``margin_p``: the same that it is as large as the margin, up or down: the larger of the two.
     ``low``, ``high``: the confidence sequence at the level asked for; the widest there can be while nothing is known.
+    ``kind``: of scenes, where those of one kind show more than all together.
     """
 
     pairs: int
@@ -222,16 +223,24 @@ class PairedChange:
     margin_p: float
     low: float
     high: float
+    kind: str = ""
 
 
 def paired_change(
-    differences: Sequence[float], level: float, *, margin: float = 1.0, widest: float = WIDEST, interval: bool = True
+    differences: Sequence[float],
+    level: float,
+    *,
+    margin: float = 1.0,
+    widest: float = WIDEST,
+    interval: bool = True,
+    kinds: Sequence[str] = (),
 ) -> PairedChange:
     """Return what differences say, after the last of them; earlier looks are accounted for.
 
     ``differences``: after minus before, a scene each, in the order they came. ``level``: share (0-1) of runs in which the
     interval may miss the change at some time. ``margin``: a change that matters, in points. ``widest``: the largest difference
-    there can be. ``interval``: off where only the p-values are wanted, which is a thousand times less work.
+    there can be. ``interval``: off where only the p-values are wanted, which is a thousand times less work. ``kinds``: of each
+    difference; a change in one kind alone is looked for too.
     """
     values = np.asarray(differences, dtype=float)
     if not len(values):
@@ -247,7 +256,25 @@ def paired_change(
         low, high = float(inside[0]), float(inside[-1])
     else:
         low, high = (mean, mean) if interval else (-widest, widest)
-    return PairedChange(len(values), mean, nothing, max(margins), low, high)
+    kind = ""
+    if len(set(kinds)) > 1:
+        nothing, kind = _in_any_kind(values, kinds)
+    return PairedChange(len(values), mean, nothing, max(margins), low, high, kind)
+
+
+def _in_any_kind(values: Numbers, kinds: Sequence[str]) -> tuple[float, str]:
+    """Return the p-value that nothing changed in any kind, and the kind that shows most; empty: all together do.
+
+    Half of the money is on all differences, the rest in equal parts on those of each kind: what is held together is a bet, too.
+    """
+    names, none = sorted(set(kinds)), np.zeros(1)
+    held = [log_wealth(values, none)[0] - math.log(2)]
+    for name in names:
+        own = np.array([kind == name for kind in kinds])
+        path = np.concatenate([none, log_wealth(values[own], none)[0]])
+        held.append(path[np.cumsum(own)] - math.log(2 * len(names)))
+    most = float(np.logaddexp.reduce(np.stack(held), axis=0).max())
+    return min(1.0, math.exp(-most)), ["", *names][int(np.argmax([path[-1] for path in held]))]
 
 
 def log_wealth(values: Numbers, shifts: Numbers) -> Numbers:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.evaluation.plan import AgentPlan, judge_plans, planned
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
@@ -18,19 +18,24 @@ from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, Op
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Unscored, Usage, Verdict
+from persona_pipeline.lab.compare.lines import with_lines
 from persona_pipeline.lab.compare.scenes import (
     Answering,
     AskedScene,
     Scene,
+    SceneAnswers,
     answer_plan,
     answers_folder,
     inputs_of,
     moments,
+    script_scenes,
     suite_scenes,
     window_plan,
     window_scenes,
 )
+from persona_pipeline.lab.compare.signals import SignalReader
 from persona_pipeline.lab.compare.tally import AgentTally, differences_of, rule_of
+from persona_pipeline.lab.interview_scenes import interview_scenes
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison
 from persona_pipeline.lab.states import Side, open_sides, readable_recordings, split_versions
 from persona_pipeline.scoring.results import add_usage
@@ -38,9 +43,11 @@ from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.running.opening import open_targets
 from persona_pipeline.version import __version__
-from persona_pipeline.world.propositions.models import select_dimensions
+from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
 from persona_pipeline.world.world import World
 
+# Scenes with nothing to judge after which a row is given up.
+FEWEST = 6
 DECIDED, ALL_SEEN, NO_MONEY = "all is decided", "every scene was seen", "the budget is spent"
 
 
@@ -80,12 +87,14 @@ class Contest:
 
     def tally(self, agent_id: str, request: ComparisonRequest) -> AgentTally:
         """Read an agent in both versions."""
-        dimensions = select_dimensions(request.dimensions)
+        # Nobody but the agent and a visitor speaks in an interview.
+        left_out = (CONVERGENCE.name,) if request.interview else ()
+        dimensions = [name for name in select_dimensions(request.dimensions) if name not in left_out]
         before, after = self.sides
         return AgentTally(before.agent(agent_id, dimensions), after.agent(agent_id, dimensions))
 
     def plans(
-        self, tally: AgentTally, scene: Scene, texts: Sequence[str], request: ComparisonRequest
+        self, tally: AgentTally, scene: Scene, texts: Sequence[Sequence[str]], request: ComparisonRequest
     ) -> tuple[AgentPlan, AgentPlan]:
         """Return what is judged of a scene for each side, what is decided left out; ``texts``: what both answered, if anything."""
         own = (tally.before, tally.after)
@@ -96,8 +105,8 @@ class Contest:
             before, after = (
                 answer_plan(self.world, agent, scene, text, request) for agent, text in zip(judging, texts, strict=True)
             )
-        due = [name for name in tally.compared if name not in tally.done]
-        return planned(before, due), planned(after, due)
+        due = tally.due(scene)
+        return _only(before, due), _only(after, due)
 
     def asked_scenes(self, tally: AgentTally, scene: Scene) -> list[AskedScene]:
         """Return what the targets are asked of a scene; nothing where messages are judged."""
@@ -121,14 +130,20 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
     """
     wanted, only_before, only_after = contest.agents(request)
     tallies = {agent_id: contest.tally(agent_id, request) for agent_id in wanted}
+    if request.interview:
+        for agent_id, tally in tallies.items():
+            own = scenes.get(agent_id, ())
+            tally.signals = SignalReader.of(contest.world, tally.after, own, tally.compared)
     spent, look = _Spent(), contest.pays if request.look is None else request.look
     most, stopped = max((len(scenes.get(agent_id, ())) for agent_id in wanted), default=0), ALL_SEEN
     for place in range(most):
         due = {
             agent_id: (tally, scenes[agent_id][place])
             for agent_id, tally in tallies.items()
-            if place < len(scenes.get(agent_id, ())) and set(tally.compared) - tally.done
+            if place < len(scenes.get(agent_id, ())) and tally.open_rows(scenes[agent_id][place])
         }
+        if not due:
+            continue
         _take(contest, due, request, spent)
         if spent.out_of_money:
             stopped = NO_MONEY
@@ -139,11 +154,12 @@ def compare_versions(contest: Contest, scenes: dict[str, list[Scene]], request: 
         for agent_id, (tally, scene) in due.items():
             later = scenes[agent_id][place + 1 : place + 2]
             if not (scene.conversation and later and later[0].conversation == scene.conversation):
-                tally.close()
+                tally.close(scene.kind)
         if look and _decide(tallies, request):
             stopped = DECIDED
             break
-    agents = dict(zip(tallies, differences_of(list(tallies.values()), request.change), strict=True))
+    told = zip(tallies.items(), differences_of(list(tallies.values()), request.change), strict=True)
+    agents = {agent_id: with_lines(agent, tally.answered) for (agent_id, tally), agent in told}
     answering = contest.answering
     found = VersionComparison(
         version=__version__,
@@ -173,19 +189,20 @@ def _take(
     contest: Contest, due: dict[str, tuple[AgentTally, Scene]], request: ComparisonRequest, spent: _Spent
 ) -> None:
     """Answer and judge one scene of every agent that is not decided."""
-    plans: list[tuple[AgentTally, AgentPlan, AgentPlan]] = []
-    texts = _texts(contest, due) if contest.answering else dict.fromkeys(due, ())
+    plans: list[tuple[str, AgentPlan, AgentPlan]] = []
+    answers = _answers(contest, due) if contest.answering else {}
     if contest.answering and contest.answering.out_of_money:
         spent.out_of_money = True
         return
     for agent_id, (tally, scene) in due.items():
-        said = texts[agent_id]
-        if said is None:
-            tally.failed()
+        said = answers.get(agent_id)
+        if said and (said[0].missing or said[1].missing):
+            tally.failed(scene)
             continue
-        before, after = _due(contest, tally, contest.plans(tally, scene, said, request))
-        if contest.answering is None or tally.is_new(before, after):
-            plans.append((tally, before, after))
+        texts = [own.texts for own in said or ()]
+        before, after = _due(contest, tally, contest.plans(tally, scene, texts, request))
+        if said is None or tally.is_new(before, after, texts):
+            plans.append((agent_id, before, after))
     befores, afters = [before for _, before, _ in plans], [after for _, _, after in plans]
     if contest.judges[0] is contest.judges[1]:
         # One call: what both versions ask alike is asked, and paid, once.
@@ -197,8 +214,9 @@ def _take(
         # Half a scene is no pair: which half was paid for may depend on what it says.
         spent.out_of_money = True
         return
-    for (tally, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
-        tally.add(before.dimensions(), after.dimensions())
+    for (agent_id, _, _), before, after in zip(plans, judged[: len(plans)], judged[len(plans) :], strict=True):
+        tally, scene = due[agent_id]
+        tally.add(scene, before.dimensions(), after.dimensions(), answers.get(agent_id))
 
 
 def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]) -> tuple[AgentPlan, AgentPlan]:
@@ -211,26 +229,31 @@ def _due(contest: Contest, tally: AgentTally, plans: tuple[AgentPlan, AgentPlan]
         return plans
     tally.done |= {name for name in before.plans if name in tally.alike}
     due = [name for name in before.plans if name not in tally.done]
-    return planned(before, due), planned(after, due)
+    return _only(before, due), _only(after, due)
 
 
-def _texts(contest: Contest, due: dict[str, tuple[AgentTally, Scene]]) -> dict[str, tuple[str, str] | None]:
+def _only(plan: AgentPlan, dimensions: Sequence[str]) -> AgentPlan:
+    return replace(plan, plans={name: own for name, own in plan.plans.items() if name in dimensions})
+
+
+def _answers(
+    contest: Contest, due: dict[str, tuple[AgentTally, Scene]]
+) -> dict[str, tuple[SceneAnswers, SceneAnswers]]:
     answering = contest.answering
     assert answering is not None
     said = answering.answers([item for tally, scene in due.values() for item in contest.asked_scenes(tally, scene)])
-    found: dict[str, tuple[str, str] | None] = {}
-    for place, agent_id in enumerate(due):
-        before, after = said[2 * place : 2 * place + 2]
-        found[agent_id] = None if before is None or after is None else (before, after)
-    return found
+    return {agent_id: (said[2 * place], said[2 * place + 1]) for place, agent_id in enumerate(due)}
 
 
 def _decide(tallies: dict[str, AgentTally], request: ComparisonRequest) -> bool:
     """Mark the dimensions that are decided, and return whether all of all agents are."""
     found = differences_of(list(tallies.values()), request.change, intervals=False)
     for tally, agent in zip(tallies.values(), found, strict=True):
-        tally.done |= {name for name, item in agent.dimensions.items() if item.moved is not ScoreChange.OPEN}
-    return all(set(tally.compared) <= tally.done for tally in tallies.values())
+        tally.done |= {name for name, item in agent.rows.items() if item.moved is not ScoreChange.OPEN}
+        # What needs more than a scene has, such as an earlier window, will find nothing in the next one either.
+        tally.done |= {name for name, item in agent.rows.items() if item.silent >= FEWEST and not item.scenes}
+        tally.narrowed = {name: item.open_kinds for name, item in agent.rows.items() if item.open_kinds}
+    return all(set(tally.rows) <= tally.done for tally in tallies.values())
 
 
 def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int:
@@ -238,7 +261,7 @@ def _exit_code(found: VersionComparison, contest: Contest, spent: _Spent) -> int
     if spent.out_of_money:
         codes.add(EXIT_BUDGET)
     least = min(coverage_of(contest.world.settings)[judge.live] for judge in contest.judges)
-    scored = [item for agent in found.agents.values() for item in agent.dimensions.values()]
+    scored = [item for agent in found.agents.values() for item in agent.rows.values() if not item.note]
     covered = all(item.scenes >= least * (item.scenes + item.unjudged) - 1e-9 for item in scored)
     if not covered or not any(item.scenes or item.asked_alike for item in scored):
         codes.add(EXIT_COVERAGE)
@@ -325,7 +348,7 @@ def open_contest(world: World, versions: str, other: str, asking: AskedVersions)
         left_out = tuple(side.name for side in others if side.recordings not in folders)
         options = replace(asking.options, also=folders)
         judges = _judges(world, asking, options)
-        answering = _answering(world, asking.answering, judges[0], options) if asking.answering else None
+        answering = open_answering(world, asking.answering, judges[0], options) if asking.answering else None
         try:
             yield Contest(world, sides, judges, answering, left_out)
         finally:
@@ -361,10 +384,13 @@ def scenes_of(contest: Contest, request: ComparisonRequest, suites: Sequence[Sui
     if suites:
         tests = inputs_of(suites)
         return {agent_id: suite_scenes(tests, agent_id, request) for agent_id in wanted}
+    if request.interview:
+        return {agent_id: script_scenes(interview_scenes(world, agent_id), agent_id, request) for agent_id in wanted}
     return {agent_id: moments(world, agent_id, request) for agent_id in wanted}
 
 
-def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
+def open_answering(world: World, asked: AnsweringOptions, judge: Judge, options: JudgeOptions) -> Answering:
+    """Open who answers; answers and judgments have one budget. ConfigError: there is no such target, or it may not be asked."""
     beside = asked.suites[0].path if asked.suites else world.root / "targets.yaml"
     targets = open_targets(beside, asked.file, world.settings, environment=asked.environment, network=asked.network)
     if targets is None:
@@ -385,7 +411,7 @@ def _answering(world: World, asked: AnsweringOptions, judge: Judge, options: Jud
 
 # Of an answer in a chat: short, about, long.
 _ANSWER = (20, 90, 350)
-_WORDS = "word " * 72
+USUAL_ANSWER = "word " * 72
 
 
 @dataclass(frozen=True)
@@ -428,7 +454,7 @@ def estimate_comparison(
     for agent_id in wanted:
         tally = contest.tally(agent_id, request)
         for scene in scenes.get(agent_id, ()):
-            said = (f"{_WORDS}1", f"{_WORDS}2") if contest.answering else ()
+            said = tuple([f"{USUAL_ANSWER}{side}"] * len(scene.lines) for side in (1, 2)) if contest.answering else ()
             for requests, plan in zip(asked, contest.plans(tally, scene, said, request), strict=True):
                 requests += plan.requests
             answers += contest.asked_scenes(tally, scene)
@@ -446,7 +472,13 @@ def estimate_comparison(
         )
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
-    return ComparisonEstimate(found, most, recorded, len(answers), _price(answers, settings.judge_prices))
+    return ComparisonEstimate(
+        found,
+        most,
+        recorded,
+        sum(len(item.scene.lines) for item in answers),
+        price_of_answers(answers, settings.judge_prices),
+    )
 
 
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
@@ -458,11 +490,12 @@ def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: Jud
     return [item for item in requests if not recorded.has_recorded([item])]
 
 
-def _price(answers: Sequence[AskedScene], prices: str) -> Range | None:
+def price_of_answers(answers: Sequence[AskedScene], prices: str) -> Range | None:
+    """Return what answers may cost in dollars; None: a target's price is not known."""
     total = Range()
-    for item in answers:
+    for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
         model = getattr(item.target, "model", None)
-        read = sum(estimated_tokens(message["content"]) for message in item.messages)
+        read = sum(estimated_tokens(message["content"]) for message in item.messages([USUAL_ANSWER] * turn))
         usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
         usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):

@@ -2,24 +2,29 @@
 
 import json
 import random
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
 from persona_pipeline.base.calls import run_async
+from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import repository_of
-from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case
+from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
+from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import ComparisonRequest
 from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.scoring.fading import SHORTEST
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.scoring.voice_alarm.learning import conversations
@@ -34,8 +39,10 @@ from persona_pipeline.suites.answering.base import (
     persona_prompt,
     request_key,
 )
+from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.world.models import Message, Window, seed_from
+from persona_pipeline.world.models import Message, Window, grouped, seed_from
+from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.world import World
 
 # How much of the talk before an answer is shown, and the conversation it is put into.
@@ -51,17 +58,26 @@ class Scene:
     Attributes:
         window: its messages are judged; of an answered scene, when it is said to have taken place.
         context: what was said before the answer, oldest first; empty where messages are judged as they are.
+        turns: what a visitor says one after another, whatever is answered; empty: the context is answered, once.
         conversation: scenes of one are alike and count once, as their mean; they follow one another. Empty: it is by itself.
         system: what a suite's test says to the system, beside the persona.
         attempt: 0-based: the same scene may be answered again.
+        kind: of an interview's scene; a change may show in scenes of one kind alone.
     """
 
     id: str
     window: Window
     context: tuple[Message, ...] = ()
+    turns: tuple[str, ...] = ()
     system: str = ""
     attempt: int = 0
     conversation: str = ""
+    kind: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What the visitor says before each answer; ``""`` where all of that is in the context."""
+        return self.turns or ("",)
 
 
 def window_scenes(world: World, agent_id: str, request: ComparisonRequest) -> list[Scene]:
@@ -122,8 +138,18 @@ def suite_scenes(
         systems = [item["content"] for item in messages if item["role"] == "system"]
         turns = [item for item in messages if item["role"] != "system" and item["content"].strip()]
         spoken = [(agent_id if item["role"] == "assistant" else _VISITOR, item["content"]) for item in turns]
-        found.append(Scene(name, Window(end), _talk(name, spoken, end), "\n\n".join(systems)))
+        found.append(Scene(name, Window(end), _talk(name, spoken, end), system="\n\n".join(systems)))
     return _as_many(_shuffled(found, agent_id, request), request.scenes)
+
+
+def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: ComparisonRequest) -> list[Scene]:
+    """Return an interview's scenes, one kind after another in turn, those of a kind in an order by seed."""
+    end = datetime(2026, 1, 1, tzinfo=UTC)
+    scenes = [Scene(item.id, Window(end), turns=item.turns, kind=item.kind) for item in scripts]
+    kinds = grouped(_shuffled(scenes, agent_id, request), lambda scene: scene.kind)
+    # However soon it is decided, each kind was seen about as often.
+    each = [_as_many(own, request.scenes) for own in kinds.values()]
+    return [scene for together in zip(*each, strict=True) for scene in together][: request.scenes]
 
 
 def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
@@ -133,24 +159,53 @@ def window_plan(world: World, agent: SideAgent, scene: Scene, request: Compariso
     return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 
 
-def answer_plan(world: World, agent: SideAgent, scene: Scene, text: str, request: ComparisonRequest) -> AgentPlan:
-    """Return what is judged of an answer, by one persona and its claims."""
-    said_at = scene.window.end
-    answer = Message(f"{scene.id}-answer", agent.persona.agent_id, text, said_at, SCENE_CHANNEL, synthetic=True)
-    talk = [replace(item, channel=SCENE_CHANNEL, recipient=None) for item in scene.context]
+def answer_plan(
+    world: World, agent: SideAgent, scene: Scene, texts: Sequence[str], request: ComparisonRequest
+) -> AgentPlan:
+    """Return what is judged of the answers to a scene, one conversation, by one persona and its claims."""
+    own, said_at, talk, answers = agent.persona.agent_id, scene.window.end, list[Message](), list[Message]()
+    for place, (line, text) in enumerate(zip(scene.lines, texts, strict=True)):
+        moment = said_at - timedelta(minutes=len(texts) - 1 - place)
+        if line:
+            asked_at = moment - timedelta(seconds=30)
+            talk.append(Message(f"{scene.id}-line-{place}", _VISITOR, line, asked_at, SCENE_CHANNEL, synthetic=True))
+        answers.append(Message(answer_id(scene, place), own, text, moment, SCENE_CHANNEL, synthetic=True))
+        talk.append(answers[-1])
+    before = [replace(item, channel=SCENE_CHANNEL, recipient=None) for item in scene.context]
     scope = _scope(agent, scene)
     case = AgentCase(
-        agent_id=agent.persona.agent_id,
+        agent_id=own,
         display_name=agent.persona.display_name,
         persona=agent.persona.persona,
         window=scene.window,
-        messages=[answer],
-        channels={SCENE_CHANNEL: [*talk, answer]},
+        messages=answers,
+        channels={SCENE_CHANNEL: [*before, *talk]},
         names={**world.display_names(), **agent.names},
         samples=request.samples,
         lexicon=world_lexicon(world.root),
     )
-    return plan_case(case, scope, agent.sets)
+    # Of a long script each answer is judged by itself: how long the character lasts is read from that.
+    alone = {"adherence": _by_answer(agent.sets["adherence"])} if "adherence" in agent.sets and _is_long(scene) else {}
+    plan = plan_case(case, scope, {**agent.sets, **alone})
+    if "consistency" not in plan.plans or len(answers) < 2:
+        return plan
+    # Of a script the second half is held against the first.
+    halves = replace(case, earlier=answers[: len(answers) // 2], messages=answers[len(answers) // 2 :])
+    return replace(plan, plans={**plan.plans, **planned(replace(plan, case=halves), ["consistency"]).plans})
+
+
+def answer_id(scene: Scene, place: int) -> str:
+    """Return the id of an answer as a message, by its place (from 0) in the scene."""
+    return f"{scene.id}-answer-{place + 1}" if place else f"{scene.id}-answer"
+
+
+def _is_long(scene: Scene) -> bool:
+    return len(scene.lines) >= SHORTEST
+
+
+def _by_answer(stored: StoredSet) -> StoredSet:
+    claims = stored.propositions
+    return StoredSet(stored.version, claims and replace(claims, level="action", first_n=0, last_n=1))
 
 
 def _scope(agent: SideAgent, scene: Scene) -> AgentScope:
@@ -186,7 +241,7 @@ def _as_many(scenes: Sequence[Scene], wanted: int) -> list[Scene]:
 
 
 WIDTH, RETRIES = 8, 2
-NO_BUDGET = "budget"
+NO_BUDGET, EMPTY = "budget", "empty"
 
 
 @dataclass(frozen=True)
@@ -198,9 +253,11 @@ class AskedScene:
     scene: Scene
     with_persona: bool = True
 
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        """What the target is sent: the persona as the system's message, then the talk, others under their names."""
+    def messages(self, texts: Sequence[str] = ()) -> list[dict[str, str]]:
+        """Return what the target is sent after so many answers.
+
+        The persona is the system's message; then comes the talk, others under their names.
+        """
         own, names = self.agent.persona.agent_id, self.agent.names
         system = [persona_prompt(self.agent.persona)] if self.with_persona else []
         system += [self.scene.system] if self.scene.system else []
@@ -211,12 +268,43 @@ class AskedScene:
             else:
                 name = names.get(message.agent_id)
                 said.append({"role": "user", "content": f"{name}: {message.text}" if name else message.text})
+        for line, text in zip_longest(self.scene.lines[: len(texts) + 1], texts):
+            said += [{"role": "user", "content": line}] if line else []
+            said += [] if text is None else [{"role": "assistant", "content": text}]
         return said
 
-    def key(self, fingerprint: Mapping[str, Any]) -> str:
-        """Return what the answer depends on; the same for both versions where nothing differs."""
-        asked = request_key(self.messages, {})
+    def key(self, fingerprint: Mapping[str, Any], texts: Sequence[str] = ()) -> str:
+        """Return what the next answer depends on; the same for both versions where nothing differs."""
+        asked = request_key(self.messages(texts), {})
         return cache_key(fingerprint, asked, test_id=self.scene.id, attempt=self.scene.attempt)
+
+
+@dataclass
+class SceneAnswers:
+    """What was answered in a scene.
+
+    Attributes:
+        outputs: the answers, one a turn, with what each took.
+        missing: why the next one did not come, a word for machines; empty: all came.
+    """
+
+    outputs: list[Output] = field(default_factory=list)
+    missing: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(output.text for output in self.outputs)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The next turn of a scene: what is sent, and all that its answer depends on."""
+
+    asked: AskedScene
+    turn: int
+    messages: list[dict[str, str]]
+    key: str
+    conversation: str
 
 
 @dataclass
@@ -229,6 +317,8 @@ class Answering:
         allow_code: targets that run programs may.
         cache: where answers of models are kept, so that a run that was stopped goes on from them; those of bots, which may change
             behind their address, never are. None: nothing is kept.
+        kept: where answers of bots are kept, too, as long as one run lasts; None: nowhere.
+        run: a name of the run that nobody else has: bots that remember a conversation know it by that.
         budget: what answers may cost together with judging; None: no limit.
         prices: of models, as ``PERSONA_JUDGE_PRICES`` has them.
         usd: dollars of answers so far; None: a target does not tell.
@@ -237,6 +327,8 @@ class Answering:
 
     targets: tuple[TargetFields, TargetFields]
     cache: OutputCache | None = None
+    kept: OutputCache | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
     with_persona: bool = True
     allow_code: bool = False
     timeout: float = 120.0
@@ -258,34 +350,60 @@ class Answering:
                     "which plays that of each version, or add --no-send-persona"
                 )
 
-    def answers(self, asked: Sequence[AskedScene]) -> list[str | None]:
-        """Return what was answered, in order; None where there is no answer, and why is counted. Equal ones are asked once."""
-        keys = [item.key(self._fingerprint(item.target)) for item in asked]
-        wanted = dict(zip(keys, asked, strict=True))
+    def answers(self, asked: Sequence[AskedScene]) -> list[SceneAnswers]:
+        """Ask turn by turn, scenes side by side, and return what was answered, in order.
+
+        A scene ends with its first answer that does not come, and why is counted. Equal questions are asked once.
+        """
+        found = [SceneAnswers() for _ in asked]
+        for turn in range(max((len(item.scene.lines) for item in asked), default=0)):
+            due = [
+                (own, self._question(item, turn, own.texts))
+                for own, item in zip(found, asked, strict=True)
+                if turn < len(item.scene.lines) and not own.missing
+            ]
+            answered = self._turn({question.key: question for _, question in due})
+            for own, question in due:
+                output = answered[question.key]
+                if isinstance(output, Output):
+                    own.outputs.append(output)
+                else:
+                    own.missing = output
+        return found
+
+    def _question(self, item: AskedScene, turn: int, texts: Sequence[str]) -> _Question:
+        fingerprint = self._fingerprint(item.target)
+        name = content_hash([self.run, item.key(fingerprint)])[:32]
+        return _Question(item, turn, item.messages(texts), item.key(fingerprint, texts), name)
+
+    def _turn(self, wanted: Mapping[str, _Question]) -> dict[str, Output | str]:
+        """Return an answer, or the reason why there is none, by the question's key."""
+        places = {key: self.cache if own.asked.target.is_model else self.kept for key, own in wanted.items()}
         # Of a model all that its answer depends on is in the key.
-        known = {
-            key: self.cache.get(key) if self.cache and own.target.is_model else None for key, own in wanted.items()
+        known: dict[str, Output | str] = {
+            key: output for key, place in places.items() if place and (output := place.get(key)) is not None
         }
-        new = {key: item for key, item in wanted.items() if known[key] is None}
+        new = {key: question for key, question in wanted.items() if key not in known}
         reserved = self._reserve(list(new.values()))
         if reserved is None:
             self.out_of_money = True
-            self.failures[NO_BUDGET] += len(new)
+            known |= dict.fromkeys(new, NO_BUDGET)
             new = {}
         spent: float | None = 0.0
         with ThreadPoolExecutor(max_workers=min(WIDTH, *(target.workers or WIDTH for target in self.targets))) as pool:
-            for key, output in zip(new, pool.map(self._answer, new.values()), strict=True):
+            # Each is kept as it comes: one that waits for a slower one would be paid again after a crash.
+            for key, output in zip(new, pool.map(self._kept_answer, new.values(), map(places.get, new)), strict=True):
                 known[key] = output
                 self.asked += 1
-                if output is not None:
+                if isinstance(output, Output):
                     spent = None if spent is None or output.cost_usd is None else spent + output.cost_usd
-                    if self.cache and new[key].target.is_model:
-                        self.cache.put(key, output)
         if reserved:
             reserved.settle(spent)
         self.usd = None if self.usd is None or spent is None else self.usd + spent
-        found = [known[key] for key in keys]
-        return [output.text if output is not None and output.text.strip() else None for output in found]
+        silent = {key for key, output in known.items() if isinstance(output, Output) and not output.text.strip()}
+        found = known | dict.fromkeys(silent, EMPTY)
+        self.failures.update(reason for reason in found.values() if isinstance(reason, str))
+        return found
 
     def close(self) -> None:
         for target in self.targets:
@@ -296,7 +414,7 @@ class Answering:
             self._fingerprints[target.name] = target.fingerprint()
         return self._fingerprints[target.name]
 
-    def _reserve(self, new: Sequence[AskedScene]) -> Reservation | None:
+    def _reserve(self, new: Sequence[_Question]) -> Reservation | None:
         """Set aside the most that answers may cost, as far as they have a price; None where it is not there."""
         if self.budget is None:
             return Reservation(0.0, lambda *_: None)
@@ -304,28 +422,36 @@ class Answering:
         # Nothing else is under way: waiting for money to be freed would be waiting for ever.
         return run_async(self.budget.reserve(worst)) if worst <= self.budget.remaining else None
 
-    def _worst_price(self, budget: Budget, item: AskedScene) -> float:
-        model, most = getattr(item.target, "model", None), getattr(item.target, "max_tokens", 0)
+    def _worst_price(self, budget: Budget, item: _Question) -> float:
+        target = item.asked.target
+        model, most = getattr(target, "model", None), getattr(target, "max_tokens", 0)
         # What nobody can price takes nothing of the limit, and the report says that its dollars are not known.
         if not isinstance(model, str) or not has_price(model, self.prices):
             return 0.0
         return budget.worst_price(json.dumps(item.messages), most, model, self.prices)
 
-    def _answer(self, item: AskedScene):
-        test = Test(item.scene.id, tuple(item.messages))
+    def _kept_answer(self, item: _Question, place: OutputCache | None) -> Output | str:
+        output = self._answer(item)
+        if place and isinstance(output, Output):
+            place.put(item.key, output)
+        return output
+
+    def _answer(self, item: _Question) -> Output | str:
+        scene = item.asked.scene
         request = Request(
-            test,
+            Test(scene.id, tuple(item.messages)),
             item.messages,
             "\n\n".join(f"@[{message['role'].capitalize()}]:\n{message['content']}" for message in item.messages),
-            attempt=item.scene.attempt,
+            attempt=scene.attempt,
             timeout=self.timeout,
             request_key=request_key(item.messages, {}),
+            turn=item.turn,
+            conversation=item.conversation,
         )
         try:
-            return ask(item.target, request, most_retries=RETRIES)
+            return ask(item.asked.target, request, most_retries=RETRIES)
         except TargetError as error:
-            self.failures[error.reason] += 1
-            return None
+            return error.reason
 
 
 def answers_folder(world: World) -> Path:

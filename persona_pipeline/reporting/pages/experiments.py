@@ -11,6 +11,7 @@ from persona_pipeline.lab.results import (
     PastPoint,
     ScoreChange,
     ScoreDifference,
+    SideBySide,
     VersionComparison,
 )
 from persona_pipeline.reporting.page import Cell, Column, Item, Items, Line, Page, PageRow, Section, Span, Table
@@ -41,9 +42,16 @@ _ICONS = {ScoreChange.FELL: "🔻", ScoreChange.ROSE: "🔼", ScoreChange.SAME: 
 _SAID = {
     ScoreChange.FELL: "fell",
     ScoreChange.ROSE: "rose",
-    ScoreChange.SAME: "the same",
+    ScoreChange.SAME: "held",
     ScoreChange.OPEN: "cannot tell",
 }
+_SIGNALS = {"voice": "Own voice", "said_again": "No repetition", "late_turns": "Late turns"}
+_EXPENSES = {
+    "cost_usd": ("cost", "dearer", "cheaper", format_usd),
+    "latency_seconds": ("latency", "slower", "faster", lambda seconds: f"{seconds:.2f} s"),
+}
+# A ratio that is surely nearer to 1 is none to speak of.
+_ALIKE = 1.25
 _MOST_CLAIM, _MOST_LINE, _LONGEST = 200, 300, 20_000
 
 COMPARED = "Compared with"
@@ -52,7 +60,7 @@ _NOTHING = "No persona, claim, message, recording or suite, and nothing that dec
 # What decides and what should not be there at all comes first, then what is evaluated.
 _ORDER = (
     "store", "link", "workflow", "settings", "baseline", "labels", "judge changes", "lexicon", "everyday language", "nudges",
-    "persona", "claim", "claims", "recordings", "messages", "card", "suite",
+    "persona", "claim", "claims", "recordings", "messages", "card", "suite", "interview",
 )  # fmt: skip
 _PLURALS = {
     "store": "stored runs, which no commit should bring",
@@ -218,13 +226,16 @@ def comparison_lines(found: VersionComparison) -> Page:
     for agent in found.agents.values():
         notes = ", ".join([f"{agent.scenes - agent.left_out} scenes", *_notes(found, agent)])
         items.append(Item(f"{one_line(agent.agent_id, 64)}: {notes}"))
-        for name, item in agent.dimensions.items():
-            said = f"{_SAID[item.moved]:<12} {dimension_label(name).lower():<16} {_numbers(item)}"
+        for name, item in agent.rows.items():
+            said = f"{_SAID[item.moved]:<12} {_label(name).lower():<16} {_numbers(item)}"
             items.append(Item([Span(said, "fixed")], 1))
         for row in (*agent.moved, *agent.suspects):
             said = _SAID[row.difference.moved] if row.difference.moved is not ScoreChange.OPEN else "perhaps"
             line = f" {one_line(f'{row.dimension}/{row.id}', 60)}{_moved(row)}"
             items.append(Item([Span(f"{said:<12}", "fixed"), line, Span(row.claim, limit=_MOST_CLAIM)], 1))
+        items += [Item(text, 1) for text in _answered(agent)]
+        for pair in agent.lines[:1]:
+            items += [Item(line, 1 if place == 0 else 2) for place, line in enumerate(_side_by_side(pair, _MOST_LINE))]
     items += [Item(text) for text in _remarks(found)]
     return Page("", sections=[Section("", [Items(items)])])
 
@@ -233,14 +244,23 @@ def comparison_page(found: VersionComparison) -> Page:
     """Return a comparison with a row a dimension, the claims that moved, and what it rests on."""
     titles = ("Agent", "Dimension", "Before", "After", "Change", "Interval", "")
     columns = [Column(title, number=title not in ("Agent", "Dimension", "")) for title in titles]
-    rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.dimensions.items()]
+    rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.rows.items()]
     moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
     notes = [f"{agent.agent_id}: {', '.join(_notes(found, agent))}" for agent in found.agents.values()]
+    notes += [f"{agent.agent_id}: {text}" for agent in found.agents.values() for text in _answered(agent)]
     version = [Span(found.after, "code", 100), Span(", ", "own"), _what(found), Span(". Points from 0 to 9.", "own")]
     sections = [Section("", [Table("Table of dimensions", columns, rows)])]
     if moved:
         said = f"Claims that moved ({_ICONS[ScoreChange.OPEN]}: not by itself told from chance):"
         sections.append(Section("", [Item([Span(said, "own")]), Items.of(*moved)]))
+    sections += [
+        Section(
+            f"{agent.agent_id}: where it fell farthest",
+            [Items.of(*_side_by_side(pair, _LONGEST)) for pair in agent.lines],
+        )
+        for agent in found.agents.values()
+        if agent.lines
+    ]
     sections.append(Section("", [Items.of(*notes, *_remarks(found))]))
     title = [Span(f"{COMPARED} ", "own"), Span(found.before, "code", 100), f": {_headline(found)}"]
     top, left = [Item([Span("Version ", "own"), *version])], "*Shortened: {} more lines are in the JSON.*"
@@ -248,10 +268,10 @@ def comparison_page(found: VersionComparison) -> Page:
 
 
 def _headline(found: VersionComparison) -> str:
-    every = [item for agent in found.agents.values() for item in agent.dimensions.values()]
+    every = [item for agent in found.agents.values() for item in agent.rows.values()]
     counts = {moved: sum(item.moved is moved for item in every) for moved in ScoreChange}
     said = [f"{count} {_SAID[moved]}" for moved, count in counts.items() if count]
-    return f"of {len(every)} dimensions {', '.join(said)}" if said else "nothing was compared"
+    return f"of {plural(len(every), 'row')} {', '.join(said)}" if said else "nothing was compared"
 
 
 def _what(found: VersionComparison) -> str:
@@ -265,10 +285,11 @@ def _what(found: VersionComparison) -> str:
 def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
     between = "–" if item.low is None or item.asked_alike else f"{format_delta(item.low)} to {format_delta(item.high)}"
     change = "–" if item.change is None else format_delta(item.change)
-    moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}"
+    kinds = ", ".join(filter(None, (item.kind, *item.open_kinds)))
+    moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}{kinds and f': {kinds}'}"
     numbers = (format_score(item.before), format_score(item.after), change, between, moved)
     who = Cell(agent.agent_id, style="code")
-    return PageRow([who, dimension_label(name), *(Cell(text, own=True) for text in numbers)])
+    return PageRow([who, _label(name), *(Cell(text, own=True) for text in numbers)])
 
 
 def _claim(agent: AgentDifference, row: ClaimDifference) -> Line:
@@ -281,7 +302,42 @@ def _moved(row: ClaimDifference) -> str:
     return f" {_numbers(row.difference)}{', edited' if row.edited else ''}: "
 
 
+def _label(name: str) -> str:
+    return _SIGNALS.get(name) or dimension_label(name)
+
+
+def _answered(agent: AgentDifference) -> Iterator[str]:
+    """What answers took on both sides, and how long the character lasts in long scenes."""
+    for name, (title, more, less, shown) in _EXPENSES.items():
+        if item := agent.expenses.get(name):
+            said = more if item.low > 1 else less if item.high < 1 else "cannot tell"
+            said = "about the same" if item.high < _ALIKE and item.low > 1 / _ALIKE else said
+            most = f"95 % below {shown(item.before_p95)} -> {shown(item.after_p95)}"
+            yield (
+                f"{title} an answer: {said}: {shown(item.before)} -> {shown(item.after)} ({most}; "
+                f"x {item.ratio:.2f}, {item.low:.2f} to {item.high:.2f})"
+            )
+    for when, held in agent.half_life.items():
+        yield f"half-life {when}: {held['text']}"
+
+
+def _side_by_side(pair: SideBySide, limit: int) -> Iterator[Line]:
+    """A scene in which something fell: the line, what each side answered, and what the judge quotes."""
+    fell = ", ".join(f"{_label(name).lower()} {one:.1f} -> {other:.1f}" for name, (one, other) in pair.scores.items())
+    yield [f"{one_line(pair.scene, 64)}, line {pair.turn}: {fell}"]
+    for who, text in (("visitor", pair.asked), ("before", pair.before), ("after", pair.after)):
+        yield [Span(f"{who}: ", "own"), Span(text, limit=limit)]
+    for item in pair.claims:
+        yield [
+            Span(item.claim, "code", 120),
+            f" {item.before:.1f} -> {item.after:.1f}{item.quote and ': '}",
+            Span(item.quote, limit=_MOST_CLAIM),
+        ]
+
+
 def _numbers(item: ScoreDifference) -> str:
+    if item.note:
+        return item.note
     if item.asked_alike and not item.scenes:
         return "not affected"
     if item.asked_alike:
@@ -293,6 +349,8 @@ def _numbers(item: ScoreDifference) -> str:
     if item.low is not None:
         text += f", {format_delta(item.low)} to {format_delta(item.high)}, p {format_p(item.p_value)}"
     missing = f", {item.unjudged} not judged" if item.unjudged else ""
+    missing += f", most in scenes of: {item.kind}" if item.kind else ""
+    missing += f"; too few scenes of: {', '.join(item.open_kinds)}" if item.open_kinds else ""
     return f"{text}) over {plural(item.scenes, 'scene')}{missing}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
+from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.charts.measures import roc_chart, threshold_chart
 from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from persona_pipeline.guard.labels.files import Label
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.model.probe import ProbeFinding
+    from persona_pipeline.scoring.facts.reading import FactsFound
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
 _ALONE = (
@@ -63,6 +65,18 @@ def voice_labels_page(labels: "Sequence[VoiceLabel]") -> Page:
         said = f"{label.agent_id} {label.key[:12]} {'on' if label.on else 'off':<3} {label.labeller} ({label.source}{rating})"
         items.append(Item([Span(f"{said} {one_line(label.text, 60)!r}{note}", "fixed")]))
     return Page("Labels of voices", sections=[Section("", [Items(items)])])
+
+
+def facts_page(found: "Sequence[FactsFound]") -> Page:
+    """Return what agents said of themselves, each with its line, and what of it contradicts."""
+    told, sections = list[Item](), list[Section]()
+    for own in found:
+        told.append(Item(own.summary, kind=own.agent_id, tone="" if own.is_whole else "warn"))
+        told += [Item(item.text, kind=item.kind, tone="warn") for item in facts_findings(own)]
+        facts = sorted(own.facts, key=lambda fact: (fact.text, fact.id))
+        rows = [[item.text, item.id, f"{item.said_at:%Y-%m-%d}", item.source, item.quote] for item in facts]
+        sections.append(Section(own.agent_id, [Table.plain("Facts", ["said", "id", "day", "message", "line"], rows)]))
+    return Page("What agents said of themselves", [Items(told)], sections)
 
 
 def calibration_page(calibration: "calibrate.Calibration") -> Page:

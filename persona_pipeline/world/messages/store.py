@@ -236,6 +236,13 @@ def read_talk(store: Store, span: Window, agent_ids: Collection[str]) -> list[Me
         return [message_of(row) for row in connection.execute(query)]
 
 
+def read_received(store: Store, span: Window, agent_ids: Collection[str]) -> list[Message]:
+    """Return, in whatever order, what was really sent to some agents in direct messages in a span of time."""
+    query = sa.select(_TABLE).where(*_said_during(span), among(_TABLE.c.recipient_id, agent_ids))
+    with store.connect() as connection:
+        return [message_of(row) for row in connection.execute(query)]
+
+
 # Of a beginning or an ending so many lines are read: a stock phrase that one agent begins with must not hide what it says after.
 _MOST_ALIKE = 128
 # The first fields of a message.

@@ -1,0 +1,157 @@
+"""What answers to an interview tell beside the judged dimensions: own voice, what is said again, late turns, cost and latency.
+
+Scores go from 0 to 9 as the judged ones do, high being good, and are compared by the same bets.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from persona_pipeline.guard.baselines.statistics import LEVEL, paired_change
+from persona_pipeline.lab.compare.scenes import Scene, SceneAnswers, answer_id
+from persona_pipeline.lab.results import AnswerExpense
+from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.scoring.fading import SHORTEST, message_scores
+from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
+from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
+from persona_pipeline.scoring.text.said_again import find_said_again
+from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, learn_voice, stored_voice
+from persona_pipeline.scoring.voice_alarm.model import VoiceModel
+from persona_pipeline.suites.grading.statistics import half_lives
+from persona_pipeline.world.propositions.models import Catchphrase
+from persona_pipeline.world.world import World
+
+VOICE, SAID_AGAIN, LATE_TURNS, ADHERENCE = "voice", "said_again", "late_turns", "adherence"
+# Turns that a scene needs to tell something of a row.
+LEAST_TURNS = {SAID_AGAIN: 2, LATE_TURNS: SHORTEST}
+# Own messages that tell what is usual.
+_LATEST = 200
+COST, LATENCY = "cost_usd", "latency_seconds"
+
+
+@dataclass(frozen=True)
+class SignalReader:
+    """Reads an agent's answers without a judge.
+
+    Attributes:
+        rows: what can be told.
+        unknown: what cannot, and why.
+        voice: the agent's own, learnt from its messages; None: there are too few.
+        history: its latest messages as pairs of conversation and text: what it says again anyway is usual for it.
+    """
+
+    rows: tuple[str, ...]
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    voice: VoiceModel | None = None
+    history: Sequence[tuple[str, str]] = ()
+    catchphrases: Sequence[Catchphrase] = ()
+
+    @classmethod
+    def of(cls, world: World, agent: SideAgent, scenes: Sequence[Scene], compared: Sequence[str]) -> "SignalReader":
+        """Return the reader of an agent's answers to some scenes. Its voice is the stored one, else it is learnt."""
+        agent_id, messages = agent.persona.agent_id, world.messages()
+        known = stored_voice(world.store, agent_id)
+        voice = (known and known.model) or learn_voice(agent_id, messages, root=world.root)
+        unknown = {}
+        if voice is None or not voice.tells:
+            own = sum(message.agent_id == agent_id for message in messages)
+            few = f"{FEWEST_OWN} are needed" if own < FEWEST_OWN else "too few, or too much like everybody's"
+            voice, unknown[VOICE] = None, f"its voice cannot be learnt from {own} messages of its own: {few}"
+        longest = max((len(scene.lines) for scene in scenes), default=0)
+        rows = [VOICE] * (voice is not None) + [SAID_AGAIN] * (longest >= LEAST_TURNS[SAID_AGAIN])
+        rows += [LATE_TURNS] * (longest >= SHORTEST and ADHERENCE in compared)
+        fluency = agent.sets.get("fluency")
+        claims = fluency.propositions if fluency else None
+        latest = [(message.conversation, message.text) for message in world.messages(agent_id=agent_id)[-_LATEST:]]
+        return cls(tuple(rows), unknown, voice, latest, claims.catchphrases if claims else ())
+
+    def read(self, scene: Scene, texts: Sequence[str], judged: Mapping[str, DimensionEvaluation]) -> dict[str, float]:
+        """Return the scores (0-9) of one side's answers; a row that they tell nothing of is left out."""
+        turns = [score for score in turn_scores(scene, len(texts), judged) if score is not None]
+        late = turns[len(turns) // 2 :] if len(turns) >= SHORTEST else []
+        found = {
+            VOICE: voice_score(self.voice, texts) if self.voice else None,
+            SAID_AGAIN: repetition_score(texts, self.history, self.catchphrases),
+            LATE_TURNS: fmean(late) if late else None,
+        }
+        return {name: score for name, score in found.items() if score is not None and name in self.rows}
+
+
+def voice_score(voice: VoiceModel, texts: Sequence[str]) -> float | None:
+    """Return how far answers sound like the agent: 9 as its own messages do, 0 as whoever they come nearest to does.
+
+    None: they are in another language than its messages.
+    """
+    if language_of(texts) not in (voice.provenance.language, UNKNOWN):
+        return None
+    each = [
+        [side.step(float(apart)) for side, apart in zip(voice.sides, voice.differences(text), strict=True)]
+        for text in texts
+    ]
+    own, theirs = (
+        np.array([value(side) for side in voice.sides]) for value in (lambda s: s.usual, lambda s: 1 / s.delay)
+    )
+    nearest = float(((theirs - np.mean(each, axis=0)) / (theirs - own)).min())
+    return HIGHEST * min(1.0, max(0.0, nearest))
+
+
+def repetition_score(
+    texts: Sequence[str], history: Sequence[tuple[str, str]] = (), catchphrases: Sequence[Catchphrase] = ()
+) -> float | None:
+    """Return 9 where no answer says an earlier one again, 0 where each does; None for a single one."""
+    if len(texts) < LEAST_TURNS[SAID_AGAIN]:
+        return None
+    # No conversation has an empty name.
+    said, known = [*history, *(("", text) for text in texts)], len(history)
+    again = {item.place - known for item in find_said_again(said, catchphrases, since=known, known=known)}
+    # Where every answer is the same, no word of it is rare.
+    again |= {place for place, text in enumerate(texts) if text in texts[:place]}
+    return HIGHEST * (1 - len(again) / (len(texts) - 1))
+
+
+def turn_scores(scene: Scene, turns: int, judged: Mapping[str, DimensionEvaluation]) -> list[float | None]:
+    """Return the adherence of each answer that was judged by itself; None of the others."""
+    scores = message_scores(judged[ADHERENCE]) if ADHERENCE in judged else {}
+    return [scores.get(answer_id(scene, place)) for place in range(turns)]
+
+
+def half_lives_of(before: Iterable[Sequence[float | None]], after: Iterable[Sequence[float | None]]) -> dict[str, Any]:
+    """Return how long the character lasts on each side, over the scenes whose turns were judged one by one, as plain JSON."""
+    sides = [("before", turns) for turns in before] + [("after", turns) for turns in after]
+    return json.loads(json.dumps(half_lives(sides)))
+
+
+def expenses_of(answered: Sequence[tuple[SceneAnswers, SceneAnswers]]) -> dict[str, AnswerExpense]:
+    """Return what an answer costs and how long it takes on both sides; nothing of what a target does not tell."""
+    read = {
+        COST: lambda side: [output.cost_usd for output in side.outputs],
+        LATENCY: lambda side: [output.duration_ms and output.duration_ms / 1000 for output in side.outputs],
+    }
+    found = {}
+    for name, values in read.items():
+        pairs = [(values(before), values(after)) for before, after in answered]
+        pairs = [pair for pair in pairs if all(value and value > 0 for side in pair for value in side)]
+        if pairs:
+            found[name] = _expense(pairs)
+    return found
+
+
+def _expense(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> AnswerExpense:
+    # Of a scene the same share is dearer whatever its length, so ratios are what is compared.
+    told = paired_change([math.log2(fmean(after) / fmean(before)) for before, after in pairs], LEVEL)
+    before, after = ([value for pair in pairs for value in pair[side]] for side in (0, 1))
+    return AnswerExpense(
+        before=median(before),
+        after=median(after),
+        before_p95=float(np.quantile(before, 0.95)),
+        after_p95=float(np.quantile(after, 0.95)),
+        ratio=2 ** (told.mean or 0.0),
+        low=2**told.low,
+        high=2**told.high,
+        scenes=len(pairs),
+    )

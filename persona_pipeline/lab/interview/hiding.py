@@ -1,0 +1,79 @@
+"""Names hidden from a judge that may know the character: each becomes an invented one, and is turned back in quotes."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import regex
+
+from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.world.propositions.loading import StoredSet
+
+_INVENTED = ("Velmar", "Quorin", "Tasbek", "Ildram", "Norvex", "Pelund", "Ostrev", "Karnil", "Dremas", "Fyolt")
+_CASED = r"[\p{Lu}\p{Ll}\p{N}]"
+_WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
+
+
+@dataclass(frozen=True)
+class HiddenNames:
+    """Names, and the invented ones that stand for them, one for one; those of ``exact`` only as they are spelt."""
+
+    pairs: Mapping[str, str]
+    exact: Collection[str] = ()
+
+    @classmethod
+    def of(cls, agent: SideAgent) -> "HiddenNames":
+        """Return how an agent's display name, aliases and id are hidden, word by word.
+
+        A name with a word that its persona or claims also have in small letters, as "Help Desk", is only hidden as a whole.
+        """
+        persona = agent.persona
+        sets = [stored.propositions.propositions for stored in agent.sets.values() if stored.propositions is not None]
+        texts = [persona.persona, *(item.claim for claims in sets for item in claims)]
+        common = {word for text in texts for word in _WORD.findall(text) if word.islower()}
+        found: dict[str, str] = {}
+        for name in (persona.display_name, *persona.aliases, persona.agent_id):
+            words = [word for word in _WORD.findall(name) if len(word) > 1]
+            for word in [name] if any(word.lower() in common for word in words) else words:
+                found.setdefault(word.casefold(), word)
+        rounds = range(len(found) // len(_INVENTED) + 1)
+        invented = (f"{word}{turn or ''}" for turn in rounds for word in _INVENTED)
+        return cls(
+            dict(zip(found.values(), invented, strict=False)),
+            [name for name in found.values() if name.lower() in common],
+        )
+
+    def hide(self, text: str) -> str:
+        """Return a text with the invented names."""
+        patterns = []
+        for name in sorted(self.pairs, key=len, reverse=True):
+            found = f"(?{'-i' * (name in self.exact)}:{regex.escape(name)})"
+            # Scripts without capitals put no space between words.
+            patterns.append(rf"(?<!{_CASED}){found}(?!{_CASED})" if name.lower() != name.upper() else found)
+        return _replaced(text, patterns, self.pairs)
+
+    def show(self, text: str) -> str:
+        """Return a text with the real names again."""
+        back = {invented: name for name, invented in self.pairs.items()}
+        return _replaced(text, sorted(back, key=len, reverse=True), back)
+
+    def hidden(self, agent: SideAgent) -> SideAgent:
+        """Return the agent as the judge is to see it: its name, persona and claims."""
+        own = agent.persona
+        own = replace(own, display_name=self.hide(own.display_name), persona=self.hide(own.persona))
+        sets = dict(agent.sets)
+        for name, stored in agent.sets.items():
+            if (claims := stored.propositions) is not None:
+                said = tuple(replace(item, claim=self.hide(item.claim)) for item in claims.propositions)
+                sets[name] = StoredSet(stored.version, replace(claims, propositions=said))
+        return SideAgent(own, sets, {**agent.names, own.agent_id: own.display_name})
+
+
+def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> str:
+    """Return a text with names replaced, in small or capital letters as they stand there."""
+    by_key = {name.casefold(): other for name, other in names.items()}
+
+    def other(match: regex.Match[str]) -> str:
+        said, new = match[0], by_key[match[0].casefold()]
+        return new.lower() if said.islower() else new.upper() if said.isupper() and len(said) > 1 else new
+
+    return regex.sub("|".join(patterns), other, text, flags=regex.IGNORECASE) if patterns else text

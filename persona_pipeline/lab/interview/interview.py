@@ -1,0 +1,384 @@
+"""An interview held: scenes are asked in sessions, conversations judged by the agent's claims, and it is told what dropped."""
+
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from persona_pipeline.base.documents.json import content_hash, write_atomically
+from persona_pipeline.base.errors import (
+    EXIT_BUDGET,
+    EXIT_COVERAGE,
+    EXIT_OK,
+    EXIT_REGRESSION,
+    ConfigError,
+    Result,
+    worst_exit_code,
+)
+from persona_pipeline.base.files import read_regular
+from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
+from persona_pipeline.evaluation.read import coverage_of
+from persona_pipeline.guard.baselines.statistics import LEVEL
+from persona_pipeline.judging.estimate import estimate, in_dollars
+from persona_pipeline.judging.providers.base import ModelOptions
+from persona_pipeline.judging.verdict import Judge, Unscored, Usage
+from persona_pipeline.lab.compare.compare import USUAL_ANSWER, price_of_answers
+from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan, answers_folder
+from persona_pipeline.lab.interview.hiding import HiddenNames
+from persona_pipeline.lab.interview.results import (
+    Interview,
+    InterviewedScene,
+    InterviewScore,
+    MeanChange,
+    MeanVerdict,
+    WorstLine,
+)
+from persona_pipeline.lab.interview.statistics import (
+    FEWEST_SCENES,
+    Numbers,
+    changes,
+    mean_interval,
+    means,
+    retest,
+)
+from persona_pipeline.lab.interview_scenes import InterviewScene
+from persona_pipeline.lab.results import CHANGE, ComparisonRequest
+from persona_pipeline.lab.states import HERE, Side, SideAgent
+from persona_pipeline.scoring.fading import THRESHOLD, MessageValue, fading, message_scores
+from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
+from persona_pipeline.suites.answering.base import OutputCache
+from persona_pipeline.version import __version__
+from persona_pipeline.world.models import Window
+from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
+from persona_pipeline.world.world import World
+
+SESSIONS, CLAIM_CHANGE, UNDECIDED = 3, 3.0, 2.5
+MOST_LINES = 10
+_ALONE = "nobody but the agent and a visitor speaks in an interview"
+# When all scenes are said to take place: what is judged must not depend on the day.
+_END = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class InterviewRequest:
+    """Whom to interview, and how.
+
+    Attributes:
+        dimensions: None for all that it has claims of, convergence left out.
+        sessions: how often every scene is asked, from its beginning.
+        change: points (0-9) that a dimension, or a kind of scene in it, may drop.
+        samples: judgments per claim.
+        hide_names: the judge sees invented names.
+        seed: of the shuffles by which drops are told from chance.
+    """
+
+    agent_id: str
+    dimensions: Sequence[str] | None = None
+    sessions: int = SESSIONS
+    change: float = CHANGE
+    samples: int = 1
+    hide_names: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.change <= 9:
+            raise ConfigError(f"--change {self.change:g} is not usable; give points above 0, up to 9")
+
+
+@dataclass(frozen=True)
+class Interviewee:
+    """An agent as it is asked, and as the judge sees it."""
+
+    agent: SideAgent
+    names: HiddenNames
+    judged: SideAgent
+
+    @classmethod
+    def of(cls, world: World, request: InterviewRequest) -> "Interviewee":
+        """Read an agent; ConfigError: there is none, its files are not valid, or it has no claims to be judged by."""
+        wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
+        agent = Side(HERE, world.root).agent(request.agent_id, wanted)
+        agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
+        if not agent.sets:
+            raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
+        names = HiddenNames.of(agent) if request.hide_names else HiddenNames({})
+        return cls(agent, names, names.hidden(agent))
+
+    def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
+        """Return what is judged of a conversation, with the names that the judge is to see."""
+        shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
+        return answer_plan(
+            world, self.judged, shown, [*map(self.names.hide, texts)], ComparisonRequest(samples=samples)
+        )
+
+    def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
+        """Return what the target is asked in a session, counted from 0."""
+        target, sent = answering.targets[0], answering.with_persona
+        every = (Scene(item.id, Window(_END), turns=item.turns, attempt=session) for item in scenes)
+        return [AskedScene(target, self.agent, scene, sent) for scene in every]
+
+
+def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bool = False) -> tuple[Path, int, str]:
+    """Let answers be kept until the interview is finished, so that one that was stopped goes on, as do bots that remember.
+
+    Returns the folder, how many answers are in it, and since when. ``fresh``: what is kept goes first.
+    """
+    name = f"{agent_id}-{content_hash([agent_id, answering.targets[0].name])[:12]}"
+    folder = answers_folder(world).parent / "interviews" / name
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    begun = folder / "begun"
+    if not begun.exists():
+        write_atomically(begun, f"{uuid.uuid4().hex} {_now()}")
+    answering.run, _, since = read_regular(begun).decode("utf-8").partition(" ")
+    answering.cache = answering.kept = OutputCache(folder)
+    return folder, sum(1 for _ in folder.glob("*/*.json")), since
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@dataclass
+class _Conversations:
+    """What conversations came to: scores by dimension or ``dimension/claim``, as (scenes, sessions); the lines that were quoted."""
+
+    scenes: Sequence[InterviewScene]
+    sessions: int
+    scores: dict[str, Numbers] = field(default_factory=dict)
+    unjudged: Counter[str] = field(default_factory=Counter)
+    silent: Counter[str] = field(default_factory=Counter)
+    lines: dict[tuple[str, int, str], WorstLine] = field(default_factory=dict)
+    turns: dict[str, list[MessageValue]] = field(default_factory=dict)
+
+    def add(
+        self, place: int, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]
+    ) -> None:
+        """Take a judged conversation in; ``place``: of its scene."""
+        for name, item in found.items():
+            self._note(name, place, scene.attempt, item.score)
+            if item.score is None:
+                (self.silent if item.unscored in ANSWERS else self.unjudged)[name] += 1
+            for row in item.propositions.values():
+                if not row.algorithmic:
+                    self._note(f"{name}/{row.id}", place, scene.attempt, row.score)
+                    self._quote(f"{name}/{row.id}", scene, row, show)
+            values = [MessageValue(_turn(message_id), score) for message_id, score in message_scores(item).items()]
+            if values:
+                self.turns[f"{scene.id} {scene.attempt}"] = sorted(values, key=lambda value: value.number)
+
+    def _note(self, name: str, place: int, session: int, score: float | None) -> None:
+        table = self.scores.setdefault(name, np.full((len(self.scenes), self.sessions), np.nan))
+        table[place, session] = np.nan if score is None else score
+
+    def _quote(self, claim: str, scene: Scene, row: PropositionResult, show: Callable[[str], str]) -> None:
+        for quote in row.evidence if row.score is not None and row.score < THRESHOLD else ():
+            if not quote.verified or "-answer" not in (quote.message_id or ""):
+                continue
+            key, score = (scene.id, scene.attempt, quote.quote), row.score or 0.0
+            known, asked = self.lines.get(key), scene.turns[_turn(quote.message_id or "") - 1]
+            claims = tuple(dict.fromkeys([*(known.claims if known else ()), claim]))
+            if known and known.score <= score:
+                self.lines[key] = known.model_copy(update={"claims": claims})
+                continue
+            self.lines[key] = WorstLine(
+                claims=claims, score=score, scene=scene.id, session=scene.attempt + 1, asked=asked,
+                quote=show(quote.quote), reasoning=show(row.reasoning),
+            )  # fmt: skip
+
+    def score(self, name: str, claims: str) -> InterviewScore:
+        """Return a dimension's score over the scenes; ``claims``: the hash of those it was judged by."""
+        table = self.scores.get(name, np.full((len(self.scenes), self.sessions), np.nan))
+        by_scene = means(table)
+        known = np.isfinite(by_scene)
+        kinds = {scene.kind: [other.kind == scene.kind for other in self.scenes] & known for scene in self.scenes}
+        score, low, high = mean_interval(by_scene[known])
+        return InterviewScore(
+            score=score,
+            low=low,
+            high=high,
+            kinds={kind: float(by_scene[own].mean()) for kind, own in kinds.items() if own.any()},
+            scenes=int(known.sum()),
+            unjudged=self.unjudged[name],
+            silent=self.silent[name],
+            claims=claims,
+            retest=retest(table),
+        )
+
+    def asked(self) -> dict[str, InterviewedScene]:
+        """Return the scenes with their scores."""
+        rows = {
+            name: [[None if x != x else x for x in row] for row in table.tolist()]
+            for name, table in self.scores.items()
+        }
+        return {
+            scene.id: InterviewedScene(
+                kind=scene.kind, hash=scene.hash, scores={name: tuple(own[place]) for name, own in rows.items()}
+            )
+            for place, scene in enumerate(self.scenes)
+        }
+
+
+def _turn(message_id: str) -> int:
+    """Return which answer of a conversation a message is, from 1."""
+    return int(message_id.rpartition("-answer")[2].lstrip("-") or 1)
+
+
+def hold_interview(
+    world: World,
+    request: InterviewRequest,
+    scenes: Sequence[InterviewScene],
+    judge: Judge,
+    answering: Answering,
+    baseline: Interview | None = None,
+) -> Interview:
+    """Ask every scene in every session, judge what was answered, and return what was found.
+
+    ``baseline``: an earlier interview that it is held against. ConfigError: the agent's files are not valid.
+    """
+    own, tally = Interviewee.of(world, request), _Conversations(scenes, request.sessions)
+    usage, models, out_of_money, held = Usage(), set[str](), False, 0
+    while held < request.sessions and not out_of_money:
+        asked = own.asked(scenes, held, answering)
+        answers = answering.answers(asked)
+        whole = [place for place, answer in enumerate(answers) if not answer.missing]
+        tally.unjudged.update(dict.fromkeys(own.agent.sets, len(asked) - len(whole)))
+        plans = [own.plan(world, asked[place].scene, answers[place].texts, request.samples) for place in whole]
+        judged = judge_plans(plans, judge)
+        for place, item in zip(whole, judged, strict=True):
+            tally.add(place, asked[place].scene, item.dimensions(), own.names.show)
+        usage = add_usage([usage, *(cost for item in judged for cost in item.costs.values())])
+        verdicts = [verdict for item in judged for verdict in item.verdicts]
+        models |= {verdict.model for verdict in verdicts if verdict.model}
+        out_of_money = answering.out_of_money or any(verdict.unscored is Unscored.BUDGET for verdict in verdicts)
+        held += 1
+    faded, persona = fading(tally.turns), own.agent.persona
+    found = Interview(
+        version=__version__,
+        agent_id=persona.agent_id,
+        display_name=persona.display_name,
+        taken_at=_now(),
+        target=answering.targets[0].name,
+        judge=judge.name,
+        models=tuple(sorted(models)),
+        persona=persona.hash,
+        hidden=request.hide_names,
+        sessions=held,
+        scenes=tally.asked(),
+        dimensions={name: tally.score(name, stored.version) for name, stored in own.agent.sets.items()},
+        not_asked={CONVERGENCE.name: _ALONE},
+        fading=faded.text if faded else "",
+        worst=tuple(sorted(tally.lines.values(), key=lambda line: (-len(line.claims), line.score))[:MOST_LINES]),
+        answers=answering.asked,
+        unanswered=dict(answering.failures),
+        answers_usd=answering.usd,
+        usage=usage,
+        whole=not out_of_money and not tally.unjudged.total(),
+    )
+    if baseline is not None:
+        found = held_against(baseline, found, request, coverage_of(world.settings)[judge.live])
+    return found.model_copy(update={"exit_code": _exit_code(found, out_of_money)})
+
+
+def estimate_interview(
+    world: World,
+    request: InterviewRequest,
+    scenes: Sequence[InterviewScene],
+    answering: Answering,
+    provider: str | None,
+) -> str:
+    """Return in words what an interview takes; ``provider``: of the judge, None: the settings', or Anthropic. Nobody is asked."""
+    own, settings = Interviewee.of(world, request), world.settings
+    asked = [item for session in range(request.sessions) for item in own.asked(scenes, session, answering)]
+    texts = [[f"{USUAL_ANSWER}{item.scene.attempt} {n}" for n, _ in enumerate(item.scene.turns)] for item in asked]
+    plans = [own.plan(world, item.scene, said, request.samples) for item, said in zip(asked, texts, strict=True)]
+    requests = [judgment for plan in plans for judgment in plan.requests]
+    judging = estimate(requests, options=ModelOptions.from_settings(settings, provider), store=world.store)
+    usd = price_of_answers(asked, settings.judge_prices)
+    return (
+        f"{len(scenes)} scenes, asked in {request.sessions} sessions: {sum(map(len, texts))} answers and {len(requests)} "
+        f"judgments\n{judging}\nanswers: {'no price is known' if usd is None else in_dollars(usd)}"
+    )
+
+
+def held_against(before: Interview, now: Interview, request: InterviewRequest, least: float) -> Interview:
+    """Return an interview with what became of each mean since an earlier one.
+
+    A dimension drops by more than ``request.change``, a claim by more than 3 points, and beyond chance. ``least``: the share
+    (0-1) of conversations that must be judged.
+    """
+    scenes = [key for key, item in now.scenes.items() if key in before.scenes and before.scenes[key].hash == item.hash]
+    kinds = ["", *dict.fromkeys(now.scenes[key].kind for key in scenes)]
+    groups = [[n for n, key in enumerate(scenes) if kind in ("", now.scenes[key].kind)] for kind in kinds]
+    known = before.dimensions if request.dimensions is None else now.dimensions
+    dimensions = list(dict.fromkeys([*now.dimensions, *known]))
+    whys = {name: _why_not(before, now, name, len(scenes), least) for name in dimensions}
+    told = [name for name in dimensions if not whys[name]]
+    rows = [MeanVerdict(dimension=name, verdict=Result.CANNOT_TELL, why=why) for name, why in whys.items() if why]
+    scored = [{name for key in scenes for name in side.scenes[key].scores} for side in (before, now)]
+    claims = {name for name in scored[0] & scored[1] if "/" in name and name.partition("/")[0] in told}
+    if told:
+        names = [*told, *sorted(claims)]
+        first, last = (_tables(side, names, scenes) for side in (before, now))
+        for place, changed in enumerate(changes(first, last, groups, whole_only=len(claims), seed=request.seed)):
+            dimension, _, claim = names[place].partition("/")
+            allowed = CLAIM_CHANGE if claim else request.change
+            for kind, own, item in zip(kinds, groups, changed, strict=False):
+                if item is not None:
+                    rows.append(_verdict(item, allowed, dimension, claim, kind))
+                elif not claim and now.dimensions[dimension].unjudged and np.isfinite(first[place][own]).any():
+                    why = "none of these scenes is judged"
+                    rows.append(MeanVerdict(dimension=dimension, kind=kind, verdict=Result.CANNOT_TELL, why=why))
+    order = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2}
+    rows.sort(key=lambda row: (bool(row.claim), bool(row.kind), order[row.verdict]))
+    left_out = len({*before.scenes, *now.scenes}) - len(scenes)
+    return now.model_copy(update={"verdicts": tuple(rows), "baseline": before.taken_at, "changed": left_out})
+
+
+def _tables(side: Interview, names: Sequence[str], scenes: Sequence[str]) -> Numbers:
+    """Return scores as (names, scenes, sessions), NaN where there is none."""
+
+    def row(name: str, key: str) -> list[float | None]:
+        return [*side.scenes[key].scores.get(name, ()), *[None] * side.sessions][: side.sessions]
+
+    return np.array([[row(name, key) for key in scenes] for name in names], float)
+
+
+def _why_not(before: Interview, now: Interview, name: str, scenes: int, least: float) -> str:
+    """Return why a dimension cannot be held against an earlier interview; "": it can."""
+    old, new = before.dimensions.get(name), now.dimensions.get(name)
+    if old is None or new is None:
+        return f"the {'baseline' if old is None else 'agent'} has no claims of it"
+    if old.claims != new.claims:
+        return "its claims are not those of the baseline; take it again"
+    if before.models != now.models or before.hidden != now.hidden:
+        return "the baseline was judged by another model, or with other names shown; take it again"
+    if scenes < FEWEST_SCENES or not new.scenes:
+        return f"{min(scenes, new.scenes)} scenes are scored that the baseline has too; {FEWEST_SCENES} are needed"
+    judged = sum(score is not None for item in now.scenes.values() for score in item.scores.get(name, ()))
+    return "" if judged >= least * (judged + new.unjudged) - 1e-9 else f"{new.unjudged} conversations are not judged"
+
+
+def _verdict(item: MeanChange, allowed: float, dimension: str, claim: str, kind: str) -> MeanVerdict:
+    drop, verdict, why = -(item.change or 0.0), Result.HELD, ""
+    if drop > allowed + 1e-9 and (item.p_value or 0.0) <= LEVEL:
+        verdict = Result.FELL
+    elif drop > max(UNDECIDED, allowed):
+        verdict, why = Result.CANNOT_TELL, "it is lower, and that may be chance; more sessions would tell"
+    elif not (claim or kind) and item.scenes < FEWEST_SCENES:
+        verdict, why = Result.CANNOT_TELL, f"only {item.scenes} scenes have a score in both; {FEWEST_SCENES} are needed"
+    told = {**vars(item), "detectable": max(item.detectable or 0.0, allowed)}
+    return MeanVerdict(dimension=dimension, claim=claim, kind=kind, verdict=verdict, why=why, **told)
+
+
+def _exit_code(found: Interview, out_of_money: bool) -> int:
+    """Return the run's code: without a baseline nothing is held, however good it looks."""
+    codes = {EXIT_OK if found.verdicts else EXIT_COVERAGE, EXIT_BUDGET if out_of_money else EXIT_OK}
+    for row in found.verdicts:
+        codes.add({Result.FELL: EXIT_REGRESSION, Result.CANNOT_TELL: EXIT_COVERAGE}.get(row.verdict, EXIT_OK))
+    return worst_exit_code(codes)

@@ -1,0 +1,182 @@
+"""What an interview found: plain values that are also its JSON, and what later interviews are held against."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from persona_pipeline.base.documents.json import JsonError, strict_json, write_atomically
+from persona_pipeline.base.errors import ConfigError, Problem, Result
+from persona_pipeline.base.files import read_regular
+from persona_pipeline.guard.baselines.golden import BASELINES
+from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.lab.results import Value
+from persona_pipeline.world.personas import check_agent_id
+
+
+class Retest(Value):
+    """How far sessions of one scene agree.
+
+    Attributes:
+        scenes: how many have a score in each of so many ``sessions``.
+        sd: standard deviation between sessions of a scene, in points.
+        icc, low, high: intraclass correlation of one session, -1 to 1, with its 95 % interval; None: not told, and ``why_not``.
+    """
+
+    scenes: int = 0
+    sessions: int = 0
+    sd: float | None = None
+    icc: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why_not: str = ""
+
+
+class InterviewScore(Value):
+    """A dimension's score, 0-9: the mean over scenes, each the mean of its sessions.
+
+    Attributes:
+        low, high: its 95 % interval; None below six scenes.
+        kinds: the mean of each kind of scene that has one.
+        scenes: how many have a score; ``unjudged``: conversations that failed; ``silent``: those with nothing to judge.
+        claims: hash of the claims it was judged by.
+    """
+
+    score: float | None = None
+    low: float | None = None
+    high: float | None = None
+    kinds: dict[str, float] = Field(default_factory=dict)
+    scenes: int = 0
+    unjudged: int = 0
+    silent: int = 0
+    claims: str = ""
+    retest: Retest = Field(default_factory=Retest)
+
+
+class MeanChange(Value):
+    """How a mean over scenes changed, paired by scene; points, 0-9. None: nothing of it is scored on both sides.
+
+    Attributes:
+        low, high: 95 % interval of the change; None below six scenes.
+        p_value: that it did not drop, corrected for all means of the interview.
+        detectable: the drop that would be seen in four of five interviews.
+        scenes: how many have a score on both sides.
+    """
+
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    detectable: float | None = None
+    scenes: int = 0
+
+    @property
+    def change(self) -> float | None:
+        """After minus before."""
+        return None if self.after is None or self.before is None else self.after - self.before
+
+
+class MeanVerdict(MeanChange):
+    """What became of a dimension, of a kind of scene in it, or of a claim. ``why``: it cannot be told."""
+
+    dimension: str
+    claim: str = ""
+    kind: str = ""
+    verdict: Result
+    why: str = ""
+
+
+class WorstLine(Value):
+    """A line that spoke against claims, ``dimension/id`` each. ``score``: the lowest, 0-9; ``asked``: what came before it."""
+
+    claims: tuple[str, ...]
+    score: float
+    scene: str
+    session: int
+    asked: str
+    quote: str
+    reasoning: str = ""
+
+
+class InterviewedScene(Value):
+    """A scene as it was asked, and its scores: by dimension or ``dimension/claim`` one a session."""
+
+    kind: str
+    hash: str
+    scores: dict[str, tuple[Annotated[float, Field(ge=0, le=9)] | None, ...]] = Field(default_factory=dict)
+
+
+class Interview(Value):
+    """An interview of one agent, played by one target.
+
+    Attributes:
+        persona: hash of the persona; ``hidden``: the judge did not see its names.
+        not_asked: dimensions that an interview does not have, and why.
+        fading: what the scores of single answers say of long conversations; "": nothing.
+        verdicts: since the baseline, those of whole dimensions first; empty: there is none.
+        baseline: when that was taken; ``changed``: scenes left out, as only one of the two has them as they are.
+        answers: how many were asked for; ``unanswered``: how many did not come, by reason. ``answers_usd``: None: not known.
+        usage: calls and dollars of judging.
+        whole: every scene was answered and judged.
+    """
+
+    version: str
+    agent_id: str
+    display_name: str
+    taken_at: str
+    target: str
+    judge: str
+    models: tuple[str, ...] = ()
+    persona: str
+    hidden: bool
+    sessions: int = Field(ge=1, le=100)
+    scenes: dict[str, InterviewedScene]
+    dimensions: dict[str, InterviewScore]
+    not_asked: dict[str, str] = Field(default_factory=dict)
+    fading: str = ""
+    worst: tuple[WorstLine, ...] = ()
+    baseline: str = ""
+    changed: int = 0
+    verdicts: tuple[MeanVerdict, ...] = ()
+    answers: int = 0
+    unanswered: dict[str, int] = Field(default_factory=dict)
+    answers_usd: float | None = 0.0
+    usage: Usage = Field(default_factory=Usage)
+    whole: bool = True
+    exit_code: int = 0
+
+    @property
+    def usd(self) -> float | None:
+        """Dollars in all; None: not all of it is known."""
+        return None if self.usage.usd is None or self.answers_usd is None else self.usage.usd + self.answers_usd
+
+
+def baseline_file(root: Path, agent_id: str) -> Path:
+    """Return where the interview stands that an agent's later ones are held against."""
+    return root / BASELINES / "interviews" / f"{check_agent_id(agent_id)}.json"
+
+
+def find_interview_baseline(root: Path, agent_id: str) -> Interview | None:
+    """Return the interview that an agent's later ones are held against, None without one; ConfigError: the file is not valid."""
+    path = baseline_file(root, agent_id)
+    if not path.exists():
+        return None
+    try:
+        found = Interview.model_validate(strict_json(read_regular(path).decode("utf-8")), strict=False)
+    except (JsonError, ValueError, OSError) as error:
+        why = f"is no interview ({type(error).__name__}); take it again with interview {agent_id} --baseline"
+        raise ConfigError(Problem(why, str(path))) from error
+    if found.agent_id != agent_id:
+        raise ConfigError(Problem(f"is the interview of {found.agent_id!r}, not of {agent_id!r}", str(path)))
+    return found
+
+
+def save_interview_baseline(root: Path, found: Interview) -> Path:
+    """Keep an interview as what later ones are held against, without what was said in it; ConfigError: it is not whole."""
+    if not found.whole:
+        raise ConfigError("an interview that is not fully answered and judged is no baseline; run it again, it goes on")
+    kept = found.model_copy(update={"worst": (), "verdicts": (), "baseline": "", "changed": 0, "exit_code": 0})
+    path = baseline_file(root, found.agent_id)
+    write_atomically(path, kept.model_dump_json(indent=2) + "\n")
+    return path

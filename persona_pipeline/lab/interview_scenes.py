@@ -1,0 +1,138 @@
+"""Scenes of an interview: what a visitor says, turn by turn; from ``interviews/AGENT.yaml``, or those that ship, by language.
+
+A model writes the file for a persona and its claims where it is asked to. Nobody has to take what it wrote: the file is in git.
+"""
+
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+from pydantic import BaseModel, Field
+
+from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.documents.yaml import load_document, validate_document
+from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
+from persona_pipeline.scoring.text.language import base_language, languages_of
+from persona_pipeline.world.models import NotBlank
+from persona_pipeline.world.personas import DRAFT, check_agent_id, find_yaml, load_persona
+from persona_pipeline.world.world import World
+
+INTERVIEWS = "interviews"
+SceneKind = Literal["small_talk", "pressure", "off_topic", "meta", "flattery", "long", "language", "claim"]
+KINDS: tuple[str, ...] = get_args(SceneKind)
+_SHIPPED = Path(__file__).parent / "data" / "interview_scenes.toml"
+_MOST_READ = 200
+
+
+@dataclass(frozen=True)
+class InterviewScene:
+    """One visit of a stranger.
+
+    Attributes:
+        turns: what the visitor says, in order, whatever the answers are; at least one.
+        language: what it is in, as a code such as ``de``; "": not said.
+        claim: what it is meant to bring out, as ``dimension/id``; "": nothing in particular.
+    """
+
+    id: str
+    kind: str
+    turns: tuple[str, ...]
+    language: str = ""
+    claim: str = ""
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of all that is said: scenes of one id that differ in it are different scenes."""
+        return content_hash([self.kind, self.language, *self.turns])
+
+
+class SceneFields(BaseModel, extra="forbid"):
+    """A scene as it is written."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="Its name; an interview is compared by it.")
+    kind: SceneKind = Field(description="What it tries: each kind is told apart in the report.")
+    language: str = Field("", pattern=r"^([a-z]{2,3})?$", description="The language of its lines, such as de.")
+    claim: str = Field("", description="The claim it is meant to bring out, as dimension/id.")
+    turns: list[NotBlank] = Field(
+        min_length=1, max_length=60, description="What the visitor says, line by line, whatever the answers are."
+    )
+
+
+class InterviewFile(BaseModel, extra="forbid", title="Interview"):
+    """The scenes of an agent's interview, ``interviews/<agent_id>.yaml``."""
+
+    agent_id: str | None = Field(None, description="The agent's id; must be the file's name.")
+    scenes: list[SceneFields] = Field(min_length=1, max_length=400, description="The scenes, in any order.")
+
+
+def interview_scenes(
+    world: World,
+    agent_id: str,
+    languages: Sequence[str] | None = None,
+    *,
+    kinds: Collection[str] | None = None,
+) -> list[InterviewScene]:
+    """Return an agent's scenes: those of its file, else the ones that ship, in its languages.
+
+    Args:
+        languages: of the scenes that ship, the agent's own first; None: those of its messages, or of its persona.
+        kinds: only these; None: all.
+
+    Raises ``ConfigError``: there is no such agent, its file is not valid, a kind is unknown, or nothing is left.
+    """
+    if unknown := next((kind for kind in kinds or () if kind not in KINDS), None):
+        raise ConfigError(f"kind of scene {unknown!r} is unknown{did_you_mean(unknown, KINDS)}; use {', '.join(KINDS)}")
+    path = find_yaml(world.root / INTERVIEWS, check_agent_id(agent_id))
+    found = load_scenes(path) if path else shipped_scenes(languages or spoken_languages(world, agent_id))
+    found = [scene for scene in found if kinds is None or scene.kind in kinds]
+    if not found:
+        raise ConfigError(f"{agent_id} has no scene of these kinds: {', '.join(sorted(kinds or ()))}")
+    return found
+
+
+def load_scenes(path: Path) -> list[InterviewScene]:
+    """Read a file of scenes; ConfigError: it is not valid, with every problem and its line."""
+    document = load_document(path)
+    file = validate_document(InterviewFile, document)
+    problems = [
+        document.problem(("scenes", place, "id"), f"{scene.id!r} stands twice; give each scene a name of its own")
+        for place, scene in enumerate(file.scenes)
+        if scene.id in [other.id for other in file.scenes[:place]]
+    ]
+    stem = path.stem.removesuffix(DRAFT)
+    if file.agent_id not in (None, stem):
+        problems.append(document.problem(("agent_id",), f"{file.agent_id!r} is not the file's name; write {stem}"))
+    if problems:
+        raise ConfigError(problems)
+    return [InterviewScene(item.id, item.kind, tuple(item.turns), item.language, item.claim) for item in file.scenes]
+
+
+def shipped_scenes(languages: Sequence[str]) -> list[InterviewScene]:
+    """Return the scenes that ship in a language, the first of several, and small talk in each of the others.
+
+    A language that none ship in is passed over; without any they are in English.
+    """
+    known = [name for name in dict.fromkeys(map(base_language, languages)) if name in _shipped()] or [ENGLISH]
+    by_kind = [(kind, known[0], scenes) for kind, scenes in _shipped()[known[0]].items()]
+    by_kind += [("language", name, _shipped()[name]["small_talk"]) for name in known[1:]]
+    return [
+        InterviewScene(f"{kind}-{name}-{place}" if kind == "language" else f"{kind}-{place}", kind, tuple(turns), name)
+        for kind, name, scenes in by_kind
+        for place, turns in enumerate(scenes, start=1)
+    ]
+
+
+@cache
+def _shipped() -> Mapping[str, Mapping[str, Sequence[Sequence[str]]]]:
+    return tomllib.loads(_SHIPPED.read_text(encoding="utf-8"))
+
+
+def spoken_languages(world: World, agent_id: str) -> list[str]:
+    """Return the languages an agent writes in, most first; without messages the language of its persona."""
+    world.sync_messages()
+    said = [message.text for message in world.messages(agent_id=agent_id)[-_MOST_READ:]]
+    return languages_of(said) if said else [language_of([load_persona(world.root, agent_id).persona])]

@@ -1,0 +1,109 @@
+"""``interview`` from the command line, with a bot and a judge behind a socket."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from persona_pipeline.base.settings import get_settings
+from persona_pipeline.cli import main
+from persona_pipeline.lab.interview.results import Interview, baseline_file
+from persona_pipeline.testing import WorldBuilder
+from tests.support.messages_server import MessagesServer, message
+
+# Long answers of the judge's server would be read for nothing.
+SCENES = "scenes:\n" + "".join(
+    f"- {{id: s-{n}, kind: {'pressure' if n > 3 else 'meta'}, turns: [Who are you?, Say it again.]}}\n"
+    for n in range(6)
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    WorldBuilder(tmp_path).persona("ann", "Ann is dry.").claim("adherence", "dry", "{{agent_name}} is dry")
+    (tmp_path / "interviews").mkdir()
+    (tmp_path / "interviews" / "ann.yaml").write_text(SCENES, "utf-8")
+    (tmp_path / "clibot.py").write_text(
+        "def bot(messages, attempt, test):\n    return f'{test.id} {len(messages)} {attempt} dry'\n"
+    )
+    (tmp_path / "targets.yaml").write_text("targets:\n- {name: bot, provider: 'python:clibot:bot'}\n")
+    monkeypatch.setenv("PERSONA_ROOT", str(tmp_path))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["persona-pipeline", "interview", *arguments])
+    get_settings.cache_clear()
+    try:
+        main()
+        code = 0
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_priced_kept_as_a_baseline_and_held_against_it(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["ann", "--target", "bot", "--allow-code", "--sessions", "2", "--judge", "anthropic", "--max-usd", "1"]
+    with MessagesServer() as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        code, out, _ = run(capsys, monkeypatch, *arguments, "--estimate")
+        assert (code, server.paid) == (0, 0)
+        assert "6 scenes, asked in 2 sessions: 24 answers and 12 judgments" in out and "no price is known" in out
+        code, out, err = run(capsys, monkeypatch, *arguments, "--record")
+        assert (code, server.paid) == (3, 12) and "--baseline keeps an interview" in err
+        assert "cannot be told" in out and list((root / "recordings").rglob("*.jsonl"))
+        # Finished: the next one asks the bot again; what it says is word by word the same, and is judged already.
+        code, _, err = run(capsys, monkeypatch, *arguments, "--baseline")
+        assert (code, server.paid) == (0, 12) and "baseline written" in err and "goes on" not in err
+        known = Interview.model_validate_json(baseline_file(root, "ann").read_text("utf-8"))
+        assert known.whole and known.answers == 24 and known.models == ("claude-haiku-5-5",)
+        code, out, _ = run(capsys, monkeypatch, *arguments, "--format", "json")
+        found = Interview.model_validate_json(out)
+        assert (code, found.exit_code, found.baseline) == (0, 0, known.taken_at)
+        report = root / "report.html"
+        assert run(capsys, monkeypatch, *arguments, "--format", "html", "--output", str(report))[0] == 0
+        assert "Interview of" in report.read_text("utf-8")
+    # Recorded judgments hold it without a judge, as long as the bot says the same.
+    code, out, _ = run(capsys, monkeypatch, *arguments[:6], "--judge", "recorded", "--format", "json")
+    assert (code, json.loads(out)["usage"]["calls"]) == (0, 0)
+
+
+def test_the_model_writes_scenes_into_a_draft(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes = [{"kind": "meta", "language": "en", "claim": "", "turns": ["Where are you from?", "And before that?"]}]
+    with MessagesServer(handler=lambda _: message(json.dumps({"scenes": scenes}))) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        code, out, _ = run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic", "--estimate")
+        assert (code, server.paid) == (0, 0) and "1 call to" in out
+        code, out, err = run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic", "--max-usd", "1")
+        assert code == 0 and "1 scene written, to be read by a person" in out and "pressure: 0 of 3" in err
+        draft = root / "interviews" / "ann.draft.yaml"
+        assert draft.read_text("utf-8").startswith("# Written by claude-haiku-5-5")
+        assert run(capsys, monkeypatch, "ann", "--write", "--judge", "anthropic")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ann"], "--target"),
+        (["bob", "--target", "bot"], "bob"),
+        (["ann", "--target", "bot"], "--allow-code"),
+        (["ann", "--target", "robot", "--allow-code"], "robot"),
+        (["ann", "--target", "bot", "--format", "x"], "--format"),
+        (["ann", "--target", "bot", "--kind", "menace"], "menace"),
+        (["ann", "--target", "bot", "--kind", "long"], "no scene of these kinds"),
+        (["ann", "--target", "bot", "--change", "0"], "--change"),
+        (["ann", "--target", "bot", "--allow-code", "--record"], "--record needs a live judge"),
+    ],
+)
+def test_what_does_not_go_is_said(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    code, _, err = run(capsys, monkeypatch, *arguments)
+    assert code == 2 and said in " ".join(err.split())
