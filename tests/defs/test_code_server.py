@@ -126,10 +126,11 @@ def test_a_lost_run_that_nobody_started_again_is_told_of_once_more(
         # What the daemon that looks before the status is written makes of it.
         [record] = instance.get_run_records(dg.RunsFilter(run_ids=[lost]))
         assert not should_retry(record.dagster_run, instance)
+        if retried:
+            instance.add_run_tags(lost, {AUTO_RETRY_RUN_ID_TAG: "another"})
         with serving(instance, Address("code", port)):
             wait_until(lambda: told() > 0)
             if retried:
-                instance.add_run_tags(lost, {AUTO_RETRY_RUN_ID_TAG: "another"})
                 time.sleep(0.6)
             else:
                 wait_until(lambda: told() == 2)
