@@ -313,7 +313,7 @@ def _sqlite_engine(url: URL) -> Engine:
         # The hook below issues BEGIN: pysqlite would start writers as readers, which fail at once when they upgrade.
         connection.isolation_level = None
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
+        _log_ahead(cursor)
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
@@ -323,6 +323,19 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
 
     return engine
+
+
+def _log_ahead(cursor: sqlite3.Cursor) -> None:
+    """Have writes logged ahead. Of two who switch a new file to that, SQLite refuses one at once, whatever its timeout."""
+    until = time.monotonic() + SQLITE_BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 # Bound parameters of one statement: SQLite takes 32,766, older builds 999.
