@@ -19,7 +19,7 @@ from persona_pipeline.cli.options import (
     open_world,
     require_known,
 )
-from persona_pipeline.cli.suites.run import AllowEnv, AllowTargets, TargetsFile
+from persona_pipeline.cli.suites.run import AllowCode, AllowEnv, AllowTargets, TargetsFile
 
 
 def interview(
@@ -48,7 +48,7 @@ def interview(
     send_persona: Annotated[
         bool, typer.Option(help="Send the target the persona; off for a bot that has its own.")
     ] = True,
-    allow_code: Annotated[bool, typer.Option(help="Let targets run programs.")] = False,
+    allow_code: AllowCode = False,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
     judge: JudgeName = None,

@@ -30,7 +30,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
-from persona_pipeline.cli.suites.run import AllowEnv, AllowPath, AllowTargets, TargetsFile, load
+from persona_pipeline.cli.suites.run import AllowCode, AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
     from persona_pipeline.lab.compare.compare import AskedVersions
@@ -78,7 +78,7 @@ def compare(
     send_persona: Annotated[
         bool, typer.Option(help="Send the target each version's persona; off for a bot that has its own.")
     ] = True,
-    allow_code: Annotated[bool, typer.Option(help="Let targets run programs.")] = False,
+    allow_code: AllowCode = False,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
     allow_path: AllowPath = None,

@@ -36,6 +36,7 @@ TargetsFile = Annotated[
 TestIds = Annotated[
     list[str] | None, typer.Option("--test-id", help="Only tests whose id matches this glob; repeatable.")
 ]
+AllowCode = Annotated[bool, typer.Option(help="Let targets run programs.")]
 AllowEnv = Annotated[
     list[str] | None,
     typer.Option(

@@ -160,10 +160,7 @@ def _planned(
     path: Path, said: AgentTranscript, of: str, rules: str, schema: dict[str, Any], ask: str, **further: Any
 ) -> tuple[Path, AgentTranscript, Question]:
     """Return the parts of a draft; raises where its file is in the way, before anything is paid for."""
-    if path.is_symlink() or path.exists():
-        raise ConfigError(
-            Problem("exists already and is not overwritten; read it, then move it away or delete it", str(path))
-        )
+    check_free(path)
     subject = {"of": of, **further.pop("subject", {}), **said.subject}
     question = Question(
         kind=KIND,
@@ -208,11 +205,19 @@ def _written(
         else:
             kept.append((item, quotes))
     if kept:
-        _write_new(draft.path, text(kept))
+        write_new(draft.path, text(kept))
     return Drafted(draft.path if kept else None, len(kept), tuple(dropped), warnings, usage=answer.usage)
 
 
-def _write_new(path: Path, text: str) -> None:
+def check_free(path: Path) -> None:
+    """Look whether a draft can go to a path; ConfigError: something is there, which is not overwritten."""
+    if path.is_symlink() or path.exists():
+        why = "exists already and is not overwritten; read it, then move it away or delete it"
+        raise ConfigError(Problem(why, str(path)))
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a draft to a new file; ConfigError: it is there by now."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8", newline="\n") as stream:

@@ -48,6 +48,8 @@ from persona_pipeline.world.world import World
 # How much of the talk before an answer is shown, and the conversation it is put into.
 CONTEXT, SCENE_CHANNEL = 8, "scene"
 _VISITOR = "visitor"
+# When scenes that are written are said to take place: what is judged must not depend on the day.
+_SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _Item = TypeVar("_Item")
 
 
@@ -133,19 +135,23 @@ def suite_scenes(
     tests: Mapping[str, Sequence[Mapping[str, str]]], agent_id: str, request: ComparisonRequest
 ) -> list[Scene]:
     """Return the inputs of a suite's tests, lists of ``role`` and ``content``, as scenes."""
-    end, found = datetime(2026, 1, 1, tzinfo=UTC), []
+    found = []
     for name, messages in tests.items():
         systems = [item["content"] for item in messages if item["role"] == "system"]
         turns = [item for item in messages if item["role"] != "system" and item["content"].strip()]
         spoken = [(agent_id if item["role"] == "assistant" else _VISITOR, item["content"]) for item in turns]
-        found.append(Scene(name, Window(end), _talk(name, spoken, end), system="\n\n".join(systems)))
+        found.append(Scene(name, Window(_SOME_DAY), _talk(name, spoken, _SOME_DAY), system="\n\n".join(systems)))
     return _as_many(_shuffled(found, agent_id, request), request.scenes)
+
+
+def script_scene(script: InterviewScene, attempt: int = 0) -> Scene:
+    """Return a scene of an interview as it is asked."""
+    return Scene(script.id, Window(_SOME_DAY), turns=script.turns, attempt=attempt, kind=script.kind)
 
 
 def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: ComparisonRequest) -> list[Scene]:
     """Return an interview's scenes, one kind after another in turn, those of a kind in an order by seed."""
-    end = datetime(2026, 1, 1, tzinfo=UTC)
-    scenes = [Scene(item.id, Window(end), turns=item.turns, kind=item.kind) for item in scripts]
+    scenes = list(map(script_scene, scripts))
     kinds = grouped(_shuffled(scenes, agent_id, request), lambda scene: scene.kind)
     # However soon it is decided, each kind was seen about as often.
     each = [_as_many(own, request.scenes) for own in kinds.values()]

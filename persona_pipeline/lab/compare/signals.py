@@ -54,20 +54,19 @@ class SignalReader:
     @classmethod
     def of(cls, world: World, agent: SideAgent, scenes: Sequence[Scene], compared: Sequence[str]) -> "SignalReader":
         """Return the reader of an agent's answers to some scenes. Its voice is the stored one, else it is learnt."""
-        agent_id, messages = agent.persona.agent_id, world.messages()
-        known = stored_voice(world.store, agent_id)
-        voice = (known and known.model) or learn_voice(agent_id, messages, root=world.root)
+        agent_id = agent.persona.agent_id
+        own, known = world.messages(agent_id=agent_id), stored_voice(world.store, agent_id)
+        voice = (known and known.model) or learn_voice(agent_id, world.messages(), root=world.root)
         unknown = {}
         if voice is None or not voice.tells:
-            own = sum(message.agent_id == agent_id for message in messages)
-            few = f"{FEWEST_OWN} are needed" if own < FEWEST_OWN else "too few, or too much like everybody's"
-            voice, unknown[VOICE] = None, f"its voice cannot be learnt from {own} messages of its own: {few}"
+            few = f"{FEWEST_OWN} are needed" if len(own) < FEWEST_OWN else "too few, or too much like everybody's"
+            voice, unknown[VOICE] = None, f"its voice cannot be learnt from {len(own)} messages of its own: {few}"
         longest = max((len(scene.lines) for scene in scenes), default=0)
         rows = [VOICE] * (voice is not None) + [SAID_AGAIN] * (longest >= LEAST_TURNS[SAID_AGAIN])
         rows += [LATE_TURNS] * (longest >= SHORTEST and ADHERENCE in compared)
         fluency = agent.sets.get("fluency")
         claims = fluency.propositions if fluency else None
-        latest = [(message.conversation, message.text) for message in world.messages(agent_id=agent_id)[-_LATEST:]]
+        latest = [(message.conversation, message.text) for message in own[-_LATEST:]]
         return cls(tuple(rows), unknown, voice, latest, claims.catchphrases if claims else ())
 
     def read(self, scene: Scene, texts: Sequence[str], judged: Mapping[str, DimensionEvaluation]) -> dict[str, float]:

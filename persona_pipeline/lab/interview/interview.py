@@ -28,7 +28,15 @@ from persona_pipeline.judging.estimate import estimate, in_dollars
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.lab.compare.compare import USUAL_ANSWER, price_of_answers
-from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan, answers_folder
+from persona_pipeline.lab.compare.scenes import (
+    Answering,
+    AskedScene,
+    Scene,
+    answer_id,
+    answer_plan,
+    answers_folder,
+    script_scene,
+)
 from persona_pipeline.lab.interview.hiding import HiddenNames
 from persona_pipeline.lab.interview.results import (
     Interview,
@@ -53,15 +61,12 @@ from persona_pipeline.scoring.fading import THRESHOLD, MessageValue, fading, mes
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.version import __version__
-from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
 from persona_pipeline.world.world import World
 
 SESSIONS, CLAIM_CHANGE, UNDECIDED = 3, 3.0, 2.5
 MOST_LINES = 10
 _ALONE = "nobody but the agent and a visitor speaks in an interview"
-# When all scenes are said to take place: what is judged must not depend on the day.
-_END = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -119,8 +124,7 @@ class Interviewee:
     def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
         """Return what the target is asked in a session, counted from 0."""
         target, sent = answering.targets[0], answering.with_persona
-        every = (Scene(item.id, Window(_END), turns=item.turns, attempt=session) for item in scenes)
-        return [AskedScene(target, self.agent, scene, sent) for scene in every]
+        return [AskedScene(target, self.agent, script_scene(item, session), sent) for item in scenes]
 
 
 def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bool = False) -> tuple[Path, int, str]:
@@ -160,6 +164,7 @@ class _Conversations:
         self, place: int, scene: Scene, found: Mapping[str, DimensionEvaluation], show: Callable[[str], str]
     ) -> None:
         """Take a judged conversation in; ``place``: of its scene."""
+        turns = {answer_id(scene, turn): turn + 1 for turn in range(len(scene.turns))}
         for name, item in found.items():
             self._note(name, place, scene.attempt, item.score)
             if item.score is None:
@@ -167,8 +172,8 @@ class _Conversations:
             for row in item.propositions.values():
                 if not row.algorithmic:
                     self._note(f"{name}/{row.id}", place, scene.attempt, row.score)
-                    self._quote(f"{name}/{row.id}", scene, row, show)
-            values = [MessageValue(_turn(message_id), score) for message_id, score in message_scores(item).items()]
+                    self._quote(f"{name}/{row.id}", scene, turns, row, show)
+            values = [MessageValue(turns[message_id], score) for message_id, score in message_scores(item).items()]
             if values:
                 self.turns[f"{scene.id} {scene.attempt}"] = sorted(values, key=lambda value: value.number)
 
@@ -176,12 +181,15 @@ class _Conversations:
         table = self.scores.setdefault(name, np.full((len(self.scenes), self.sessions), np.nan))
         table[place, session] = np.nan if score is None else score
 
-    def _quote(self, claim: str, scene: Scene, row: PropositionResult, show: Callable[[str], str]) -> None:
+    def _quote(
+        self, claim: str, scene: Scene, turns: Mapping[str, int], row: PropositionResult, show: Callable[[str], str]
+    ) -> None:
         for quote in row.evidence if row.score is not None and row.score < THRESHOLD else ():
-            if not quote.verified or "-answer" not in (quote.message_id or ""):
+            turn = turns.get(quote.message_id or "")
+            if not quote.verified or turn is None:
                 continue
             key, score = (scene.id, scene.attempt, quote.quote), row.score or 0.0
-            known, asked = self.lines.get(key), scene.turns[_turn(quote.message_id or "") - 1]
+            known, asked = self.lines.get(key), scene.turns[turn - 1]
             claims = tuple(dict.fromkeys([*(known.claims if known else ()), claim]))
             if known and known.score <= score:
                 self.lines[key] = known.model_copy(update={"claims": claims})
@@ -222,11 +230,6 @@ class _Conversations:
             )
             for place, scene in enumerate(self.scenes)
         }
-
-
-def _turn(message_id: str) -> int:
-    """Return which answer of a conversation a message is, from 1."""
-    return int(message_id.rpartition("-answer")[2].lstrip("-") or 1)
 
 
 def hold_interview(

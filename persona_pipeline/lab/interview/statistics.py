@@ -20,10 +20,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from persona_pipeline.guard.baselines.statistics import LEVEL
+from persona_pipeline.guard.baselines.statistics import LEVEL, Numbers, special
 from persona_pipeline.lab.interview.results import MeanChange, Retest
 
-Numbers = NDArray[np.float64]
 FEWEST_SCENES = 6
 SHUFFLES, _BATCH = 2000, 200
 # Normal quantile of a power of .8.
@@ -46,9 +45,7 @@ def mean_interval(values: Numbers, lowest: float = 0.0) -> tuple[float | None, f
     mean = float(values.mean())
     if len(values) < FEWEST_SCENES:
         return mean, None, None
-    from scipy.special import stdtrit
-
-    reach = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    reach = float(special().stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return mean, max(lowest, mean - reach), min(9.0, mean + reach)
 
 
@@ -64,11 +61,9 @@ def retest(scores: Numbers) -> Retest:
     told = Retest(scenes=scenes, sessions=sessions, sd=math.sqrt(within))
     if not within:
         return told.model_copy(update={"why_not": "every scene has the same score in each session"})
-    from scipy.special import fdtri
-
     ratio = between / within
-    low = ratio / float(fdtri(scenes - 1, degrees, 0.975))
-    high = ratio * float(fdtri(degrees, scenes - 1, 0.975))
+    low = ratio / float(special().fdtri(scenes - 1, degrees, 0.975))
+    high = ratio * float(special().fdtri(degrees, scenes - 1, 0.975))
     icc = [max(-1.0, (each - 1) / (each + sessions - 1)) for each in (ratio, low, high)]
     return told.model_copy(update=dict(zip(("icc", "low", "high"), icc, strict=True)))
 
@@ -151,6 +146,4 @@ def _of_sessions(scores: Numbers, split: int) -> float:
         return 0.0
     spread = math.sqrt((len(first) * first.var() + len(last) * last.var()) / degrees * (1 / len(first) + 1 / len(last)))
     drop = float(first.mean() - last.mean())
-    from scipy.special import stdtr
-
-    return float(stdtr(degrees, -drop / spread)) if spread else float(drop <= 0)
+    return float(special().stdtr(degrees, -drop / spread)) if spread else float(drop <= 0)

@@ -9,10 +9,9 @@ from pathlib import Path
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema, visible
 from persona_pipeline.base.documents.yaml import to_yaml
-from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.judging.claims import TEXT_SCHEMA, plain_json
 from persona_pipeline.judging.verdict import Backend, Question
-from persona_pipeline.lab.claims.drafts import KIND, Drafted, text_problem
+from persona_pipeline.lab.claims.drafts import KIND, Drafted, check_free, text_problem, write_new
 from persona_pipeline.lab.interview.interview import Interviewee, InterviewRequest
 from persona_pipeline.lab.interview_scenes import INTERVIEWS, KINDS, spoken_languages
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
@@ -46,10 +45,7 @@ class ScenesDraft:
 def plan_scenes(world: World, agent_id: str, languages: Sequence[str] | None = None) -> ScenesDraft:
     """Return the question that has an agent's scenes written; ConfigError: bad input, or a draft that is there already."""
     path = world.root / INTERVIEWS / f"{agent_id}.draft.yaml"
-    if path.is_symlink() or path.exists():
-        raise ConfigError(
-            Problem("exists already and is not overwritten; read it, then move it away or delete it", str(path))
-        )
+    check_free(path)
     agent = Interviewee.of(world, InterviewRequest(agent_id)).agent
     spoken = list(languages or spoken_languages(world, agent_id))
     sets = {name: stored.propositions.propositions for name, stored in agent.sets.items() if stored.propositions}
@@ -104,11 +100,8 @@ def write_scenes(draft: ScenesDraft, backend: Backend) -> Drafted:
         )
     dropped += [f"{kind}: {numbers[kind]} of {n} scenes" for kind, n in draft.wanted.items() if numbers[kind] < n]
     if kept:
-        draft.path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.path.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(
-                f"# Written by {answer.model}: read it, then take .draft out of its name.\n{to_yaml({'scenes': kept})}"
-            )
+        told = f"# Written by {answer.model}: read it, then take .draft out of its name.\n"
+        write_new(draft.path, told + to_yaml({"scenes": kept}))
     return Drafted(draft.path if kept else None, len(kept), tuple(dropped), usage=answer.usage)
 
 
