@@ -30,8 +30,6 @@ NOTHING_TO_JUDGE = "nothing to judge"
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
 }
-# Below this a proposition's recommendation is worth reading (semantics 2: below the threshold; 5.0 is the gate's default).
-LOW_SCORE = 5.0
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
 # Claims that are named of an agent that dropped, and reasons why some were not judged.

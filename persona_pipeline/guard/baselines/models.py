@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -10,10 +10,26 @@ from pydantic import BaseModel, Field
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 
 
+class Acceptance(BaseModel, extra="forbid", frozen=True):
+    """Why a person took a baseline that was refused.
+
+    Attributes:
+        reason: in the person's words. ``day``: when, in UTC.
+        by: what it was refused by, a sentence each.
+        since: when the earliest of the known drifts began; None: none of them has a date.
+    """
+
+    reason: str = Field(min_length=1)
+    day: date
+    by: list[str]
+    since: datetime | None = None
+
+
 class Baseline(BaseModel, extra="forbid"):
     """Golden scores of one agent, ``baselines/<agent_id>.json``.
 
     ``dimensions`` maps a dimension to its score (0-9); ``proposition_scores`` maps a dimension to its propositions' scores.
+    ``accepted``: why it was taken although a drift was known; None: none was.
     """
 
     agent_id: str
@@ -21,6 +37,7 @@ class Baseline(BaseModel, extra="forbid"):
     dimensions: dict[str, float]
     proposition_scores: dict[str, dict[str, float]] = Field(default_factory=dict)
     provenance: dict[str, Any] = Field(default_factory=dict)
+    accepted: Acceptance | None = None
 
 
 class Regression(BaseModel, extra="forbid", frozen=True):
