@@ -185,7 +185,7 @@ def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> 
         KnownDrift(
             agent_id=alarm.agent_id,
             since=alarm.began_at.created_at,
-            until=_over_at(readings, alarm),
+            until=_last_of(readings, alarm),
             found=f"the voice alarm: {alarm.text}",
         )
         for alarm in alarms
@@ -195,11 +195,11 @@ def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> 
     return Followed(tuple(readings), tuple(shown), tuple(drifts), stands)
 
 
-def _over_at(readings: Iterable[VoiceReading], alarm: VoiceAlarm) -> datetime | None:
-    """Return when an agent sounded like itself again, None while it does not."""
-    later = (reading for reading in readings if reading.message.created_at > alarm.raised_at.created_at)
+def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | None:
+    """Return when an agent said the last message that does not sound like it, None while it goes on."""
     # The sum is held at the threshold while an alarm stands, and at 0 it is over.
-    return next((reading.message.created_at for reading in later if reading.sum <= 0), None)
+    pairs = ((last, now) for last, now in pairwise(readings) if now.message.created_at > alarm.raised_at.created_at)
+    return next((last.message.created_at for last, now in pairs if now.sum <= 0), None)
 
 
 def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChange]) -> VoiceState:

@@ -31,13 +31,14 @@ WINDOWS = 4
 _MOST_NAMED = 3
 # Scores that differ by less are shown as the same number.
 _ROUNDED = 0.05
+_SECOND = timedelta(seconds=1)
 
 
 class KnownDrift(BaseModel, extra="forbid", frozen=True):
     """A time in which an agent is known to be out of character.
 
     Attributes:
-        since: the first message out of character. ``until``: the first one back in character; None: it goes on.
+        since: the first message out of character. ``until``: the last one; None: it goes on.
         found: what was found and by what, in one sentence.
     """
 
@@ -50,6 +51,10 @@ class KnownDrift(BaseModel, extra="forbid", frozen=True):
         """Return whether some of the drift is in a window."""
         is_over = self.until is not None and window.start is not None and self.until <= window.start
         return self.since <= window.end and not is_over
+
+    def command(self, options: Sequence[str] = ()) -> str:
+        """Return the command that takes a baseline of the windows before the drift, with further options."""
+        return command_before(self.agent_id, self.since - _SECOND, options)
 
     def is_accepted(self, accepted: Acceptance | None) -> bool:
         """Return whether a baseline was accepted although this drift had begun by then."""
@@ -264,7 +269,7 @@ def _is_partial(new: Baseline, old: Baseline) -> bool:
 def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bool) -> tuple[str, str]:
     """Return what to do about a drifted window in a sentence, and the command to begin with."""
     start, provider = evaluation.window_start, evaluation.provenance.get("judge", "").partition(":")
-    last = against.since - timedelta(seconds=1) if against.since else start if has_history else None
+    last = against.since - _SECOND if against.since else start if has_history else None
     options, agents = window_options(evaluation), f"--agents {shlex.quote(evaluation.agent_id)}"
     # `baseline` takes no --since.
     is_odd = any(option.startswith("--since") for option in options)
@@ -275,9 +280,14 @@ def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bo
     kept = [option for option in options if not option.startswith(("--as-of", "--since"))]
     # Windows before are judged by the same judge; of a model they are not recorded yet.
     judge = [f"--judge {provider[0]} --record"] if provider[1] else []
-    parts = ["persona-pipeline baseline", agents, f"--as-of {rfc3339(last)}", f"--windows {WINDOWS}", *kept, *judge]
-    before = " ".join(parts)
+    before = command_before(evaluation.agent_id, last, [*kept, *judge])
     return f"take the windows before it: `{before}`; or accept it as it is: `{accept}`", before
+
+
+def command_before(agent_id: str, last: datetime, options: Sequence[str] = ()) -> str:
+    """Return the command that takes a baseline of the windows up to a time, with further options."""
+    said = [f"--agents {shlex.quote(agent_id)}", f"--as-of {rfc3339(last)}", f"--windows {WINDOWS}", *options]
+    return f"persona-pipeline baseline {' '.join(said)}"
 
 
 def _some(texts: Sequence[str]) -> str:

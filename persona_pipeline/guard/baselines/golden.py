@@ -15,7 +15,7 @@ from persona_pipeline.base.documents.json import JsonError, content_hash, rfc333
 from persona_pipeline.base.documents.yaml import Document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
 from persona_pipeline.base.files import read_regular
-from persona_pipeline.guard.baselines.models import Acceptance, Baseline
+from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import spread_of, summarised
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.world.models import Window
@@ -85,8 +85,6 @@ class _GoldenFile(Baseline):
     dimensions: dict[Annotated[str, AfterValidator(_known)], Annotated[float, BeforeValidator(_score)]]
     proposition_scores: Annotated[_Scores, BeforeValidator(_by_dimension)] = Field({}, alias="propositionScores")
     provenance: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})] = Field({})
-    # Days and times are text in JSON.
-    accepted: Annotated[Acceptance | None, Field(strict=False)] = None
 
 
 def load_baseline(path: Path | str) -> Baseline:

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
+from persona_pipeline.base.options import Day
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
+
+
+def _time(value: Any) -> Any:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
 class Acceptance(BaseModel, extra="forbid", frozen=True):
@@ -20,9 +25,9 @@ class Acceptance(BaseModel, extra="forbid", frozen=True):
     """
 
     reason: str = Field(min_length=1)
-    day: date
+    day: Day
     by: list[str]
-    since: datetime | None = None
+    since: Annotated[datetime | None, BeforeValidator(_time)] = None
 
 
 class Baseline(BaseModel, extra="forbid"):
