@@ -1,10 +1,10 @@
 import pytest
 
+from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import DimensionComparison
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.junit import render_junit
 from persona_pipeline.reporting.text import format_delta, format_score, format_usd
-from persona_pipeline.base.status import Result
 from persona_pipeline.reporting.view import ReportView
 from tests.reporting.sample import sample_report
 
