@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import Result
+from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.voice import VoiceState, followed_text
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
