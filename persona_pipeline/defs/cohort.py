@@ -352,8 +352,10 @@ def build_capture_baseline(place: Place) -> dg.JobDefinition:
         for agent_id, agent in report.agents.items():
             scores = {name: item.score for name, item in agent.evaluation.dimensions.items()}
             context.log.info(f"{agent_id}: {scores}")
-        if refused := [finding.text for finding in report.all_findings() if finding.kind == "known_drift"]:
-            raise dg.Failure("\n".join(refused), metadata={"reports": str(folder)}, allow_retries=False)
+        if refused := {
+            finding.remedy: finding.text for finding in report.all_findings() if finding.kind == "known_drift"
+        }:
+            raise dg.Failure("\n".join(refused.values()), metadata={"reports": str(folder)}, allow_retries=False)
 
     about = "Take golden baselines: evaluate and write `baselines/<agent>.json`."
     return place.job("capture_baseline", capture_baselines, about)

@@ -191,8 +191,9 @@ def with_known_drifts(
     A finding that advises a baseline of a drifted window advises the windows before it instead.
     """
     remedy, command = _remedy(evaluation, against, has_history=has_history)
+    advice = {"kind": "known_drift", "remedy": remedy, "command": command}
     found = [
-        item.model_copy(update={"remedy": remedy, "command": command})
+        item.model_copy(update={**advice, "message": f"{item.message}, and {'; '.join(against.reasons)}"})
         if item.kind == "no_baseline" and against.reasons
         else item
         for item in findings

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import persona_pipeline as pp
-from persona_pipeline.base.errors import ConfigError, Result
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
+from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.run import EvaluationRun, run_evaluation
 from persona_pipeline.guard.baselines.golden import find_baseline, load_baseline
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path
@@ -27,6 +29,7 @@ from tests.support.worlds import write_jsonl
 
 FIRST, WEEKS = datetime(2026, 3, 2, 9, tzinfo=UTC), 5
 WORD = "in character"
+TEMPLATES = Path(pp.__file__).parent / "world"
 
 
 @pytest.fixture
@@ -191,7 +194,9 @@ def test_a_window_without_a_baseline_advises_the_windows_before_its_drift(world:
     remember(world, since=week_end(4) + timedelta(hours=1))
     run = taken(world, 8, update_baseline=False)
     advised = {
-        finding.agent_id: finding.command for finding in run.report.all_findings() if finding.kind == "no_baseline"
+        finding.agent_id: finding.command
+        for finding in run.report.all_findings()
+        if finding.kind in ("no_baseline", "known_drift")
     }
     assert advised["ann"] == "persona-pipeline baseline --agents ann --as-of 2026-03-30T08:59:59Z --windows 4"
     assert advised["bob"] == "persona-pipeline baseline --agents bob"
@@ -221,22 +226,14 @@ def test_a_broken_drift_file_is_named(world: World, text: str) -> None:
         taken(world, 8)
 
 
-def test_a_running_voice_alarm_refuses_and_names_its_first_message(sample_world: World) -> None:
-    judge = ScriptedJudge(lambda _: 8)
-    sample_world.sync()
-    before = sample_world.newest_message_time()
-    assert before is not None
-    asked = EvaluationRequest(
-        update_baseline=True, fail_on=["voice_alarm"], dimensions=["adherence"], agents=["michael"]
-    )
-    run = run_evaluation(sample_world, judge, asked.model_copy(update={"as_of": before - timedelta(days=7)}))
-    michael = find_baseline(sample_world.root / "baselines", "michael")
-    # In the middle of the change, before the message that raised the alarm.
-    for end in (before, before - timedelta(days=6)):
-        run = run_evaluation(sample_world, judge, asked.model_copy(update={"as_of": end, "fail_on": None}))
-        assert "michael.json" not in [path.name for path in run.baselines]
-        assert "the voice alarm: michael has not sounded like itself since message" in texts(run)[0]
-    assert find_baseline(sample_world.root / "baselines", "michael") == michael
+# The second window ends in the middle of the change, before the message that raised the alarm.
+@pytest.mark.parametrize("end", [datetime(2026, 6, 19, 17, 12, tzinfo=UTC), datetime(2026, 6, 15, 13, 12, tzinfo=UTC)])
+@pytest.mark.xdist_group("voices")
+def test_a_voice_alarm_refuses_every_window_of_its_time(learnt_world: World, end: datetime) -> None:
+    run = taken(learnt_world, 8, agents=["michael"], dimensions=["adherence"], as_of=end)
+    assert not run.baselines
+    assert "the voice alarm: michael has not sounded like itself since message general-077" in texts(run)[0]
+    assert "baseline --agents michael --as-of 2026-06-15T09:23:59Z --windows 4`" in texts(run)[0]
 
 
 def test_healthy_weeks_of_the_sample_world_are_not_refused(sample_world: World, sample_root: Path) -> None:
@@ -248,10 +245,23 @@ def test_healthy_weeks_of_the_sample_world_are_not_refused(sample_world: World, 
     refused = {}
     for weeks in (0, 1, 2):
         found = pp.take_baselines(sample_world, as_of=newest - timedelta(days=7 * weeks))
-        refused[weeks] = [item.agent_id for item in found.report.all_findings() if item.kind == "known_drift"]
+        refused[weeks] = {item.agent_id for item in found.report.all_findings() if item.kind == "known_drift"}
         for path in (sample_root / "baselines").glob("*.json"):
             path.unlink()
-    assert refused == {0: ["michael"], 1: [], 2: []}
+    assert refused == {0: {"michael"}, 1: set(), 2: set()}
+
+
+def steady(call: Any, score: int = 8) -> Any:
+    """Answer as a judge that finds every agent as good, claims of bad habits turned."""
+    inverted = [
+        item["claim"].rpartition("}}")[2].strip()
+        for file in TEMPLATES.rglob("propositions/*/_default.yaml")
+        for item in yaml.safe_load(file.read_text(encoding="utf-8"))["propositions"]
+        if item.get("inverted")
+    ]
+    return message(
+        json.dumps(verdicts(call.body, lambda c: 9 - score if any(part in c for part in inverted) else score))
+    )
 
 
 def as_chats(path: Path, messages: Any) -> Path:
@@ -296,7 +306,7 @@ def test_the_walk_of_a_new_user_with_a_drifted_export_is_nowhere_in_character(
     def judged(call: Any) -> Any:
         text = json.dumps(call.body, ensure_ascii=False)
         drifts = sum(line in text for line in stock) > 5
-        return message(json.dumps(verdicts(call.body, lambda _: score if drifts else 8)))
+        return steady(call, score if drifts else 8)
 
     server.handler = judged
     export = as_chats(
@@ -331,7 +341,7 @@ def test_the_walk_of_a_new_user_with_a_drifted_export_is_nowhere_in_character(
 def test_healthy_exports_are_not_refused(
     walk: Callable[..., Done], server: MessagesServer, tmp_path: Path, language: str
 ) -> None:
-    server.handler = lambda call: message(json.dumps(verdicts(call.body, lambda _: 8)))
+    server.handler = steady
     export = as_chats(tmp_path / "chats.jsonl", support(language, lines_of(language)[:160], "Ella"))
     assert walk("try", export.name).returncode in (0, 3)
     done = walk("baseline", "--judge", "anthropic", "--record", "--windows", "2")
