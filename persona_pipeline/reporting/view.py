@@ -358,7 +358,7 @@ def remedies(findings: Iterable[Finding]) -> list[str]:
     for finding in findings:
         if finding.remedy:
             agents = found.setdefault(_AGENT_OPTION.sub("*", finding.remedy), [])
-            agents += [name for name in _AGENT_OPTION.findall(finding.remedy) if name not in agents]
+            agents += [name for name in dict.fromkeys(_AGENT_OPTION.findall(finding.remedy)) if name not in agents]
     return [text.replace("--agents *", f"--agents {','.join(agents)}") for text, agents in found.items()]
 
 
