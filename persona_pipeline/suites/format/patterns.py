@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.documents.json import encodable
+from persona_pipeline.base.text import storable
 
 _SPACE = "\\t\\n\\v\\f\\r \\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}"
 _NOT_SPACE = (
@@ -62,7 +62,7 @@ def compile_pattern(pattern: str, *, units: bool = True) -> Any:
 
 def search(pattern: str, text: str, *, units: bool = True) -> bool:
     # Half a surrogate pair cannot be encoded; where characters are whole no pattern can name one either.
-    text = _halved(text) if units and in_halves(pattern) else encodable(text)
+    text = _halved(text) if units and in_halves(pattern) else storable(text)
     return compile_pattern(pattern, units=units).search(text) is not None
 
 
