@@ -370,7 +370,9 @@ def _run_of(
     reports = {item.plan.scope.agent_id: restricted(item.report, dimensions, rules) for item in decided.results}
     for agent_id, finding in (told or {}).items():
         own = reports[agent_id]
-        reports[agent_id] = own.model_copy(update={"findings": [finding, *own.findings]})
+        # What is said of taking the file says what a finding of the same kind would repeat.
+        others = [item for item in own.findings if item.kind != finding.kind]
+        reports[agent_id] = own.model_copy(update={"findings": [finding, *others]})
     report = assemble(reports, judge, request, rules)
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)

@@ -105,8 +105,8 @@ def uuid_from(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
 
 
-# What says of all that an agent's judge gave that it cannot be believed.
-OF_THE_JUDGE = frozenset({"judge_health"})
+# Kinds of findings that concern every dimension of an agent.
+OF_THE_AGENT = frozenset({"judge_health", "known_drift"})
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class AgentReport(BaseModel, extra="forbid"):
 def _conclude(
     item: DimensionEvaluation, compared: DimensionComparison | None, findings: Iterable[Finding]
 ) -> DimensionConclusion:
-    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_JUDGE]
+    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_AGENT]
     told = Conclusion.of(own)
     if told is None and item.score is not None:
         missed = compared.sight.missed if compared and compared.sight else ""
@@ -313,7 +313,7 @@ def _conclude_claim(
     if found := Conclusion.of(item for item in findings if item.proposition_id == row.id):
         return found
     unknown = compared is None or compared.status in ("no_baseline", "other_judge") or compared.doubted
-    if unknown or any(item.kind in OF_THE_JUDGE for item in everywhere):
+    if unknown or any(item.kind in OF_THE_AGENT for item in everywhere):
         return Conclusion.of(everywhere) or Conclusion(verdict=Result.CANNOT_TELL, reason="no baseline")
     return Conclusion(verdict=Result.HELD)
 
