@@ -122,9 +122,9 @@ def trusts() -> st.SearchStrategy[Trust]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> DrawnWorld:
-    """Return up to 4 agents of up to 4 dimensions and 5 claims, baselines of 1 to 8 windows and any variation between them."""
-    count, size = draw(st.integers(1, 4)), draw(st.integers(1, 5))
-    names, agents = NAMES[: draw(st.integers(1, 4))], [f"a{number}" for number in range(count)]
+    """Return up to 3 agents of up to 3 dimensions and 5 claims, baselines of 1 to 8 windows and any variation between them."""
+    count, size = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    names, agents = NAMES[: draw(st.integers(1, 3))], [f"a{number}" for number in range(count)]
     level, usual = draw(st.floats(5, 9)), st.floats(0, 9)
     baselines, scores = {}, Scores()
     for agent_id in agents:

@@ -15,9 +15,9 @@ from persona_pipeline.guard.baselines.falls import (
     find_regressions,
     is_covered,
     least_coverage,
-    not_shown,
 )
 from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
+from persona_pipeline.guard.baselines.regression import not_shown
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 scores = st.floats(min_value=0, max_value=9)

@@ -87,13 +87,12 @@ class Sight(BaseModel, extra="ignore", frozen=True):
         return "any drop" if self.detectable > HIGHEST else f"drops below {self.detectable:.1f}"
 
 
-class ClaimTest(BaseModel, extra="forbid", frozen=True):
+class ClaimTest(BaseModel, extra="ignore", frozen=True):
     """How a claim moved. ``delta`` = current - baseline; ``interval``: of that change, 95 %; ``p_value``: corrected, if tested."""
 
     delta: float
     interval: tuple[float, float]
     p_value: float | None = None
-    detectable: float
 
 
 # Below this many labels the intervals cover less than they say: .91 at 25.

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal
 
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
@@ -55,6 +56,12 @@ class DropRule:
     undecided_delta: float = Settings.model_fields["undecided_delta"].default
 
 
+# All agents of a fleet ask for the same few quantiles.
+@lru_cache(4096)
+def _quantile(degrees: int, share: float) -> float:
+    return float(special().stdtrit(degrees, share))
+
+
 @dataclass(frozen=True)
 class DropTest:
     """One-sided test of the drop of one score.
@@ -81,13 +88,13 @@ class DropTest:
 
     def interval(self, change: float) -> tuple[float, float]:
         """Return the two-sided 95 % interval of a change."""
-        reach = float(special().stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * self.error
+        reach = _quantile(self.degrees, (1 + CONFIDENCE) / 2) * self.error
         return change - reach, change + reach
 
     def detectable(self, allowed: float) -> float:
         """Return the drop that is reported in four of five runs: significant, and beyond the allowed drop."""
-        needed = -float(special().stdtrit(self.degrees, self.level))
-        more = float(special().stdtrit(self.degrees, POWER))
+        needed = -_quantile(self.degrees, self.level)
+        more = _quantile(self.degrees, POWER)
         return max((needed + more) * self.error, allowed + more * self.error)
 
     def sight(self, allowed: float) -> Sight:
@@ -212,7 +219,6 @@ def _write_tests(
             delta=change,
             interval=test.interval(change),
             p_value=test.p_value(-change),
-            detectable=test.detectable(rule.proposition_delta),
         )
 
 
