@@ -65,10 +65,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.guard.baselines.drift import CERTAIN, FEWEST_WINDOWS, LIMIT, cusum, winnings
-from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, compare
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
-from persona_pipeline.guard.baselines.regression import settled, to_confirm
+from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
 from persona_pipeline.guard.baselines.variance import means
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 

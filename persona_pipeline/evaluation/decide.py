@@ -9,10 +9,9 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import SavedRun, drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
-from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, compare
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
-from persona_pipeline.guard.baselines.regression import settled, to_confirm
+from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told

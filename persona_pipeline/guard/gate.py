@@ -9,9 +9,8 @@ from datetime import UTC, date, datetime
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.text import shortened
-from persona_pipeline.guard.baselines.falls import check_option, is_covered
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.baselines.regression import DropRule
+from persona_pipeline.guard.baselines.regression import DropRule, check_option, is_covered
 from persona_pipeline.guard.findings import (
     MOST_FLAGGED,
     budget_findings,

@@ -4,15 +4,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, most_confirmations
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Sight
 from persona_pipeline.guard.baselines.regression import (
     CLAIM_GUESS,
+    CONFIRMATIONS,
     DIMENSION_GUESS,
     YEAR,
     DropTest,
     _Tests,
+    most_confirmations,
     settled,
     to_confirm,
     year_share,

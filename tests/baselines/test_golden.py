@@ -9,7 +9,6 @@ import pytest
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines.falls import compare, golden_propositions
 from persona_pipeline.guard.baselines.golden import (
     captured,
     find_baseline,
@@ -19,7 +18,7 @@ from persona_pipeline.guard.baselines.golden import (
     watched_agents,
 )
 from persona_pipeline.guard.baselines.models import Measure, Sight
-from persona_pipeline.guard.baselines.regression import same_messages
+from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
 

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines.falls import (
+from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
+from persona_pipeline.guard.baselines.regression import (
     check_option,
     compare,
     dropped,
     find_regressions,
     is_covered,
     least_coverage,
+    not_shown,
 )
-from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
-from persona_pipeline.guard.baselines.regression import not_shown
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 scores = st.floats(min_value=0, max_value=9)

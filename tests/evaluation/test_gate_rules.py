@@ -7,7 +7,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import AcceptedDrop
-from persona_pipeline.guard.baselines.falls import compare
+from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.guard.gate import (
     GateRules,
     exit_code_of,
