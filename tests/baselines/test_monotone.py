@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.base.errors import Result
+from persona_pipeline.base.status import Result
 from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.evaluation.decide import Guard, compared
 from persona_pipeline.guard.baselines.golden import Watched
