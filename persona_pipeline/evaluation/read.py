@@ -21,7 +21,6 @@ from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
@@ -188,7 +187,6 @@ class WorldReader:
             snapshot,
             agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in snapshot.agents],
             watched=watched,
-            p_values=runs.newest_p_values(world.store) if watched.count > MOST_TOGETHER else {},
             trust=self.trust(),
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),

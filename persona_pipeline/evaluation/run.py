@@ -41,9 +41,9 @@ from persona_pipeline.evaluation.plan import (
 )
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, ReplayedJudge, RunReplay, Snapshot
-from persona_pipeline.guard.baselines.falls import least_coverage
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.regression import least_coverage
 from persona_pipeline.guard.gate import (
     GateRules,
     exit_code_of,

@@ -73,7 +73,6 @@ class Snapshot:
         names: display names of everybody.
         lexicon: what counts as agreement; None: English.
         baselines: of the agents that are evaluated; ``watched``: of those from which they borrow what others vary by.
-        p_values: the newest of watched agents, where many are watched; see ``baselines.falls.settled``.
         results: what earlier runs on these windows said, as JSON text by run id.
         points: earlier windows of agents that are evaluated or watched, oldest first.
         canon: what people laid down of agents; ``facts``: what those said of themselves, once that was asked.
@@ -97,7 +96,6 @@ class Snapshot:
     lexicon: AgreementLexicon | None = None
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     watched: Watched = field(default_factory=Watched)
-    p_values: Mapping[str, float] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
     results: Mapping[str, str] = field(default_factory=dict)
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, AcceptedDrop
+from persona_pipeline.base.options import AcceptedDrop
 from persona_pipeline.base.text import shortened
-from persona_pipeline.guard.baselines.falls import UNDECIDED_DELTA, check_option, is_covered
 from persona_pipeline.guard.baselines.models import BaselineComparison
+from persona_pipeline.guard.baselines.regression import DropRule, check_option, is_covered
 from persona_pipeline.guard.findings import (
     MOST_FLAGGED,
     budget_findings,
@@ -53,7 +53,7 @@ FAILURES: Mapping[str, Collection[str]] = {
 
 
 @dataclass(frozen=True)
-class GateRules:
+class GateRules(DropRule):
     """When a run fails: what a request asks for by the same names, settled.
 
     ``as_recorded``: where all that failed is recorded, the share that was asked for then is enough. ``fail_on``: the names of
@@ -61,9 +61,6 @@ class GateRules:
     ``today``. Raises ``ConfigError``: one of them cannot be.
     """
 
-    regression_delta: float = REGRESSION_DELTA
-    proposition_delta: float = PROPOSITION_DELTA
-    undecided_delta: float = UNDECIDED_DELTA
     min_coverage: float = 1.0
     as_recorded: bool = True
     threshold: float | None = None
@@ -209,7 +206,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             message = f"{agent}: {label} has a baseline and no score now: {_why_none(evaluation, item)}"
             remedy = "widen the window (--window 30d), or move its end (--as-of)"
             command = f"persona-pipeline evaluate --agents {shlex.quote(agent)} --window 30d"
-        elif item.failed and (item.score is None or not _is_covered([item], rules)):
+        elif item.failed and (item.score is None or not _is_covered([item], rules) or (compared and compared.lost)):
             rows = [row for row in item.propositions.values() if row.failed]
             more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
             message = (

@@ -15,7 +15,7 @@ from persona_pipeline.base.errors import EXIT_OK, EXIT_REGRESSION, worst_exit_co
 from persona_pipeline.base.options import OF_JUDGE, EvaluationRequest, given
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
-from persona_pipeline.guard.baselines.falls import is_covered
+from persona_pipeline.guard.baselines.regression import is_covered
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text

@@ -81,7 +81,8 @@ def test_the_drifted_agent_fails_by_dimension_and_proposition(sample_world: Worl
     assert report.exit_code == 1
     assert {finding.agent_id for finding in report.all_findings()} == {"michael"}
     regressed = {item.dimension for item in report.agents["michael"].comparison.regressions}
-    assert regressed == {"adherence", "consistency", "fluency", "convergence", "ideas_quantity"}
+    # Convergence is 1.7 lower, which one baseline window cannot tell from an ordinary week.
+    assert regressed == {"adherence", "consistency", "fluency", "ideas_quantity"}
     assert "michael-corporate-boilerplate" in {
         drop.proposition_id for drop in report.agents["michael"].comparison.drops
     }

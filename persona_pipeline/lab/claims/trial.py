@@ -18,7 +18,6 @@ from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judg
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
 from persona_pipeline.lab.claims.matrix import (
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
 INTACT = "intact"
 # How often a kill that stands alone is judged again.
 CONFIRMATIONS = 2
+# Degrees of freedom from which repeated judgments show how much the judge varies.
+ENOUGH_REPEATS = 20
 
 
 @dataclass(frozen=True)
