@@ -91,6 +91,15 @@ def serve(
         list[str] | None,
         typer.Option(help="VARIABLE=AGENT: who speaks when the key in this variable is sent.", show_default=False),
     ] = None,
+    ask_again: Annotated[
+        bool | None,
+        typer.Option(
+            "--ask-again/--no-ask-again",
+            help="Send a request again when its answer is rejected. The upstream must do nothing but write: no tools, no agent "
+            "behind it. Default: hosts known to serve models alone.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve the gate and interventions over HTTP, or stand in the way of a model.
 
@@ -113,13 +122,15 @@ def serve(
         access=Access(token, max_body, config_token),
         most_at_once=at_once,
         keep_text_days=world.settings.keep_text_days,
-        upstream=_upstream(upstream, world, agent or [], agent_key_env or []),
+        upstream=_upstream(upstream, world, agent or [], agent_key_env or [], ask_again),
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
 
 
-def _upstream(url: str | None, world: "World", models: list[str], variables: list[str]) -> "ModelUpstream | None":
+def _upstream(
+    url: str | None, world: "World", models: list[str], variables: list[str], ask_again: bool | None
+) -> "ModelUpstream | None":
     """Return what ``--upstream`` and its agents say; an agent's own id is a model's name for it too."""
     from persona_pipeline.corrections.service.app import ModelUpstream
 
@@ -132,7 +143,12 @@ def _upstream(url: str | None, world: "World", models: list[str], variables: lis
     by_variable = _agents_of(variables, "--agent-key-env", known)
     if missing := [name for name in by_variable if token_in(name) is None]:
         raise ConfigError(f"--agent-key-env: no key is in {', '.join(missing)}")
-    return ModelUpstream(url, by_model, {token_in(name) or "": agent for name, agent in by_variable.items()})
+    keys = {token_in(name) or "": agent for name, agent in by_variable.items()}
+    found = ModelUpstream(url, by_model, keys, ask_again)
+    if not found.is_asked_again and ask_again is None:
+        said = "rejected answers go out and are only counted, as this server may do more than write"
+        typer.echo(f"--upstream {url}: {said}; if it is a model alone, give --ask-again", err=True)
+    return found
 
 
 def _agents_of(written: list[str], option: str, known: list[str]) -> dict[str, str]:
