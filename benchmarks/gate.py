@@ -729,7 +729,7 @@ CHECK_USD = 0.000212
 SIX = " ".join(f"This is number {number} of the six sentences." for number in range(6))
 
 
-def passing_price(messages: int = 100) -> int:
+def passing_price(messages: int = 30) -> int:
     """Print what a held message takes at the median and at most, over messages whose sentences are rejected by chance."""
     head("A streamed message of six sentences")
     for share in (0.0, 0.1, 0.3, 0.6, 1.0):

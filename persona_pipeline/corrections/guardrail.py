@@ -15,7 +15,7 @@ from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate, gate_backend
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.service.answers import AnswerStream, Speaker, in_character, speaker_of
-from persona_pipeline.corrections.service.budget import Budget
+from persona_pipeline.corrections.service.budget import MessageBudget
 from persona_pipeline.corrections.service.forms import ENDPOINT, SHAPE_ERRORS, ChatForm, Json, is_plain_model
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.world.world import World
@@ -31,7 +31,7 @@ class PersonaGate(CustomGuardrail):
         agents: who speaks, by the name of a model or the alias of a key; an agent's own id needs no entry.
         ask_again: whether the proxy's models do nothing but write, so that they may be asked again; by default, those without an
             ``api_base`` and those on hosts that are known to serve models alone.
-        budget: fields of the ``Budget`` of each message, where they are others than its defaults.
+        budget: fields of the ``MessageBudget`` of each message, where they are others than its defaults.
         world: by default that of ``PERSONA_ROOT``.
         backend: the judge; by default the live one of the environment.
     """
@@ -48,7 +48,7 @@ class PersonaGate(CustomGuardrail):
         super().__init__(**told)
         world = world or World.open()
         world.sync()
-        self._ask_again, self._budget = ask_again, Budget(**(budget or {}))
+        self._ask_again, self._budget = ask_again, MessageBudget(**(budget or {}))
         self._agents = {name: name for name in world.agent_ids()} | dict(agents or {})
         self._gate = ActionGate(world, backend or gate_backend(world.settings))
         self._interventions, self._settings = Interventions(world), StoredSettings(world.store)

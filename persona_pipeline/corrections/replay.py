@@ -23,7 +23,6 @@ from persona_pipeline.corrections.judgment import (
     reviewed,
 )
 from persona_pipeline.corrections.records import Action, GateCall, PriorAttempts, decide
-from persona_pipeline.corrections.statistics import GateStatistics, correction_statistics
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -67,10 +66,9 @@ class GateReplay(BaseModel, frozen=True, extra="forbid"):
 
 
 class Replay(BaseModel, frozen=True, extra="forbid"):
-    """The gates of agents over stored messages. ``notes`` are what has to be known to read the numbers."""
+    """The gates of agents over stored messages; ``usd`` and ``calls`` are of the judge."""
 
     results: list[GateReplay]
-    notes: list[str] = Field(default_factory=list)
     usd: float | None = 0.0
     calls: int = 0
 
@@ -140,30 +138,22 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class GateQuestion:
-    """A stored message, and what the gate would have asked about it; ``reason``: why it would have asked nothing."""
+class ReplayedCheck:
+    """A stored message, what the gate would have asked about it, and what the judge says.
+
+    ``score``: 0-9; None: there is none, ``reason`` says why. ``question``: None where the gate would have asked nothing.
+    """
 
     message: Message
     facts: GateFacts | None = None
     question: Question | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class ReplayedCheck:
-    """What the gate says of a stored message.
-
-    ``score``: 0-9; None: there is none, ``reason`` says why.
-    """
-
-    message: Message
     score: float | None = None
     reason: str = ""
     model: str | None = None
     usage: Usage = field(default_factory=Usage)
 
 
-def questions_about(world: World, agent_id: str, messages: Sequence[Message]) -> list[GateQuestion]:
+def questions_about(world: World, agent_id: str, messages: Sequence[Message]) -> list[ReplayedCheck]:
     """Return what the gate would have asked about an agent's messages when they were sent, by today's persona and claims.
 
     ConfigError: the agent has no persona or no valid adherence claims.
@@ -176,13 +166,13 @@ def questions_about(world: World, agent_id: str, messages: Sequence[Message]) ->
         # The gate is on.
         assert facts is not None
         try:
-            found.append(GateQuestion(message, facts, question_of(agent_id, facts)))
+            found.append(ReplayedCheck(message, facts, question_of(agent_id, facts)))
         except NotJudgedError as error:
-            found.append(GateQuestion(message, reason=error.reason))
+            found.append(ReplayedCheck(message, reason=error.reason))
     return found
 
 
-async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> list[ReplayedCheck]:
+async def check_messages(backend: Backend, asked: Sequence[ReplayedCheck]) -> list[ReplayedCheck]:
     """Return what the judge says of messages, in their order; a failed call costs its message only."""
     places = asyncio.Semaphore(_AT_ONCE)
     async with AsyncExitStack() as stack:
@@ -190,7 +180,7 @@ async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> lis
         if isinstance(opened, AbstractAsyncContextManager):
             await stack.enter_async_context(opened)
 
-        async def check(item: GateQuestion) -> ReplayedCheck:
+        async def check(item: ReplayedCheck) -> ReplayedCheck:
             async with places:
                 return await _checked(backend, item)
 
@@ -198,11 +188,11 @@ async def check_messages(backend: Backend, asked: Sequence[GateQuestion]) -> lis
         return [*await asyncio.gather(*map(check, asked[:1])), *await asyncio.gather(*map(check, asked[1:]))]
 
 
-async def _checked(backend: Backend, item: GateQuestion) -> ReplayedCheck:
+async def _checked(backend: Backend, item: ReplayedCheck) -> ReplayedCheck:
     if item.question is None or item.facts is None:
-        return ReplayedCheck(item.message, reason=item.reason)
+        return item
     (answer,) = await backend.ask([item.question])
-    told = ReplayedCheck(item.message, model=answer.model, usage=answer.usage)
+    told = replace(item, model=answer.model, usage=answer.usage)
     try:
         return replace(told, score=reviewed(answer, item.facts).score)
     except NotJudgedError as error:
@@ -246,19 +236,14 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
     marked = read_marks(request.marks) if request.marks else {}
     known = Known(marked, request.good_until, request.bad_from)
     results: list[GateReplay] = []
-    notes: list[str] = []
     usage = Usage()
-    statistics = correction_statistics(world.store, request.window, agent_ids=request.agents).agents
     for agent_id in request.agents:
         settings = read_config(world.store, agent_id).settings
         asked = questions_about(world, agent_id, _messages(world, request, agent_id))
-        done = statistics.get(agent_id, GateStatistics())
-        if done.rejections:
-            notes.append(f"{agent_id}: the gate sent {done.rejections} texts back in this time, which are no messages")
         checked = run_async(check_messages(backend, asked))
         usage = sum((item.usage for item in checked), usage)
         results.append(_summed(agent_id, settings, checked, known))
-    return Replay(results=results, notes=notes, usd=usage.usd, calls=usage.calls)
+    return Replay(results=results, usd=usage.usd, calls=usage.calls)
 
 
 def _messages(world: World, request: ReplayRequest, agent_id: str) -> list[Message]:

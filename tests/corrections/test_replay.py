@@ -15,8 +15,8 @@ from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections import ActionGate, Interventions, correction_statistics
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.replay import (
-    GateQuestion,
     Known,
+    ReplayedCheck,
     ReplayRequest,
     check_messages,
     held_at,
@@ -81,7 +81,6 @@ def test_a_replay_asks_and_finds_what_was_asked_and_found_at_run_time(world: Wor
     known = [score for score in scores if score is not None]
     assert (item.measured, item.unmeasured) == (len(known), {"not_applicable": 1})
     assert [held.held for held in item.held] == [sum(score < at.threshold for score in known) for at in item.held]
-    assert found.notes == ["ann: the gate sent 3 texts back in this time, which are no messages"]
 
 
 class Opened(TextBackend):
@@ -124,7 +123,7 @@ def test_a_file_wins_over_time() -> None:
 
 def test_what_the_gate_would_not_have_asked_is_not_asked() -> None:
     backend, said = TextBackend(), message_of(0)
-    (found,) = asyncio.run(check_messages(backend, [GateQuestion(said, reason="configuration")]))
+    (found,) = asyncio.run(check_messages(backend, [ReplayedCheck(said, reason="configuration")]))
     assert (found.message, found.score, found.reason, backend.questions) == (said, None, "configuration", [])
 
 

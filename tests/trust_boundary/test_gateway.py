@@ -24,11 +24,10 @@ from persona_pipeline.base.database.engine import open_store
 from persona_pipeline.base.http_server import ServerLimits, guarded_protocol
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
-from persona_pipeline.corrections.service import events, passing
+from persona_pipeline.corrections.service import passing
 from persona_pipeline.corrections.service.answers import AnswerStream, Speaker, in_character, sentences_in
 from persona_pipeline.corrections.service.app import ModelUpstream, create_app
-from persona_pipeline.corrections.service.budget import Budget, Spending
-from persona_pipeline.corrections.service.events import server_events
+from persona_pipeline.corrections.service.budget import MessageBudget, Spending
 from persona_pipeline.corrections.service.forms import ChatForm, is_plain_model
 from persona_pipeline.judging.verdict import Answer, Question, Usage
 from persona_pipeline.testing.worlds import write_small_world
@@ -202,9 +201,9 @@ def text_of(response: httpx2.Response) -> str:
 def test_32_a_message_that_is_always_rejected_has_an_end(world: World, path: str, stream: bool) -> None:
     with gateway(world, Hostile(writes(SIX)), scoring(lambda text: True)) as gate:
         answer = gate.ask(path, body_of(path, stream=stream))
-        assert len(gate.upstream.requests) <= 1 + Budget().rewrites
+        assert len(gate.upstream.requests) <= 1 + MessageBudget().rewrites
         # Each rewrite is checked once, and the first answer.
-        assert len(gate.judge.questions) <= 1 + Budget().rewrites + 1
+        assert len(gate.judge.questions) <= 1 + MessageBudget().rewrites + 1
         assert gate.upstream.most_open == 1
         text = text_of(answer)
         assert text.endswith("5 of six.") and sentences_in(text) <= 2 * sentences_in(SIX)
@@ -223,7 +222,7 @@ def test_32_an_endless_answer_is_judged_within_its_budget_and_arrives_whole(worl
     long = " ".join(f"This is sentence number {number}." for number in range(150))
     with gateway(world, Hostile(writes(long))) as gate:
         assert text_of(gate.ask(CHAT, body_of(CHAT))) == long
-        assert len(gate.judge.questions) == Budget().checks and gate.metrics() == {"budget": 1}
+        assert len(gate.judge.questions) == MessageBudget().checks and gate.metrics() == {"budget": 1}
 
 
 def test_32_dear_checks_end_at_a_price(world: World) -> None:
@@ -241,11 +240,11 @@ def test_32_rewrites_share_the_tokens_that_the_client_allows(world: World, path:
     first, *again = [asked.body[LIMITS[path]] for asked in gate.upstream.requests]
     assert first == 100 and again and again == sorted(again, reverse=True) and max(again) <= 100
     # Six sentences are more than 40 tokens: no third rewrite has room.
-    assert len(again) < Budget().rewrites
+    assert len(again) < MessageBudget().rewrites
 
 
 def test_32_a_message_that_may_not_be_held_is_not_checked(world: World) -> None:
-    with gateway(world, Hostile(writes(SIX)), scoring(lambda text: True), budget=Budget(seconds=0)) as gate:
+    with gateway(world, Hostile(writes(SIX)), scoring(lambda text: True), budget=MessageBudget(seconds=0)) as gate:
         assert text_of(gate.ask(CHAT, body_of(CHAT))) == SIX
         assert (len(gate.upstream.requests), gate.judge.questions, gate.metrics()) == (1, [], {"budget": 1})
 
@@ -272,11 +271,11 @@ class Fickle:
     rejects=st.lists(st.booleans(), min_size=1, max_size=12),
     attempts=st.integers(0, 10),
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5),
-    budget=st.builds(Budget, rewrites=st.integers(0, 5), checks=st.integers(0, 30), usd=st.floats(0, 0.02)),
+    budget=st.builds(MessageBudget, rewrites=st.integers(0, 5), checks=st.integers(0, 30), usd=st.floats(0, 0.02)),
     most_tokens=st.none() | st.integers(1, 200),
 )
 def test_32_whatever_is_rejected_a_message_keeps_its_budget(
-    rejects: list[bool], attempts: int, lengths: list[int], budget: Budget, most_tokens: int | None
+    rejects: list[bool], attempts: int, lengths: list[int], budget: MessageBudget, most_tokens: int | None
 ) -> None:
     """The loop alone, as the hook of LiteLLM has it too."""
     opened, closed, allowed = [0], [0], list[int | None]()
@@ -392,12 +391,12 @@ def test_33_each_request_has_a_key_of_its_own(world: World, stream: bool) -> Non
     assert keyed == ["key", "key-r1", "key-r2", "key-r3"][: len(keyed)] and len(keyed) * 2 == len(keys)
 
 
-async def read_events(chunks: list[bytes], most: int = 10**6) -> list[events.ServerEvent]:
+async def read_events(chunks: list[bytes], most: int = 10**6) -> list[passing.ServerEvent]:
     async def coming() -> AsyncIterator[bytes]:
         for chunk in chunks:
             yield chunk
 
-    return [event async for event in server_events(coming(), most)]
+    return [event async for event in passing.server_events(coming(), most)]
 
 
 @given(
@@ -434,8 +433,8 @@ class Counting:
 
 @pytest.mark.parametrize("size", [100_000, 1_000_000, 5_000_000])
 def test_35_the_work_on_an_event_grows_as_its_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    counting = Counting(events._EVENT_END)
-    monkeypatch.setattr(events, "_EVENT_END", counting)
+    counting = Counting(passing._EVENT_END)
+    monkeypatch.setattr(passing, "_EVENT_END", counting)
     content = b"data: " + b"x" * size + b"\r\n\r\n" + b"data: y\n\n" * 1000
     chunks = [content[start : start + 1000] for start in range(0, len(content), 1000)]
     found = asyncio.run(read_events(chunks, most=10**9))
@@ -445,7 +444,7 @@ def test_35_the_work_on_an_event_grows_as_its_size(monkeypatch: pytest.MonkeyPat
 
 def test_35_what_follows_too_large_an_event_passes_and_is_counted(world: World) -> None:
     small, _, *rest = as_events(CHAT, Written("This is fine. This is dry."), 1, {})
-    large = b'data: {"choices": [{"delta": {"x": "' + b"x" * events.MOST_EVENT + b'"}}]}\n\n'
+    large = b'data: {"choices": [{"delta": {"x": "' + b"x" * passing.MOST_EVENT + b'"}}]}\n\n'
     chunks = [small, large[:70_000], large[70_000:], *rest]
     with gateway(world, Hostile(lambda asked, number: ([STREAM], chunks)), scoring(lambda text: True)) as gate:
         assert gate.ask(CHAT, body_of(CHAT)).content == b"".join(chunks)
@@ -571,7 +570,9 @@ def test_headers_of_a_body_stay_where_it_is_that_of_the_upstream(world: World) -
 
 
 def test_37_a_large_answer_is_not_kept_and_counted(world: World) -> None:
-    with gateway(world, Hostile(writes("Bad. " * 1000)), scoring(lambda text: True), budget=Budget(size=1000)) as gate:
+    with gateway(
+        world, Hostile(writes("Bad. " * 1000)), scoring(lambda text: True), budget=MessageBudget(size=1000)
+    ) as gate:
         assert text_of(gate.ask(CHAT, body_of(CHAT, stream=False))) == "Bad. " * 1000
         assert (gate.judge.questions, gate.metrics()) == ([], {"too_large": 1})
 

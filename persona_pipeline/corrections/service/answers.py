@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
-from persona_pipeline.corrections.service.budget import Budget, BudgetSpentError, Spending
+from persona_pipeline.corrections.service.budget import BudgetSpentError, MessageBudget, Spending
 from persona_pipeline.corrections.service.forms import (
     NOT_TEXT,
     SHAPE_ERRORS,
@@ -155,7 +155,7 @@ async def speaker_of(
     settings: StoredSettings,
     form: AnswerForm,
     request: Json,
-    budget: Budget,
+    budget: MessageBudget,
     *,
     plain: bool,
 ) -> Speaker | None:

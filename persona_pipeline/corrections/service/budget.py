@@ -9,7 +9,7 @@ from persona_pipeline.judging.money import estimated_tokens
 
 
 @dataclass(frozen=True)
-class Budget:
+class MessageBudget:
     """What the gate may spend on one message of a client; what comes after that goes out as it is, counted ``budget``.
 
     Attributes:
@@ -41,7 +41,7 @@ class Spending:
         counted: whether the message was counted as unchecked.
     """
 
-    budget: Budget
+    budget: MessageBudget
     most_tokens: int | None = None
     rewrites: int = 0
     checks: int = 0

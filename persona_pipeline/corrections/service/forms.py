@@ -292,28 +292,19 @@ _WORDLESS = re.compile(
 )
 
 
-class Endpoints:
-    """The endpoints that are read, by path, and what is counted of the others."""
-
-    def __init__(self) -> None:
-        self._forms: dict[str, AnswerForm] = {
-            "/v1/chat/completions": ChatForm(),
-            "/v1/responses": ResponsesForm(),
-            "/v1/messages": MessagesForm(),
-        }
-
-    def form(self, method: str, path: str) -> AnswerForm | None:
-        """Return how requests to a path are written, however many slashes stand in it; None: they are not read."""
-        return self._forms.get(_plain(path)) if method == "POST" else None
-
-    def unread(self, method: str, path: str) -> str:
-        """Return why a request without a form is counted; "": its answer holds no words of an agent."""
-        return ENDPOINT if method == "POST" and not _WORDLESS.match(_plain(path)) else ""
+def answer_forms() -> dict[str, AnswerForm]:
+    """Return how requests and answers are written at the endpoints that are read, by ``endpoint_of`` their path."""
+    return {"/v1/chat/completions": ChatForm(), "/v1/responses": ResponsesForm(), "/v1/messages": MessagesForm()}
 
 
-def _plain(path: str) -> str:
-    # Servers take these for the same path.
+def endpoint_of(path: str) -> str:
+    """Return a path as servers take it, however many slashes stand in it."""
     return re.sub("/+", "/", path).rstrip("/")
+
+
+def holds_words(path: str) -> bool:
+    """Whether the answer to what is posted to a path may hold an agent's words."""
+    return not _WORDLESS.match(endpoint_of(path))
 
 
 # Hosts, or what their names end with, of which it is known that they answer as a model alone does.

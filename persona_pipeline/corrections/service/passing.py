@@ -21,16 +21,18 @@ from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service.answers import AnswerStream, Speaker, in_character, speaker_of
-from persona_pipeline.corrections.service.budget import Budget
-from persona_pipeline.corrections.service.events import server_events
+from persona_pipeline.corrections.service.budget import MessageBudget
 from persona_pipeline.corrections.service.forms import (
+    ENDPOINT,
     NOT_READ,
     NOT_TEXT,
     TOO_LARGE,
     AnswerForm,
-    Endpoints,
     EventPart,
     Json,
+    answer_forms,
+    endpoint_of,
+    holds_words,
     is_plain_model,
 )
 
@@ -58,6 +60,13 @@ _CONNECT_SECONDS = 30.0
 _BODY_SECONDS = 30.0
 # Less than servers keep a connection that nobody uses.
 _IDLE_SECONDS = 4.0
+# Bytes of one event. A longer one is not read, and neither is what comes after it.
+MOST_EVENT = 1024 * 1024
+# A line ends with CR LF, LF or CR; an empty line ends an event. Atomic: CR LF is one end of a line and never two.
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+# Of an end that is four bytes long, so many may be there already.
+_PART_OF_END = 3
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STREAM, _WHOLE = "text/event-stream", "application/json"
 _LOGGER = logging.getLogger("persona_pipeline.corrections.service")
 
@@ -79,7 +88,7 @@ class ModelUpstream:
     agents: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     ask_again: bool | None = None
-    budget: Budget = field(default_factory=Budget)
+    budget: MessageBudget = field(default_factory=MessageBudget)
 
     def __post_init__(self) -> None:
         try:
@@ -208,7 +217,7 @@ class PassThrough:
 
     def __init__(self, app: "ASGIApp", upstream: ModelUpstream, access: Access, gate: ActionGate) -> None:
         self._app, self._boundary, self._upstream, self._gate = app, Boundary(app, access), upstream, gate
-        self._endpoints, self._settings = Endpoints(), StoredSettings(gate.world.store)
+        self._forms, self._settings = answer_forms(), StoredSettings(gate.world.store)
         url = httpx2.URL(upstream.url)
         proxy = None if proxy_bypass(url.host) else getproxies().get(url.scheme)
         # Not a client: it would log addresses, and keep cookies.
@@ -263,9 +272,11 @@ class PassThrough:
         target = self._upstream.target(scope["raw_path"], scope["query_string"])
         has_body = not {"content-length", "transfer-encoding"}.isdisjoint(headers)
         asked = _Asked(scope["method"], target, kept, chunks if has_body else None)
-        form = self._endpoints.form(asked.method, scope["path"])
+        if asked.method != "POST":
+            return asked
+        form = self._forms.get(endpoint_of(scope["path"]))
         if form is None:
-            unread = self._endpoints.unread(asked.method, scope["path"])
+            unread = ENDPOINT if holds_words(scope["path"]) else ""
             return replace(asked, unread=unread, agent_id=self._upstream.speaker(headers, {}))
         read = bytearray()
         async for chunk in chunks:
@@ -376,6 +387,48 @@ async def _read(form: AnswerForm, response: httpx2.Response, most: int) -> _Whol
     except httpx2.TransportError as error:
         return _Whole(response, bytes(content), failure=error)
     return _Whole(response, bytes(content), form.words_of(_json(bytes(content)) or {}))
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """The bytes of an event as they came. ``too_large``: they are a part of an event, or of what follows it, and are not read."""
+
+    raw: bytes
+    too_large: bool = False
+
+    @property
+    def data(self) -> bytes | None:
+        """The event's data; None: it has none, as a comment."""
+        lines = self.raw.removeprefix(_BYTE_ORDER_MARK).splitlines()
+        found = [line[5:] for line in lines if line.startswith(b"data:")]
+        return b"\n".join(found) if found else None
+
+
+async def server_events(chunks: AsyncIterator[bytes], most: int = MOST_EVENT) -> AsyncIterator[ServerEvent]:
+    """Yield the events of a stream; together their bytes are those of the chunks.
+
+    ``most``: bytes of an event. From the first that is larger on, all that comes is yielded as ``too_large``.
+    """
+    held, searched, too_large = bytearray(), 0, False
+    async for chunk in chunks:
+        if too_large:
+            yield ServerEvent(chunk, too_large=True)
+            continue
+        held += chunk
+        start = 0
+        # Each byte is searched once: only the end of what is held may belong to an end that goes on in the chunk.
+        position = max(0, searched - _PART_OF_END)
+        while (found := _EVENT_END.search(held, position)) and found.end() - start <= most:
+            yield ServerEvent(bytes(held[start : found.end()]))
+            start = position = found.end()
+        del held[:start]
+        searched = len(held)
+        too_large = found is not None or searched > most
+        if too_large:
+            yield ServerEvent(bytes(held), too_large=True)
+            held.clear()
+    if held:
+        yield ServerEvent(bytes(held))
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[tuple[bytes, Json | EventPart | None]]:

@@ -186,9 +186,7 @@ _COSTS: tuple[GateColumn, ...] = (
 def replay_page(found: "Replay") -> Page:
     """Return a table for each agent: threshold, held, and how many of them are out of character."""
     first = "Stored messages, looked at again as if each were on its way out, by today's personas and claims."
-    facts = [first, *found.notes]
-    if found.calls:
-        facts.append(cost_line(Usage(calls=found.calls, usd=found.usd)))
+    facts = [first, *([cost_line(Usage(calls=found.calls, usd=found.usd))] if found.calls else [])]
     findings = [Item(said, kind=item.agent_id) for item in found.results for said in _findings(item)]
     sections = [Section(item.agent_id, [_held(item)]) for item in found.results if item.held]
     return Page("The gate, replayed", [Items.of(*facts), Items(findings)], sections)
