@@ -105,8 +105,8 @@ def uuid_from(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
 
 
-# What says of all that an agent's judge gave that it cannot be believed.
-OF_THE_JUDGE = frozenset({"judge_health"})
+# Kinds of findings that concern every dimension of an agent.
+OF_THE_AGENT = frozenset({"judge_health", "known_drift"})
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("other_judge", EXIT_COVERAGE, "coverage"),
         FindingKind("base", EXIT_COVERAGE, "coverage"),
         FindingKind("no_baseline", EXIT_COVERAGE),
+        FindingKind("known_drift", EXIT_COVERAGE, "no_baseline"),
         FindingKind("budget", EXIT_BUDGET),
         FindingKind("calibration", EXIT_COVERAGE),
         FindingKind("new_baseline", EXIT_OK, warns=True),
@@ -266,7 +267,9 @@ class AgentReport(BaseModel, extra="forbid"):
             return found
         held = [item for _, item in sorted(self.conclusions.items()) if item.verdict is Result.HELD]
         if held:
-            return Conclusion(verdict=Result.HELD, reason=next((item.reason for item in held if item.reason), ""))
+            accepted = [item.message for item in self.findings if item.kind == "accepted"]
+            reasons = [*accepted, *(item.reason for item in held if item.reason)]
+            return Conclusion(verdict=Result.HELD, reason=next(iter(reasons), ""))
         said = "none of its claims applies" if self.evaluation.sample_size else "it said nothing in the window"
         return Conclusion(reason=f"nothing to judge: {said}")
 
@@ -282,7 +285,7 @@ class AgentReport(BaseModel, extra="forbid"):
 def _conclude(
     item: DimensionEvaluation, compared: DimensionComparison | None, findings: Iterable[Finding]
 ) -> DimensionConclusion:
-    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_JUDGE]
+    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_AGENT]
     told = Conclusion.of(own)
     if told is None and item.score is not None:
         missed = compared.sight.missed if compared and compared.sight else ""
@@ -310,7 +313,7 @@ def _conclude_claim(
     if found := Conclusion.of(item for item in findings if item.proposition_id == row.id):
         return found
     unknown = compared is None or compared.status in ("no_baseline", "other_judge") or compared.doubted
-    if unknown or any(item.kind in OF_THE_JUDGE for item in everywhere):
+    if unknown or any(item.kind in OF_THE_AGENT for item in everywhere):
         return Conclusion.of(everywhere) or Conclusion(verdict=Result.CANNOT_TELL, reason="no baseline")
     return Conclusion(verdict=Result.HELD)
 
