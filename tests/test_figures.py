@@ -42,8 +42,7 @@ SHOWN = {
         "",
     },
     "corrections": {
-        "configuration", "gate", "nudges", "replay.run", "replay.thresholds", "service.app",
-        "statistics", "voices",
+        "configuration", "gate", "nudges", "replay", "service.app", "statistics", "voices",
     },
     "defs": {
         "component", "platform.place",
