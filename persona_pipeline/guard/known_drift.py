@@ -12,9 +12,9 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
-from persona_pipeline.guard.baselines.falls import TOLERANCE, dropped, golden_propositions
 from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
+from persona_pipeline.guard.baselines.regression import TOLERANCE, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.scoring.results import LOW_SCORE, cited_messages

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from persona_pipeline.base.status import Result
 from persona_pipeline.base.options import AcceptedDrop
+from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.decide import Guard, compared
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline, Measure, People
