@@ -15,13 +15,15 @@ from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, Trend, WindowScore, find_moved, find_trends
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.spread import score_margins
-from persona_pipeline.guard.gate import GateRules, exit_code_of, nothing_evaluated
+from persona_pipeline.guard.gate import LOOSER, GateRules, exit_code_of, nothing_evaluated
 from persona_pipeline.guard.report import (
     AgentEvaluation,
     AgentReport,
     Finding,
+    LooserRule,
     Result,
     RunReport,
+    Terms,
     expenses_of,
     uuid_from,
 )
@@ -212,8 +214,19 @@ def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport
             "proposition_delta": rules.proposition_delta,
         },
     )
+    report.terms = kept_terms(report)
     report.exit_code = exit_code_of(report.all_findings(), rules)
     return report
+
+
+def kept_terms(report: RunReport) -> Terms:
+    """Return the terms that saved runs keep as findings: looser rules and accepted drops."""
+    kept = [finding.message.partition(LOOSER)[2] for finding in report.all_findings() if finding.kind == "terms"]
+    looser = dict.fromkeys(text for line in kept for text in line.split("; "))
+    return Terms(
+        looser=[LooserRule(rule="", text=text) for text in looser],
+        accepted=[finding.message for item in report.agents.values() for finding in item.accepted],
+    )
 
 
 def series_beside(

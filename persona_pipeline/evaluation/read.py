@@ -25,7 +25,7 @@ from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
-from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.gate import GateRules, counted
 from persona_pipeline.guard.labels.check import check_findings, checked_voices
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.report import AgentReport, Finding
@@ -179,7 +179,7 @@ class WorldReader:
         watched = watched_agents(world.rules_root / BASELINES)
         watching = {*agent_ids, *watched.baselines}
         # Learning takes a second an agent: done here only for who wants to fail on it.
-        voices = self._voices(snapshot.agents, learn="voice_alarm" in (request.fail_on or ()))
+        voices = self._voices(snapshot.agents, learn="voice_alarm" in (counted(request) or ()))
         alike = self._alike(snapshot)
         snapshot = self.for_facts(snapshot) if request.facts else snapshot
         return replace(
@@ -193,9 +193,17 @@ class WorldReader:
             voices=self._voice_findings(snapshot.agents, voices),
             learnt=[state.learnt for state in voices.values() if state.is_new],
             missing=missing_agents(world.root, world.rules_root),
+            left_out=self._left_out(request.agents),
             speakers=self.names_of(request),
             coverage=coverage_of(world.settings),
         )
+
+    def _left_out(self, agents: Sequence[str] | None) -> list[str]:
+        """Return the agents with a persona that a run leaves out: those of ``persona.yaml``, or unnamed ones with a baseline."""
+        world = self.world
+        golden = {path.stem for path in (world.rules_root / BASELINES).glob("*.json")} - {*(agents or ())}
+        expected = world.written.leave_out if agents is None else golden
+        return [name for name in world.agent_ids() if name in expected]
 
     def for_facts(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot with what only facts need: what people laid down of agents, and what was sent to them directly."""

@@ -43,15 +43,18 @@ from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_ba
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import (
     GateRules,
+    baseline_terms,
+    counted,
     exit_code_of,
     is_believable,
+    looser_rules,
     missing_agent_findings,
     name_findings,
     name_notes,
     nothing_evaluated,
     run_coverage,
 )
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport, Terms
 from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
@@ -263,7 +266,7 @@ class CohortResult:
     """Results of the agents that could be evaluated, and the problems of those that could not.
 
     Attributes:
-        fail_on: see ``EvaluationRequest``.
+        fail_on: names of the findings that fail the run; None: the usual ones.
         length: the window's length as it was asked for.
         names: how speakers and personas go together.
     """
@@ -292,7 +295,7 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
         decided = evaluate(snapshot, judge, request)
         write(world, decided)
     results = {item.plan.scope.agent_id: item for item in decided.results}
-    return CohortResult(request.window, request.fail_on, results, dict(decided.broken), snapshot.speakers)
+    return CohortResult(request.window, counted(request), results, dict(decided.broken), snapshot.speakers)
 
 
 def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest, rules: GateRules) -> RunReport:
@@ -320,6 +323,12 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
             "proposition_delta": rules.proposition_delta,
         },
     )
+    run.terms = Terms(
+        looser=looser_rules(rules, evaluations, live=judge.live or rules.as_recorded),
+        accepted=[item.message for report in reports.values() for item in report.accepted],
+        fail_on=list(rules.fail_on or ()),
+        only_fail_on=None if rules.only_fail_on is None else list(rules.only_fail_on),
+    )
     run.exit_code = exit_code_of(run.all_findings(), rules)
     if notes := _notes_of(judge):
         run.provenance["judge_notes"] = notes
@@ -337,6 +346,10 @@ def _run_of(
     rules, dimensions, snapshot = decided.rules, select_dimensions(request.dimensions), decided.snapshot
     reports = {item.plan.scope.agent_id: restricted(item.report, dimensions, rules) for item in decided.results}
     report = assemble(reports, judge, request, rules)
+    report.terms.left_out = list(snapshot.left_out)
+    report.terms.baselines = {
+        agent_id: baseline_terms(baseline) for agent_id, baseline in snapshot.baselines.items() if agent_id in reports
+    }
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
     report.findings += name_findings(snapshot.speakers)

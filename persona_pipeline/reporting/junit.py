@@ -12,7 +12,7 @@ from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped,
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_delta, format_score, xml_text
-from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, verdict_label
+from persona_pipeline.reporting.view import ACCEPTED, AgentRow, ReportView, ScoreCell, verdict_label
 from persona_pipeline.scoring.results import ANSWERS
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def render_junit(report: RunReport) -> str:
     for row in view.rows:
         suite = TestSuite(xml_text(row.agent_id))
         suite.add_property("verdict", row.status.value)
+        if view.terms:
+            suite.add_property("terms", xml_text("; ".join(view.terms)))
         for case in _cases(row):
             suite.add_testcase(case)
         document.add_testsuite(suite)
@@ -82,8 +84,10 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
         kind = Skipped if reason is None or reason in ANSWERS else Error
         results.append(_result(kind, reason or "not_evaluated", unscored_label(reason)))
     case = _case(_class(row), cell.dimension, *results)
+    is_accepted = any(finding.kind == ACCEPTED for finding in findings)
+    said = ACCEPTED if is_accepted else verdict_label(cell.conclusion or Conclusion())
     case.system_out = xml_text(
-        f"{verdict_label(cell.conclusion or Conclusion())}: score {format_score(cell.score)}, "
+        f"{said}: score {format_score(cell.score)}, "
         f"baseline {format_score(cell.baseline)}, judged {cell.n_scored}/{cell.n_expected}"
     )
     return case

@@ -22,7 +22,7 @@ from persona_pipeline.reporting.text import format_delta, format_score, markdown
 
 MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
-_ICONS = {"held": "✅", "fell": "🔻", "cannot_tell": "❔", "nothing": "⚪"}
+_ICONS = {"held": "✅", "fell": "🔻", "cannot_tell": "❔", "accepted": "☑️", "nothing": "⚪"}
 _CHANGED = {"fell": " 🔻", "untold": " ❔"}
 _SIGNS = {"good": "✅", "bad": "❌", "warn": "❔"}
 _LEGEND = "Scores are 0–9 with the change against the baseline in brackets; 🔻 dropped further than allowed, ❔ cannot be told."

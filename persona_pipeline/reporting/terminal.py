@@ -27,7 +27,7 @@ from persona_pipeline.reporting.page import (
 )
 from persona_pipeline.reporting.text import format_delta, format_score, one_line, printable, spaced
 
-_MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "nothing": "-", "": " "}
+_MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "accepted": "~", "nothing": "-", "": " "}
 _CHANGED = {"fell": "*", "untold": "?"}
 _STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good": "", "": ""}
 _ROWS: dict[Tone, str] = {**_STYLES, "bad": "bold red"}

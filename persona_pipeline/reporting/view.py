@@ -25,7 +25,13 @@ from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSION
 NOBODY = "Judge not validated: 0 human labels. Run `persona-pipeline label`"
 # What is concluded, as a person reads it.
 VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
-NOTHING_TO_JUDGE = "nothing to judge"
+NOTHING_TO_JUDGE, ACCEPTED = "nothing to judge", "accepted"
+# The words for the states of agents.
+STATES = {
+    **{result.value: label for result, label in VERDICTS.items()},
+    "accepted": ACCEPTED,
+    "nothing": NOTHING_TO_JUDGE,
+}
 # Headings of columns where there is little room, by their labels.
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
@@ -34,8 +40,8 @@ SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.va
 LOW_SCORE = 5.0
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
-# Claims that are named of an agent that dropped, and reasons why some were not judged.
-MOST_WORST, _MOST_REASONS = 2, 3
+# Claims that are named of an agent that dropped, reasons why some were not judged, and agents that a headline names.
+MOST_WORST, _MOST_REASONS, _MOST_NAMED = 2, 3, 3
 # Kinds of findings, as a person reads them, where that is not their name.
 _KINDS = {
     "regression": "drop",
@@ -64,9 +70,10 @@ def in_order(names: Collection[str]) -> list[str]:
 
 
 class AgentStatus(StrEnum):
-    """What the row of an agent says at a glance: what is concluded of it, or that there was nothing to judge."""
+    """The state of an agent in a report: its verdict, that it holds by an accepted drop, or that there is nothing to judge."""
 
     HELD = "held"
+    ACCEPTED = "accepted"
     FELL = "fell"
     CANNOT_TELL = "cannot_tell"
     NOTHING = "nothing"
@@ -187,6 +194,8 @@ class AgentRow:
     @cached_property
     def status(self) -> AgentStatus:
         verdict = self.conclusion.verdict
+        if verdict is Result.HELD and self.report.accepted:
+            return AgentStatus.ACCEPTED
         return AgentStatus(verdict.value) if verdict else AgentStatus.NOTHING
 
     @property
@@ -197,8 +206,14 @@ class AgentRow:
 
     @property
     def severity(self) -> int:
-        """What to look at first: 0 for who drifted, then who cannot be told, has nothing to judge, and is in character."""
-        order = (AgentStatus.FELL, AgentStatus.CANNOT_TELL, AgentStatus.NOTHING, AgentStatus.HELD)
+        """The place of the agent among those to look at: 0 for a drifted one."""
+        order = (
+            AgentStatus.FELL,
+            AgentStatus.CANNOT_TELL,
+            AgentStatus.ACCEPTED,
+            AgentStatus.NOTHING,
+            AgentStatus.HELD,
+        )
         return 2 * order.index(self.status) + self.is_new
 
     @property
@@ -261,7 +276,8 @@ class ReportView:
     @property
     def _findings(self) -> list[Finding]:
         new = {row.agent_id for row in self.new}
-        found = self.report.all_findings()
+        # The headline states looser rules, once for all agents.
+        found = [finding for finding in self.report.all_findings() if finding.kind != "terms"]
         missing = [finding for finding in found if finding.kind == "no_baseline" and finding.agent_id in new]
         if not missing:
             return found
@@ -304,17 +320,37 @@ class ReportView:
             said = f"No baseline yet: {plural(total, 'agent')} scored, nothing to compare with"
         elif not judged:
             said = "Nobody has anything to judge"
+        elif count[AgentStatus.HELD] == total and (left_out := self.report.terms.left_out):
+            said = f"{total} of {total + len(left_out)} agents in character"
         elif count[AgentStatus.HELD] == total:
             said = "The agent is in character" if total == 1 else f"All {total} agents are in character"
         elif count[AgentStatus.HELD] == judged:
             said = f"{judged} of {judged} judged agents in character; {silent}"
         else:
-            counted = {label: count[AgentStatus(verdict.value)] for verdict, label in VERDICTS.items()}
+            counted = {
+                label: count[AgentStatus(state)] for state, label in STATES.items() if state != AgentStatus.NOTHING
+            }
             said = ", ".join(f"{number} {label}" for label, number in counted.items() if number)
             if self.new and len(self.new) == count[AgentStatus.CANNOT_TELL]:
                 said += " (no baseline yet)"
             said += f"; {silent}" if judged < total else ""
-        return said + self._besides
+        return "; ".join([said + self._besides, *self.terms])
+
+    @property
+    def terms(self) -> list[str]:
+        """The clauses of the headline that state the terms of the verdict: agents left out, looser rules, what can fail it."""
+        terms, found = self.report.terms, list[str]()
+        if terms.left_out:
+            more = f" and {len(terms.left_out) - _MOST_NAMED} more" if len(terms.left_out) > _MOST_NAMED else ""
+            found.append(f"{', '.join(terms.left_out[:_MOST_NAMED])}{more} left out")
+        found += [item.text for item in terms.looser]
+        if lower := [agent_id for agent_id, item in terms.baselines.items() if item.accepted]:
+            found.append(f"lower baseline accepted of {', '.join(sorted(lower))}")
+        if terms.only_fail_on is not None:
+            only = ", ".join([*terms.only_fail_on, *terms.fail_on]) or "nothing"
+            is_green = self.report.exit_code == EXIT_OK and self.report.conclusion.verdict is not Result.HELD
+            found.append(f"exit code 0, because only {only} can fail it" if is_green else f"only {only} can fail it")
+        return found
 
     @property
     def _besides(self) -> str:
@@ -324,9 +360,9 @@ class ReportView:
             return f"; the run as a whole {VERDICTS[of_run.verdict or Result.CANNOT_TELL]}: {of_run.reason}"
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
-        # In character by somebody's word is not the same as by the scores.
-        accepted = {finding.agent_id for finding in self.report.all_findings() if finding.kind == "accepted"}
-        return f"; accepted drops of {plural(len(accepted), 'agent')}" if accepted else ""
+        # An agent in any other state has an accepted drop besides.
+        accepted = sum(bool(row.report.accepted) for row in self.rows if row.status is not AgentStatus.ACCEPTED)
+        return f"; accepted drops of {plural(accepted, 'agent')}" if accepted else ""
 
 
 def dropped(row: AgentRow) -> str:

@@ -20,7 +20,7 @@ from persona_pipeline.reporting.charts.scores import small_line
 from persona_pipeline.reporting.html import page_style, templates_beside
 from persona_pipeline.reporting.pages.evaluation import score_of
 from persona_pipeline.reporting.text import html_text
-from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, AgentStatus, in_order
+from persona_pipeline.reporting.view import STATES, AgentStatus, in_order
 from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_canon
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
@@ -58,7 +58,7 @@ class Viewer:
             "score_of": score_of,
             "small_line": small_line,
             "window_text": listing.window_text,
-            "states": {**{result.value: words for result, words in VERDICTS.items()}, "nothing": NOTHING_TO_JUDGE},
+            "states": STATES,
         }
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:

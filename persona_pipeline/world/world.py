@@ -159,7 +159,8 @@ class World:
         said = {**ahead, **file.options, **{name: ahead[name] for name in ahead.keys() & settings.model_fields_set}}
         if settings.model_fields_set & {"min_coverage_live", "min_coverage_replay"}:
             said.pop("min_coverage", None)
-        return request.settled({"judge": settings.judge, **said, "accepted_drops": file.accepted_drops})
+        own = {"accepted_drops": file.accepted_drops, "usual": file.options}
+        return request.settled({"judge": settings.judge, **said, **own})
 
     def bring_in(self, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool) -> Brought:
         """Bring agents' persona and proposition files and all messages into the store, and return what stands in the former.

@@ -129,8 +129,8 @@ def test_what_fell_by_a_judge_no_better_than_chance_cannot_be_told(world: World)
     assert report.agents["michael"].conclusion.verdict == report.conclusion.verdict == "cannot_tell"
     assert not report.agents["michael"].comparison.regressed
     assert "no better than chance" in report_text(report)
-    assert evaluated(world, fail_on=["doubted"]).exit_code == 3
-    assert evaluated(world, fail_on=["regression"]).exit_code == 0
+    assert evaluated(world, only_fail_on=["doubted"]).exit_code == 3
+    assert evaluated(world, only_fail_on=["regression"]).exit_code == 0
     assert evaluated(world, require_calibration=True).exit_code == 3
 
 
@@ -275,7 +275,7 @@ def test_people_far_from_the_judge_are_a_finding_with_its_interval(world: World)
             render(report, "html"),
         ):
             assert told in text
-    assert evaluated(world, agents=["pam"], fail_on=["people"]).exit_code == 3
+    assert evaluated(world, agents=["pam"], only_fail_on=["people"]).exit_code == 3
 
 
 def test_a_window_that_people_labelled_whole_needs_no_fifty(world: World) -> None:

@@ -113,9 +113,9 @@ def test_evaluate_and_its_estimate_say_it(cli: Cli, export: Path, root: Path, se
     assert findings(done) == [f"{SILENT}; 'Micheal' has 3 messages and no persona: is it 'michael'?"]
     assert PERSON in done.stderr
     assert findings(cli("evaluate", "--agents", "ann")) == []
-    assert cli("evaluate", "--fail-on", "names").returncode == 3
+    assert cli("evaluate", "--only-fail-on", "names").returncode == 3
     write_michael(root, aliases=["Micheal"])
-    mended = cli("evaluate", "--fail-on", "names")
+    mended = cli("evaluate", "--only-fail-on", "names")
     assert (mended.returncode, findings(mended)) == (0, [])
     assert json.loads(mended.stdout)["agents"]["michael"]["sample_size"] == 3
 

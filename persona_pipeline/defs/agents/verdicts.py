@@ -12,10 +12,10 @@ from persona_pipeline.base.errors import EXIT_CONFIG
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.run import CohortResult
-from persona_pipeline.guard.gate import weighed
+from persona_pipeline.guard.gate import LOOSER, weighed
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, worst_exit_code
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
-from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_label
+from persona_pipeline.reporting.view import ACCEPTED, NOTHING_TO_JUDGE, VERDICTS, verdict_label
 from persona_pipeline.world.runs import newest_ids
 from persona_pipeline.world.world import World
 
@@ -24,7 +24,7 @@ MOST_LISTED, MOST_NAMED = 50, 5
 MOST_SAID = 10
 _BROKEN = "broken"
 # In this order; what is in character is counted, the others are named.
-_GROUPS = (VERDICTS[Result.FELL], _BROKEN, VERDICTS[Result.CANNOT_TELL], NOTHING_TO_JUDGE)
+_GROUPS = (VERDICTS[Result.FELL], _BROKEN, VERDICTS[Result.CANNOT_TELL], ACCEPTED, NOTHING_TO_JUDGE)
 
 
 class AgentVerdict(BaseModel):
@@ -40,6 +40,8 @@ class AgentVerdict(BaseModel):
     @property
     def label(self) -> str:
         """What is concluded of it, in the words of every report."""
+        if self.conclusion.verdict is Result.HELD and any(finding.kind == ACCEPTED for finding in self.findings):
+            return ACCEPTED
         return _BROKEN if self.broken else verdict_label(self.conclusion)
 
     @property
@@ -75,7 +77,7 @@ def _first_words(line: AgentVerdict) -> str:
 
 
 def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> AgentVerdict:
-    """Return how one agent did; what ``fail_on`` does not name is said, and fails nothing."""
+    """Return how one agent did. ``fail_on``: the names of findings that fail a run, see ``gate.counted``."""
     run = report.evaluation
     return AgentVerdict(
         agent_id=run.agent_id,
@@ -96,16 +98,25 @@ def agent_lines(result: CohortResult) -> list[AgentVerdict]:
     return sorted(lines + broken, key=lambda line: line.agent_id)
 
 
-def verdict(lines: Sequence[AgentVerdict]) -> str:
-    """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told."""
-    return "; ".join(f"{group}: {some(names)}" for group, names in _grouped(lines)) or VERDICTS[Result.HELD]
+def verdict(lines: Sequence[AgentVerdict], terms: Sequence[str] = ()) -> str:
+    """Return the outcome in a few words that fit a label, with the terms that the runs keep and those of the report."""
+    groups = [f"{group}: {some(names)}" for group, names in _grouped(lines)] or [VERDICTS[Result.HELD]]
+    return "; ".join([*groups, *dict.fromkeys([*_terms(lines), *terms])])
+
+
+def _terms(lines: Sequence[AgentVerdict]) -> list[str]:
+    kept = [
+        finding.message.partition(LOOSER)[2] for line in lines for finding in line.findings if finding.kind == "terms"
+    ]
+    return list(dict.fromkeys(text for line in kept for text in line.split("; ")))
 
 
 def headline(lines: Sequence[AgentVerdict]) -> str:
     """Return how many agents are in character, drifted and so on, all of them counted."""
     held = sum(line.label == VERDICTS[Result.HELD] for line in lines)
     counts = [(VERDICTS[Result.HELD], held), *((group, len(names)) for group, names in _grouped(lines))]
-    return ", ".join(f"{count} {group}" for group, count in counts if count) or "nobody was evaluated"
+    said = ", ".join(f"{count} {group}" for group, count in counts if count) or "nobody was evaluated"
+    return "; ".join([said, *_terms(lines)])
 
 
 def _grouped(lines: Sequence[AgentVerdict]) -> list[tuple[str, list[str]]]:

@@ -45,7 +45,6 @@ from persona_pipeline.reporting.page import (
     with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
-    TONES,
     RowCharts,
     agent_cell,
     agent_lines,
@@ -57,6 +56,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     score_of,
     scores_table,
     sight_table,
+    tone_of,
     usage_facts,
 )
 from persona_pipeline.reporting.text import (
@@ -252,7 +252,7 @@ def whole_page(report: RunReport) -> Page:
         view.headline,
         sections=_sections(report, view),
         before=list(agent_lines(view))[:_MOST_BEFORE],
-        tone=TONES.get(report.conclusion.verdict, "warn"),
+        tone=tone_of(view),
         label="Persona evaluation",
         summary=[
             (f"{len(view.rows):,}", "agent" if len(view.rows) == 1 else "agents"),

@@ -58,10 +58,11 @@ from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import dimension_label
 
-TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
+_TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
 _ROW_TONES: dict[AgentStatus, Tone] = {
     AgentStatus.FELL: "bad",
     AgentStatus.CANNOT_TELL: "warn",
+    AgentStatus.ACCEPTED: "warn",
     AgentStatus.NOTHING: "dim",
     AgentStatus.HELD: "",
 }
@@ -96,7 +97,14 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     # What a pull request's base says comes before everything.
     said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
     found = [Section("", [Items(said)])] if said else []
-    return Page(view.headline, top, found, tone=TONES.get(report.conclusion.verdict, "warn"))
+    return Page(view.headline, top, found, tone=tone_of(view))
+
+
+def tone_of(view: ReportView) -> Tone:
+    """Return the colour of a run: that of its verdict, no green for one that rests on accepted drops or looser rules."""
+    tone = _TONES.get(view.report.conclusion.verdict, "warn")
+    is_plain = not (view.report.terms.looser or view.report.terms.accepted)
+    return tone if is_plain or tone == "bad" else "warn"
 
 
 def _finding_lines(view: ReportView) -> list[Item]:
@@ -190,8 +198,7 @@ def comment_page(report: RunReport) -> Page:
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [Facts(rests)]))
-    tone = TONES.get(report.conclusion.verdict, "warn")
-    return Page(view.headline, top, [*found, Section("", folded)], before, tone, "Persona evaluation")
+    return Page(view.headline, top, [*found, Section("", folded)], before, tone_of(view), "Persona evaluation")
 
 
 class RowCharts(NamedTuple):
