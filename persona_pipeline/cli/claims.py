@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, ConfigError
 from persona_pipeline.base.options import moment
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
@@ -24,6 +24,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
+from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Backend, Question
@@ -129,7 +130,7 @@ def test(
         typer.echo(trial.estimate(world.settings), err=True)
     matrix = run_trial(trial, opened)
     write_page(matrix_page(matrix), matrix.to_dict(), format, output)
-    raise typer.Exit(matrix.exit_code)
+    end(matrix.exit_code)
 
 
 @app.command()
@@ -228,7 +229,7 @@ def asked_for_draft(
 
     if estimate:
         typer.echo(cost_of(question, world.settings))
-        raise typer.Exit
+        end()
     opened = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
         typer.echo(cost_of(question, world.settings), err=True)
@@ -247,7 +248,7 @@ def tell_of_draft(drafted: "Drafted", what: str) -> None:
         typer.echo(f"no draft: {one_line(drafted.failure)}", err=True)
     if drafted.path is None:
         typer.echo("nothing was written", err=True)
-        raise typer.Exit(4 if drafted.failure.startswith("budget") else 3)
+        end(EXIT_BUDGET if drafted.failure.startswith("budget") else EXIT_COVERAGE)
     typer.echo(f"{plural(drafted.kept, what)} written, to be read by a person: {drafted.path}")
 
 

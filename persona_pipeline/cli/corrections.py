@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, ConfigError, did_you_mean, raise_problems
 from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
@@ -28,6 +28,7 @@ from persona_pipeline.cli.options import (
     taking,
     token_in,
 )
+from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
     from persona_pipeline.corrections.configuration import StoredConfig
@@ -239,9 +240,10 @@ def statistics(
     found = correction_statistics(open_world().store, span, agent_ids=names(agents))
     if as_json or format == "json":
         typer.echo(found.model_dump_json(indent=2))
-        return
-    for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-        typer.echo(line)
+    else:
+        for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+            typer.echo(line)
+    end(looked_at=found.total.actions, looked_for=f"messages of {agents} that the gate checked, in --window {window}")
 
 
 def _synced_world() -> "World":
@@ -360,8 +362,8 @@ def replay(
             typer.echo(f"\npersonas/{agent_id}.yaml, or --write:\n{said}", err=True)
     unmeasured = {reason for item in found.results for reason in item.unmeasured}
     if "budget" in unmeasured:
-        raise typer.Exit(4)
-    raise typer.Exit(3 if unmeasured - {"not_applicable", "nothing_to_look_at"} else 0)
+        end(EXIT_BUDGET)
+    end(EXIT_COVERAGE if unmeasured - {"not_applicable", "nothing_to_look_at"} else EXIT_OK)
 
 
 def _proposed(found: "Replay") -> dict[str, dict[str, float]]:

@@ -72,7 +72,7 @@ def interview(
     """
     from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.cli.claims import asked_for_draft, tell_of_draft
-    from persona_pipeline.cli.running import watched_judging
+    from persona_pipeline.cli.running import end, watched_judging
     from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
     from persona_pipeline.lab.compare.compare import AnsweringOptions, open_answering
     from persona_pipeline.lab.interview.interview import (
@@ -132,4 +132,4 @@ def interview(
         typer.echo(f"baseline written: {save_interview_baseline(world.root, found)}", err=True)
     elif known is None:
         typer.echo("hint: there is no baseline to hold it against; --baseline keeps an interview as one", err=True)
-    raise typer.Exit(0 if baseline else found.exit_code)
+    end(0 if baseline else found.exit_code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_OK, ConfigError
 from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
@@ -30,6 +30,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
+from persona_pipeline.cli.running import end, watched_judging
 from persona_pipeline.cli.suites.run import AllowCode, AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
@@ -152,7 +153,11 @@ def compare(
     _print(found, format, output)
     if any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values()):
         typer.echo("hint: not all of it is judged; --judge anthropic --estimate says what that would cost", err=True)
-    raise typer.Exit(0 if fail_on == "none" else found.exit_code)
+    end(
+        EXIT_OK if fail_on == "none" else found.exit_code,
+        looked_at=sum(len(agent.dimensions) for agent in found.agents.values()),
+        looked_for="scenes of agents that both versions have, judged on dimensions that both have",
+    )
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -169,7 +174,6 @@ def _compared(
     asking: "AskedVersions",
     only_estimate: bool,
 ) -> "VersionComparison | None":
-    from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.lab.compare.compare import compare_versions, estimate_comparison, open_contest, scenes_of
 
@@ -265,7 +269,7 @@ def bisect(
         taken = estimate(missing, options=ModelOptions.from_settings(world.settings))
         asking = f"`persona-pipeline bisect {agent} --live --max-usd N` asks for them: {taken}"
         typer.echo(f"{len(missing)} judgments would tell more; {asking}", err=True)
-    raise typer.Exit(found.exit_code)
+    end(found.exit_code, looked_at=found.looked_at, looked_for=f"judgments of {agent} at {found.good} and {found.bad}")
 
 
 def changes(

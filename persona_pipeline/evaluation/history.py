@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import NothingError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, Trend, WindowScore, find_moved, find_trends
@@ -199,7 +199,7 @@ def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
 def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport:
     """Return a report of runs that were compared when they were saved; judges and compares nothing."""
     if not reports:
-        raise ConfigError("the store holds no evaluation of that time that has a score; run persona-pipeline evaluate")
+        raise NothingError("the store holds no evaluation of that time that has a score; run persona-pipeline evaluate")
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
     report = RunReport(
         agents=dict(reports),

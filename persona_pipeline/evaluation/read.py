@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import exclusive
-from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
@@ -308,7 +308,7 @@ class WorldReader:
             raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
         end = as_of or self.world.newest_message_time()
         if end is None:
-            raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
+            raise NothingError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
         try:
             window = Window.ending(end, span)
         except OverflowError as error:

@@ -1,4 +1,4 @@
-"""Labelling a voice: what is asked, in the session, on the page and in the terminal."""
+"""Labelling a voice: what is asked, in the session and on the page."""
 
 from datetime import timedelta
 from itertools import count
@@ -16,6 +16,7 @@ from persona_pipeline.guard.labels.files import LABELS, write_label_files
 from persona_pipeline.guard.labels.session import VoiceLabelling
 from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
 from persona_pipeline.world.models import Message, Persona
+from persona_pipeline.world.world import World
 from tests.labels.voices import HALF, START, labels, message
 from tests.viewer.serving import client_of, labelling_app
 
@@ -116,17 +117,15 @@ def root(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return sample_root
 
 
-def test_the_terminal_asks_lists_and_exports(root: Path, tmp_path: Path) -> None:
-    words = ["label", "pam", "--voice", "--terminal", "--labeller", "ada"]
-    done = CliRunner().invoke(app, words, input="on warm\ns\nu\n0\n9\noff x\nu\nq\n")
-    assert done.exit_code == 0, done.exception
-    assert [
-        (label.on, label.note) for label in sorted(load_voice_labels(root / LABELS), key=lambda label: -label.on)
-    ] == [
-        (True, "warm"),
-        (False, ""),
-    ]
-    assert "says nothing: 2 labels (1 on, 1 off); it needs 30 with 8 of each" in done.stdout
+def test_labels_of_a_voice_are_listed_and_exported(root: Path, tmp_path: Path) -> None:
+    world = World.open(root)
+    world.sync()
+    running = VoiceLabelling(root / LABELS, world.persona("pam"), [world.messages(agent_id="pam")], "ada", 0)
+    for is_on in (True, False):
+        current = running.current()
+        assert current is not None
+        running.answer(current.key, is_on)
+    world.store.close()
     listed = CliRunner().invoke(app, ["labels", "list", "--voice"])
     assert "pam" in listed.stdout
     assert "says nothing" in listed.stderr
@@ -143,6 +142,6 @@ def test_the_terminal_asks_lists_and_exports(root: Path, tmp_path: Path) -> None
     "options", [[], ["pam", "--kind", "model"], ["pam", "--newest"], ["pam", "--dimension", "fluency"]]
 )
 def test_what_does_not_go_with_voice_is_said(root: Path, options: list[str]) -> None:
-    done = CliRunner().invoke(app, ["label", *options, "--voice", "--terminal"])
+    done = CliRunner().invoke(app, ["label", *options, "--voice"])
     assert done.exit_code != 0
     assert "label AGENT --voice" in str(done.exception) + done.output

@@ -106,7 +106,9 @@ def test_an_accepted_drop_is_said_and_fails_nothing_until_its_day_has_passed(sam
     done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
     found = json.loads(done.stdout)["agents"]["michael"]["findings"]
     assert done.returncode == 0, [item["message"] for item in found]
-    assert json.loads(done.stdout)["headline"] == "1 accepted; dwight, jim, pam left out; drops of michael may be accepted"
+    assert (
+        json.loads(done.stdout)["headline"] == "1 accepted; dwight, jim, pam left out; drops of michael may be accepted"
+    )
     kinds = {item["kind"] for item in found if item["dimension"] == "adherence"}
     assert kinds == {"accepted"} and all(
         f"accepted until {TOMORROW}: he is retired" in item["message"] for item in found
