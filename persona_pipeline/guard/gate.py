@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
@@ -152,6 +152,12 @@ def _judged_by(agent_id: str, looser: Collection[LooserRule]) -> Finding:
     return Finding(
         kind="terms", message=f"{agent_id}: {LOOSER}{'; '.join(item.text for item in looser)}", agent_id=agent_id
     )
+
+
+def kept_rules(findings: Iterable[Finding]) -> list[str]:
+    """Return the looser rules that runs keep as findings, each once, in the words of a headline."""
+    kept = [finding.message.partition(LOOSER)[2] for finding in findings if finding.kind == "terms"]
+    return list(dict.fromkeys(text for line in kept for text in line.split("; ")))
 
 
 def _allowed(agent_id: str, comparison: BaselineComparison, rules: GateRules) -> Iterator[Finding]:

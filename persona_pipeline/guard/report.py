@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
+from persona_pipeline.base.status import ACCEPTED, NOTHING, Result, Status
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.results import (
@@ -244,11 +245,20 @@ class Conclusion(BaseModel, extra="forbid", frozen=True):
         verdict: None: there was nothing to judge, and it is counted nowhere.
         reason: why, in a sentence; of what held, what could not have been seen.
         command: the one command that would decide what cannot be told; "" where there is none.
+        accepted: it held only because the rules allow a drop.
     """
 
     verdict: Result | None = None
     reason: str = ""
     command: str = ""
+    accepted: bool = Field(default=False, exclude_if=lambda accepted: not accepted)
+
+    @property
+    def status(self) -> Status:
+        """What every surface shows of the verdict."""
+        if self.verdict is Result.HELD and self.accepted:
+            return ACCEPTED
+        return self.verdict.status if self.verdict else NOTHING
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> "Conclusion | None":
@@ -305,7 +315,7 @@ class AgentReport(BaseModel, extra="forbid"):
             return found
         held = [item for _, item in sorted(self.conclusions.items()) if item.verdict is Result.HELD]
         if held and self.accepted:
-            return Conclusion(verdict=Result.HELD, reason=self.accepted[0].message)
+            return Conclusion(verdict=Result.HELD, reason=self.accepted[0].message, accepted=True)
         if held:
             return Conclusion(verdict=Result.HELD, reason=next((item.reason for item in held if item.reason), ""))
         said = "none of its claims applies" if self.evaluation.sample_size else "it said nothing in the window"
@@ -333,7 +343,8 @@ def _conclude(
     if told is None and item.score is not None:
         missed = compared.sight.missed if compared and compared.sight else ""
         accepted = next((found.message for found in own if found.kind == "accepted"), "")
-        told = Conclusion(verdict=Result.HELD, reason=accepted or (f"{missed} would be missed" if missed else ""))
+        said = accepted or (f"{missed} would be missed" if missed else "")
+        told = Conclusion(verdict=Result.HELD, reason=said, accepted=bool(accepted))
     judged = [row for row in item.propositions.values() if not row.algorithmic]
     told = told or Conclusion(reason=item.unscored or "")
     claims = {row.id: _conclude_claim(row, compared, own) for row in judged}

@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 
+from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
 from persona_pipeline.guard.baselines.models import (
     FEWEST_LABELS,
     DimensionComparison,
@@ -16,22 +16,13 @@ from persona_pipeline.guard.baselines.models import (
     PropositionDrop,
     Sight,
 )
-from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
+from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
 NOBODY = "Judge not validated: 0 human labels. Run `persona-pipeline label`"
-# What is concluded, as a person reads it.
-VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
-NOTHING_TO_JUDGE, ACCEPTED = "nothing to judge", "accepted"
-# The words for the states of agents.
-STATES = {
-    **{result.value: label for result, label in VERDICTS.items()},
-    "accepted": ACCEPTED,
-    "nothing": NOTHING_TO_JUDGE,
-}
 # Headings of columns where there is little room, by their labels.
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
@@ -60,23 +51,9 @@ def kind_label(kind: str) -> str:
     return _KINDS.get(kind, kind.replace("_", " "))
 
 
-def verdict_label(conclusion: Conclusion) -> str:
-    return VERDICTS[conclusion.verdict] if conclusion.verdict else NOTHING_TO_JUDGE
-
-
 def in_order(names: Collection[str]) -> list[str]:
     """Return dimensions in their own order, those that are not known any more last."""
     return [name for name in ALL_DIMENSIONS if name in names] + sorted(set(names) - set(ALL_DIMENSIONS))
-
-
-class AgentStatus(StrEnum):
-    """The state of an agent in a report: its verdict, that it holds by an accepted drop, or that there is nothing to judge."""
-
-    HELD = "held"
-    ACCEPTED = "accepted"
-    FELL = "fell"
-    CANNOT_TELL = "cannot_tell"
-    NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
@@ -191,12 +168,10 @@ class AgentRow:
     def conclusion(self) -> Conclusion:
         return self.report.conclusion
 
-    @cached_property
-    def status(self) -> AgentStatus:
-        verdict = self.conclusion.verdict
-        if verdict is Result.HELD and self.report.accepted:
-            return AgentStatus.ACCEPTED
-        return AgentStatus(verdict.value) if verdict else AgentStatus.NOTHING
+    @property
+    def status(self) -> Status:
+        """What every surface shows of the agent's verdict."""
+        return self.conclusion.status
 
     @property
     def is_new(self) -> bool:
@@ -206,20 +181,13 @@ class AgentRow:
 
     @property
     def severity(self) -> int:
-        """The place of the agent among those to look at: 0 for a drifted one."""
-        order = (
-            AgentStatus.FELL,
-            AgentStatus.CANNOT_TELL,
-            AgentStatus.ACCEPTED,
-            AgentStatus.NOTHING,
-            AgentStatus.HELD,
-        )
-        return 2 * order.index(self.status) + self.is_new
+        """The order of rows: agents that drifted first, then those that cannot be told, have nothing to judge, are in character."""
+        return 2 * VERDICTS.index(self.status) + self.is_new
 
     @property
     def needs_a_look(self) -> bool:
         """Whether it dropped, or cannot be told for more than a baseline that was never taken."""
-        return self.status in (AgentStatus.FELL, AgentStatus.CANNOT_TELL) and not self.is_new
+        return bool(self.status.severity) and not self.is_new
 
     @property
     def sights(self) -> dict[str, Sight]:
@@ -313,25 +281,23 @@ class ReportView:
     def headline(self) -> str:
         if not self.rows:
             return "No agent was evaluated"
-        count = Counter(row.status for row in self.rows)
-        total, judged = len(self.rows), len(self.rows) - count[AgentStatus.NOTHING]
-        silent = f"{count[AgentStatus.NOTHING]} {'has' if count[AgentStatus.NOTHING] == 1 else 'have'} nothing to judge"
+        count = Counter(row.status.name for row in self.rows)
+        total, judged = len(self.rows), len(self.rows) - count[NOTHING.name]
+        silent = f"{count[NOTHING.name]} {'has' if count[NOTHING.name] == 1 else 'have'} nothing to judge"
         if len(self.new) == total:
             said = f"No baseline yet: {plural(total, 'agent')} scored, nothing to compare with"
         elif not judged:
             said = "Nobody has anything to judge"
-        elif count[AgentStatus.HELD] == total and (left_out := self.report.terms.left_out):
+        elif count[Result.HELD] == total and (left_out := self.report.terms.left_out):
             said = f"{total} of {total + len(left_out)} agents in character"
-        elif count[AgentStatus.HELD] == total:
+        elif count[Result.HELD] == total:
             said = "The agent is in character" if total == 1 else f"All {total} agents are in character"
-        elif count[AgentStatus.HELD] == judged:
+        elif count[Result.HELD] == judged:
             said = f"{judged} of {judged} judged agents in character; {silent}"
         else:
-            counted = {
-                label: count[AgentStatus(state)] for state, label in STATES.items() if state != AgentStatus.NOTHING
-            }
-            said = ", ".join(f"{number} {label}" for label, number in counted.items() if number)
-            if self.new and len(self.new) == count[AgentStatus.CANNOT_TELL]:
+            states = [*(verdict.status for verdict in Result), ACCEPTED]
+            said = ", ".join(f"{count[item.name]} {item.word}" for item in states if count[item.name])
+            if self.new and len(self.new) == count[Result.CANNOT_TELL]:
                 said += " (no baseline yet)"
             said += f"; {silent}" if judged < total else ""
         return "; ".join([said + self._besides, *self.terms])
@@ -357,11 +323,11 @@ class ReportView:
         """What is concluded of the run where its agents alone would say another thing."""
         of_run = Conclusion.of(self.report.findings)
         if of_run and not any(row.conclusion.verdict in (Result.FELL, of_run.verdict) for row in self.rows):
-            return f"; the run as a whole {VERDICTS[of_run.verdict or Result.CANNOT_TELL]}: {of_run.reason}"
+            return f"; the run as a whole {of_run.status.word}: {of_run.reason}"
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
         # An agent in any other state has an accepted drop besides.
-        accepted = sum(bool(row.report.accepted) for row in self.rows if row.status is not AgentStatus.ACCEPTED)
+        accepted = sum(bool(row.report.accepted) for row in self.rows if row.status is not ACCEPTED)
         return f"; accepted drops of {plural(accepted, 'agent')}" if accepted else ""
 
 

@@ -76,7 +76,6 @@ from persona_pipeline.reporting.view import (
     ScoreCell,
     score_change,
     shown_whole,
-    verdict_label,
     warnings_of,
 )
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
@@ -247,7 +246,7 @@ def whole_page(report: RunReport) -> Page:
     """Return all there is to say, with charts; malformed ``statistics`` raise ``ConfigError``."""
     view = ReportView(report)
     count, is_new = len(view.findings), bool(view.new) and len(view.new) == len(view.rows)
-    outcome = "no baseline yet" if is_new else verdict_label(report.conclusion)
+    outcome = "no baseline yet" if is_new else report.conclusion.status.word
     return Page(
         view.headline,
         sections=_sections(report, view),
@@ -323,7 +322,7 @@ def _everybody(
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     rows = []
     for row in sorted(view.rows, key=lambda row: row.severity):
-        state = Cell(verdict_label(row.conclusion).capitalize(), note=_wrong(row), style=row.status.value)
+        state = Cell(row.status.word.capitalize(), note=_wrong(row), style=row.status.name)
         scores = [score_of(cell) for cell in row.cells]
         line = small_line([point.overall for point in histories.get(row.agent_id, [])[-MOST_DRAWN:]])
         judged = f"{row.n_scored}/{row.n_expected}"
