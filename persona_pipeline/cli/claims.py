@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, ConfigError
-from persona_pipeline.base.options import moment
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
-    AsOf,
-    Fresh,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -64,7 +61,7 @@ def show(
 
 
 @app.command()
-@asks("window")
+@asks("window", "as_of", "judge", "max_usd", "record", "fresh")
 def test(
     context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
@@ -75,8 +72,6 @@ def test(
             help="'all', or with commas between them: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
         ),
     ] = "all",
-    as_of: AsOf = None,
-    judge: JudgeName = None,
     mock_judge: MockJudge = False,
     samples: Annotated[
         int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; once tells no noise.")
@@ -88,9 +83,6 @@ def test(
     estimate: Annotated[
         bool, typer.Option(help="Print calls, tokens and US dollars a live test would take; judge nothing.")
     ] = False,
-    max_usd: MaxUsd = None,
-    record: Record = False,
-    fresh: Fresh = False,
     format: Format = "table",
     output: Output = None,
     **asked: Any,
@@ -114,7 +106,7 @@ def test(
         dimensions=names(dimension),
         faults=names(faults),
         window=given.window if "window" in given.model_fields_set else None,
-        as_of=moment(as_of),
+        as_of=given.as_of,
         samples=samples,
         others=others,
         seed=seed,
@@ -123,9 +115,7 @@ def test(
     if estimate:
         typer.echo(trial.estimate(world.settings))
         return
-    opened = open_judge(
-        judge_name(judge, mock_judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
-    )
+    opened = open_judge(judge_name(given.judge, mock_judge, world=world), world, JudgeOptions.of(given))
     if opened.live:
         typer.echo(trial.estimate(world.settings), err=True)
     matrix = run_trial(trial, opened)

@@ -9,20 +9,17 @@ from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, Co
 from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
-    AsOf,
     Command,
-    Fresh,
     HeaderTimeout,
     Host,
-    JudgeName,
-    MaxUsd,
     Port,
-    Record,
     TokenEnv,
     WindowLength,
+    asks,
     judge_name,
     names,
     open_world,
+    request_of,
     require_known,
     require_token,
     taking,
@@ -31,6 +28,8 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from persona_pipeline.corrections.configuration import StoredConfig
     from persona_pipeline.corrections.replay.thresholds import CorrectionKind, Replay
     from persona_pipeline.corrections.service.app import ModelUpstream
@@ -275,14 +274,15 @@ def _print_settings(stored: "StoredConfig", as_json: bool) -> None:
 
 
 @app.command()
+@asks("as_of", "judge", "max_usd", "record", "fresh")
 def replay(
+    context: typer.Context,
     agents: Annotated[list[str], typer.Argument(help="The agents' ids.")],
     corrections: Annotated[
         str,
         typer.Option(help="'all', or with commas between them: action_gate, anti_convergence, repetition_suppression."),
     ] = "all",
     window: WindowLength = "all",
-    as_of: AsOf = None,
     newest: Annotated[
         int | None, typer.Option(min=1, help="Only so many messages of each agent, the newest of the window.")
     ] = None,
@@ -300,16 +300,13 @@ def replay(
         typer.Option(help="Share (0-1) of good messages that may be held: look for the threshold that keeps it."),
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Set the thresholds found, as config set does.")] = False,
-    judge: JudgeName = None,
     estimate: Annotated[
         bool,
         typer.Option("--estimate", help="Print calls, tokens and US dollars a live replay would take; ask nothing."),
     ] = False,
-    max_usd: MaxUsd = None,
-    record: Record = False,
-    fresh: Fresh = False,
     format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
     output: Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")] = None,
+    **asked: Any,
 ) -> None:
     """Say what corrections would have done to stored messages.
 
@@ -333,13 +330,13 @@ def replay(
         raise ConfigError(f"--hold-at-most {hold_at_most:g} is no share between 0 and 1; for 2 % write 0.02")
     if write and hold_at_most is None:
         raise ConfigError("--write sets what --hold-at-most finds; give that too")
-    world = open_world()
+    world, said = open_world(), request_of(context, asked)
     for problem in world.sync().problems:
         typer.echo(f"left out: {problem}", err=True)
     request = ReplayRequest(
         agents=list(dict.fromkeys(agents)),
         corrections=_corrections(corrections),
-        window=_window(world, window, as_of),
+        window=_window(world, window, said.as_of),
         newest=newest,
         good_until=moment(good_until, "--good-until"),
         bad_from=moment(bad_from, "--bad-from"),
@@ -347,19 +344,17 @@ def replay(
         risk=hold_at_most,
     )
     if estimate:
-        typer.echo(estimate_replay(world, request, judge, fresh=fresh))
+        typer.echo(estimate_replay(world, request, said.judge, fresh=said.fresh))
         return
-    backend = open_judge(
-        judge_name(judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
-    )
+    backend = open_judge(judge_name(said.judge, world=world), world, JudgeOptions.of(said))
     found = run_replay(world, request, backend)
     write_page(replay_page(found), found.model_dump(mode="json"), format, output)
     for agent_id, values in _proposed(found).items():
         if write:
             _set(world, agent_id, values)
         else:
-            said = yaml.safe_dump({"corrections": values}, sort_keys=False).rstrip()
-            typer.echo(f"\npersonas/{agent_id}.yaml, or --write:\n{said}", err=True)
+            shown = yaml.safe_dump({"corrections": values}, sort_keys=False).rstrip()
+            typer.echo(f"\npersonas/{agent_id}.yaml, or --write:\n{shown}", err=True)
     unmeasured = {reason for item in found.results for reason in item.unmeasured}
     if "budget" in unmeasured:
         end(EXIT_BUDGET)
@@ -397,8 +392,8 @@ def _corrections(text: str) -> "list[CorrectionKind]":
     return [CorrectionKind(name) for name in dict.fromkeys(wanted)]
 
 
-def _window(world: "World", length: str, as_of: str | None) -> "Window":
+def _window(world: "World", length: str, as_of: "datetime | None") -> "Window":
     from persona_pipeline.world.models import Window, parse_window
 
-    end = moment(as_of) or world.newest_message_time() or world.horizon
+    end = as_of or world.newest_message_time() or world.horizon
     return Window.ending(end, None if length == "all" else parse_window(length))
