@@ -98,7 +98,7 @@ def junit(report: RunReport) -> str:
 
 def dagster(report: RunReport) -> str:
     lines = [agent_line(agent, counted(report.terms)) for agent in report.agents.values()]
-    return verdict(lines, ReportView(report).terms)
+    return verdict(lines, report)
 
 
 # What each surface shows of a run: with its whole headline, or the terms alone.

@@ -142,7 +142,7 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
         report, folder = evaluate_by_config(context, place, world, config)
         print_report(report, sys.stdout, verbose=True)
         lines = [agent_line(agent) for agent in report.agents.values()]
-        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, ReportView(report).terms))
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report))
         wrong = [finding.text for finding in report.all_findings()]
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
@@ -212,7 +212,7 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
             lines = newest_lines(opened, known_agents(opened.root), counted(asked))
             report = report_of_interest(opened, lines, asked)
             folder = write_reports(report, reports_folder(opened.root, opened.settings) / COHORT_REPORTS)
-        said = verdict(lines, ReportView(report).terms)
+        said = verdict(lines, report)
         run_tags.label_verdict(context.instance, context.run_id, said)
         wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
         exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
@@ -337,7 +337,7 @@ def build_evaluate_cohort(specs: Specs) -> dg.JobDefinition:
             **report_metadata(report, folder, opened, place),
         }
         yield all_in_character(specs, context.instance, opened, counted(asked))
-        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, ReportView(report).terms))
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report))
         if failure := failure_of(lines, report.exit_code, facts):
             raise failure
         yield dg.Output(None, metadata=facts)

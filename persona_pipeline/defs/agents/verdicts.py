@@ -13,8 +13,9 @@ from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.history import saved_verdict
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.gate import kept_rules, weighed
-from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, worst_exit_code
+from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport, worst_exit_code
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.runs import newest_verdict_rows
 from persona_pipeline.world.world import World
 
@@ -93,10 +94,16 @@ def agent_lines(result: CohortResult) -> list[AgentVerdict]:
     return sorted(lines + broken, key=lambda line: line.agent_id)
 
 
-def verdict(lines: Sequence[AgentVerdict], terms: Sequence[str] = ()) -> str:
-    """Return the outcome in a few words that fit a label, with the terms that the runs keep and those of the report."""
-    groups = [f"{group}: {some(names)}" for group, names in _grouped(lines)] or [_HELD if lines else NOBODY]
-    return "; ".join([*groups, *dict.fromkeys([*_terms(lines), *terms])])
+def verdict(lines: Sequence[AgentVerdict], report: RunReport | None = None) -> str:
+    """Return the outcome in a few words that fit a label, with the terms that the runs keep.
+
+    ``report``: of the whole run, which adds its own terms and findings, such as a baseline whose persona is gone.
+    """
+    said = [f"{group}: {some(names)}" for group, names in _grouped(lines)]
+    if report and (told := Conclusion.of(report.findings)):
+        said.append(f"{told.status.word}: the run as a whole")
+    terms = [*_terms(lines), *(ReportView(report).terms if report else ())]
+    return "; ".join([*(said or [_HELD if lines else NOBODY]), *dict.fromkeys(terms)])
 
 
 def _terms(lines: Sequence[AgentVerdict]) -> list[str]:
