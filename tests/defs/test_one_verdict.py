@@ -158,7 +158,7 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     assert week_outcome(said).metadata["verdict"] == word
 
     lines = compared_lines(world)
-    whole = report_of_interest(world, lines, None)
+    whole = report_of_interest(world, lines, EvaluationRequest())
     assert whole.agents["ann"].conclusion == said.conclusion
     assert whole.exit_code == state.exit_code
     remarks = review_agent(world, "ann", now=datetime.now(UTC), days=10_000).remarks
