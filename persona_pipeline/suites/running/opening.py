@@ -112,7 +112,7 @@ def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> S
 def find_suites(places: Iterable[Path | str]) -> list[Path]:
     """Return the suites at these places, each once: a file as it is, of a folder every suite in it, of a glob what it matches.
 
-    Raises ``NothingError``: a place holds no suite.
+    Raises ``NothingError``: no place holds a suite; ``ConfigError``: one of them does not.
     """
     found: dict[Path, None] = {}
     problems: list[Problem] = []
@@ -127,7 +127,7 @@ def find_suites(places: Iterable[Path | str]) -> list[Path]:
             problems.append(Problem(f"holds no suite; their names end in {' or '.join(ENDINGS)}", str(place)))
         found |= dict.fromkeys(files)
     if problems:
-        raise NothingError(problems)
+        raise (ConfigError if found else NothingError)(problems)
     return list(found)
 
 
