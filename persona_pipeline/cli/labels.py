@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, NothingError
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
 from persona_pipeline.cli.running import end
 from persona_pipeline.cli.view import open_session, person, serve
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from persona_pipeline.guard.labels.files import AnyLabel, LabelType
-    from persona_pipeline.guard.labels.session import Labelling, VoiceLabelling
-    from persona_pipeline.world.models import Message
 
 
 def label(
@@ -35,46 +33,16 @@ def label(
     seed: Annotated[int, typer.Option(help="Of the order; the same for all who are to label the same.")] = 0,
     newest: Annotated[bool, typer.Option("--newest", help="Only what is of each agent's newest window.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")] = 0,
-    voice: Annotated[
-        bool, typer.Option("--voice", help="Say of the agent's messages whether they sound like it, on or off.")
-    ] = False,
 ) -> None:
-    """Say how far claims hold: what the judge is measured against.
+    """Label judgments by hand in the browser, to validate the judge.
 
-    Shows what was judged; each answer is kept at once. With --voice say which messages sound like the agent: what a check of its
-    voice is learnt from.
+    Each answer is kept at once. Messages are labelled with thumbs in `persona-pipeline view`.
     """
-    if voice:
-        if agent is None or kind != "person" or dimension != "all" or newest:
-            raise ConfigError(
-                "write persona-pipeline label AGENT --voice; people alone label voices, message by message"
-            )
-        label_voice(agent, person(labeller, kind).name, seed, port)
-        return
     who = person(labeller, kind)
     session = open_session(agent, dimension, who, seed, newest=newest)
     # Thumbs are what people say of a voice; a model gives none.
-    _on_the_page(session, who.name if who.kind == "person" else "", port)
-
-
-def label_voice(agent: str, labeller: str, seed: int, port: int) -> None:
-    """Ask which messages sound like an agent; ConfigError: the world's files are not valid, or it has said nothing."""
-    from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.session import VoiceLabelling
-
-    world = open_world()
-    world.bring_in([agent], [], named=False)
-    said: dict[str, list[Message]] = {}
-    for message in world.messages():
-        said.setdefault(message.conversation, []).append(message)
-    session = VoiceLabelling(world.root / LABELS, world.persona(agent), list(said.values()), labeller, seed)
-    if session.current() is None:
-        raise NothingError(f"{agent} has said nothing that is not labelled; run persona-pipeline ingest FILE")
-    _on_the_page(session, labeller, port)
-
-
-def _on_the_page(session: "Labelling | VoiceLabelling", labeller: str, port: int) -> None:
-    serve(open_world(), labeller, lambda agent, dimension: session, port, path="/label/", verb="Label at")
+    name = who.name if who.kind == "person" else ""
+    serve(open_world(), name, lambda agent, dimension: session, port, path="/label/", verb="Label at")
 
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)

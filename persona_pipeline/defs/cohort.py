@@ -354,10 +354,14 @@ def build_capture_baseline(place: Place) -> dg.JobDefinition:
     @place.op(pool=place.judge_pool)
     def capture_baselines(context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig) -> None:
         """Evaluate the agents and write what was scored in full to `baselines/`."""
-        report, _ = evaluate_by_config(context, place, world, config, update_baseline=True)
+        report, folder = evaluate_by_config(context, place, world, config, update_baseline=True)
         for agent_id, agent in report.agents.items():
             scores = {name: item.score for name, item in agent.evaluation.dimensions.items()}
             context.log.info(f"{agent_id}: {scores}")
+        if refused := {
+            finding.remedy: finding.text for finding in report.all_findings() if finding.kind == "known_drift"
+        }:
+            raise dg.Failure("\n".join(refused.values()), metadata={"reports": str(folder)}, allow_retries=False)
 
     about = "Take golden baselines: evaluate and write `baselines/<agent>.json`."
     return place.job("capture_baseline", capture_baselines, about)

@@ -1,4 +1,4 @@
-"""``label``: who labels what, and the page as the command serves it."""
+"""``label``: what it refuses, and the page as the command serves it."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def root(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_who_labels_is_checked_first(root: Path, options: tuple[str, ...], says: str) -> None:
-    done = CliRunner().invoke(app, ["label", "pam", "--labeller", "ada", *options])
+    done = CliRunner().invoke(app, ["label", "pam", *options])
     assert isinstance(done.exception, ConfigError) and says in str(done.exception)
     assert not (root / "labels").exists()
 
