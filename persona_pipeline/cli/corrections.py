@@ -5,31 +5,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, ConfigError, did_you_mean, raise_problems
 from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
-    AsOf,
     Command,
-    Fresh,
     HeaderTimeout,
     Host,
-    JudgeName,
-    MaxUsd,
     Port,
-    Record,
     TokenEnv,
     WindowLength,
+    asks,
     judge_name,
     names,
     open_world,
+    request_of,
     require_known,
     require_token,
     taking,
     token_in,
 )
+from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from persona_pipeline.corrections.configuration import StoredConfig
     from persona_pipeline.corrections.service.app import ModelUpstream
     from persona_pipeline.judging.verdict import Backend
@@ -254,9 +254,10 @@ def statistics(
     found = correction_statistics(open_world().store, span, agent_ids=names(agents))
     if as_json or format == "json":
         typer.echo(found.model_dump_json(indent=2))
-        return
-    for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-        typer.echo(line)
+    else:
+        for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+            typer.echo(line)
+    end(looked_at=found.total.actions, looked_for=f"messages of {agents} that the gate checked, in --window {window}")
 
 
 def _synced_world() -> "World":
@@ -288,10 +289,11 @@ def _print_settings(stored: "StoredConfig", as_json: bool) -> None:
 
 
 @app.command()
+@asks("as_of", "judge", "max_usd", "record", "fresh")
 def replay(
+    context: typer.Context,
     agents: Annotated[list[str], typer.Argument(help="The agents' ids.")],
     window: WindowLength = "all",
-    as_of: AsOf = None,
     newest: Annotated[
         int | None, typer.Option(min=1, help="Only so many messages of each agent, the newest of the window.")
     ] = None,
@@ -304,16 +306,13 @@ def replay(
     marks: Annotated[
         Path | None, typer.Option(help="CSV file of message ids, each with 'good' or 'bad'; it wins over time.")
     ] = None,
-    judge: JudgeName = None,
     estimate: Annotated[
         bool,
         typer.Option("--estimate", help="Print calls, tokens and US dollars a live replay would take; ask nothing."),
     ] = False,
-    max_usd: MaxUsd = None,
-    record: Record = False,
-    fresh: Fresh = False,
     format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
     output: Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")] = None,
+    **asked: Any,
 ) -> None:
     """Say what the gate would have held of stored messages.
 
@@ -331,33 +330,31 @@ def replay(
     from persona_pipeline.reporting.render import write_page
 
     check_format(format)
-    world = open_world()
+    world, said = open_world(), request_of(context, asked)
     for problem in world.sync().problems:
         typer.echo(f"left out: {problem}", err=True)
     request = ReplayRequest(
         agents=list(dict.fromkeys(agents)),
-        window=_window(world, window, as_of),
+        window=_window(world, window, said.as_of),
         newest=newest,
         good_until=moment(good_until, "--good-until"),
         bad_from=moment(bad_from, "--bad-from"),
         marks=marks,
     )
     if estimate:
-        typer.echo(estimate_replay(world, request, judge, fresh=fresh))
+        typer.echo(estimate_replay(world, request, said.judge, fresh=said.fresh))
         return
-    backend = open_judge(
-        judge_name(judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
-    )
+    backend = open_judge(judge_name(said.judge, world=world), world, JudgeOptions.of(said))
     found = run_replay(world, request, backend)
     write_page(replay_page(found), found.model_dump(mode="json"), format, output)
     unmeasured = {reason for item in found.results for reason in item.unmeasured}
     if "budget" in unmeasured:
-        raise typer.Exit(4)
-    raise typer.Exit(3 if unmeasured - {"not_applicable"} else 0)
+        end(EXIT_BUDGET)
+    end(EXIT_COVERAGE if unmeasured - {"not_applicable"} else EXIT_OK)
 
 
-def _window(world: "World", length: str, as_of: str | None) -> "Window":
+def _window(world: "World", length: str, as_of: "datetime | None") -> "Window":
     from persona_pipeline.world.models import Window, parse_window
 
-    end = moment(as_of) or world.newest_message_time() or world.horizon
+    end = as_of or world.newest_message_time() or world.horizon
     return Window.ending(end, None if length == "all" else parse_window(length))

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import csv_rows
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.corrections.judgment import (
     ClaimFiles,
@@ -249,7 +249,7 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
 def _messages(world: World, request: ReplayRequest, agent_id: str) -> list[Message]:
     found = world.messages(request.window, agent_id=agent_id)
     if not found:
-        raise ConfigError(f"agent {agent_id!r} has no stored message in this window; ingest some, or widen --window")
+        raise NothingError(f"agent {agent_id!r} has no stored message in this window; ingest some, or widen --window")
     return found if request.newest is None else found[-request.newest :]
 
 

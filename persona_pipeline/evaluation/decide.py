@@ -1,7 +1,7 @@
 """What is said of agents: their scores beside their baselines, and what fell is asked again before it is called a fall."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 from persona_pipeline.base.errors import Problem
@@ -68,10 +68,9 @@ class AgentResult:
 
 def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> GateRules:
     """Return a settled request's rules, with the judge's own minimum coverage where none is given, or that of recorded failures."""
-    same = ("regression_delta", "proposition_delta", "undecided_delta", "threshold", "fail_on", "require_calibration")
+    given = {item.name for item in fields(GateRules)} & EvaluationRequest.model_fields.keys() - {"min_coverage"}
     return GateRules(
-        **{name: getattr(request, name) for name in same},
-        accepted_drops=request.accepted_drops,
+        **{name: getattr(request, name) for name in given},
         min_coverage=snapshot.coverage[judge.live] if request.min_coverage is None else request.min_coverage,
         as_recorded=request.min_coverage is None,
         today=snapshot.read_at.date(),

@@ -46,8 +46,11 @@ from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.regression import least_coverage
 from persona_pipeline.guard.gate import (
     GateRules,
+    baseline_terms,
+    counted,
     exit_code_of,
     is_believable,
+    looser_rules,
     missing_agent_findings,
     name_findings,
     name_notes,
@@ -55,7 +58,7 @@ from persona_pipeline.guard.gate import (
     run_coverage,
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport, Terms
 from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
@@ -289,7 +292,7 @@ class CohortResult:
     """Results of the agents that could be evaluated, and the problems of those that could not.
 
     Attributes:
-        fail_on: see ``EvaluationRequest``.
+        fail_on: names of the findings that fail the run; None: the usual ones.
         length: the window's length as it was asked for.
         names: how speakers and personas go together.
     """
@@ -318,7 +321,7 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
         decided = evaluate(snapshot, judge, request)
         write(world, decided)
     results = {item.plan.scope.agent_id: item for item in decided.results}
-    return CohortResult(request.window, request.fail_on, results, dict(decided.broken), snapshot.speakers)
+    return CohortResult(request.window, counted(request), results, dict(decided.broken), snapshot.speakers)
 
 
 def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest, rules: GateRules) -> RunReport:
@@ -345,6 +348,12 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
             "regression_delta": rules.regression_delta,
             "proposition_delta": rules.proposition_delta,
         },
+    )
+    run.terms = Terms(
+        looser=looser_rules(rules, evaluations, live=judge.live or rules.as_recorded),
+        accepted=[item.message for report in reports.values() for item in report.accepted],
+        fail_on=list(rules.fail_on or ()),
+        only_fail_on=None if rules.only_fail_on is None else list(rules.only_fail_on),
     )
     run.exit_code = exit_code_of(run.all_findings(), rules)
     if notes := _notes_of(judge):
@@ -374,6 +383,10 @@ def _run_of(
         others = [item for item in own.findings if item.kind != finding.kind]
         reports[agent_id] = own.model_copy(update={"findings": [finding, *others]})
     report = assemble(reports, judge, request, rules)
+    report.terms.left_out = list(snapshot.left_out)
+    report.terms.baselines = {
+        agent_id: baseline_terms(baseline) for agent_id, baseline in snapshot.baselines.items() if agent_id in reports
+    }
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
     report.findings += name_findings(snapshot.speakers)

@@ -78,7 +78,7 @@ class Snapshot:
         canon: what people laid down of agents; ``facts``: what those said of themselves, once that was asked.
         drifts: known drifts of the agents that are evaluated.
         voices: what is found of the agents' own voices; ``learnt``: those that are to be kept as they are here now.
-        missing: agents with a baseline and no persona.
+        missing: agents with a baseline and no persona; ``left_out``: those that the run should be expected to have, and has not.
         coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
         speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
     """
@@ -105,6 +105,7 @@ class Snapshot:
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()
     missing: Sequence[str] = ()
+    left_out: Sequence[str] = ()
     speakers: NameMatch = field(default_factory=NameMatch)
     coverage: Annotated[tuple[float, float], Field(exclude=True)] = (1.0, 0.95)
 

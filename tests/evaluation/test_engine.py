@@ -294,7 +294,7 @@ def test_how_many_judgments_may_fail(
         agents=agents,
         dimensions=["adherence"],
         min_coverage=coverage,
-        fail_on=["coverage"],
+        only_fail_on=["coverage"],
     )
     assert run.exit_code == code, [finding.text for finding in run.all_findings()]
 
@@ -345,7 +345,7 @@ def test_rules_that_cannot_be_are_refused(rules: dict) -> None:
     ("fail_on", "code"), [(None, 1), (["regression"], 1), (["coverage"], 0), ([], 0), (["regression", "budget"], 1)]
 )
 def test_fail_on_chooses_what_fails(sample_world: World, fail_on: list[str] | None, code: int) -> None:
-    assert replay(sample_world, fail_on=fail_on).exit_code == code
+    assert replay(sample_world, only_fail_on=fail_on).exit_code == code
 
 
 def test_the_threshold_applies_to_the_overall_score(sample_world: World) -> None:
@@ -434,13 +434,14 @@ def test_every_kind_of_finding_can_be_named_and_is_documented() -> None:
     from persona_pipeline.guard.report import KINDS
 
     assert {kind for kinds in FAILURES.values() for kind in kinds} == set(KINDS)
-    groups = {kind.group or kind.name for kind in KINDS.values()} - {"new_baseline", "accepted"}
     command = get_command(app).commands["evaluate"]  # pyright: ignore[reportAttributeAccessIssue]
-    told = next(item.help for item in command.params if item.name == "fail_on")
     reference = Path("docs/reference/command-line.md").read_text(encoding="utf-8")
-    row = next(line for line in reference.splitlines() if line.startswith("| `--fail-on` |"))
-    for name in groups:
-        assert name in told and f"`{name}`" in row, name
+    for option, warns in (("fail_on", True), ("only_fail_on", False)):
+        told = next(item.help for item in command.params if item.name == option)
+        row = next(line for line in reference.splitlines() if line.startswith(f"| `--{option.replace('_', '-')}` |"))
+        groups = {kind.group or kind.name for kind in KINDS.values() if kind.warns is warns and kind.name != "base"}
+        for name in groups - {"new_baseline", "accepted", "terms"}:
+            assert name in told and f"`{name}`" in row, name
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_too_few_judgments_in_all_fail_where_no_dimension_does() -> None:
 def test_only_what_is_named_counts(fail_on: list[str] | None, codes: list[int]) -> None:
     findings = [Finding(kind=kind, message="x") for kind in ("regression", "trend", "coverage")]
     assert [item.exit_code for item in weighed(findings, fail_on)] == codes
-    assert exit_code_of(findings, GateRules(fail_on=fail_on)) == (1 if 1 in codes else max(codes))
+    assert exit_code_of(findings, GateRules(only_fail_on=fail_on)) == (1 if 1 in codes else max(codes))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
+from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean, raise_problems
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
@@ -139,7 +139,7 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
             f"{request.agent_id} has no claims to test; write {PROPOSITIONS}/<dimension>/{request.agent_id}.yaml"
         )
     if not intact.case.messages:
-        raise ConfigError(f"{request.agent_id} said nothing in the window; choose another with --window or --as-of")
+        raise NothingError(f"{request.agent_id} said nothing in the window; choose another with --window or --as-of")
     broken = [break_case(intact.case, name, request.seed) for name in faults]
     windows = {INTACT: intact}
     windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}
