@@ -1,4 +1,4 @@
-"""Weeks whose truth is known: how often the guard and its trend are right, under weeks of many kinds.
+"""Weeks whose truth is known: how often the guard and its e-process are right, under weeks of many kinds.
 
 Everything is decided by the package's own functions.
 
@@ -44,8 +44,7 @@ Scores of 20 agents, made as those of the guard and judged 3 times a claim, over
 claims of one dimension fall by 0.3 a week. ``one of four``: one dimension of four falls by 2 at once, which the overall score
 hides (0.5). ``steady``: nothing happens. The rules:
 
-    CUSUM          this package's, over each dimension's windows
-    moved          its e-process
+    moved          the e-process over each dimension's windows
     textbook       CUSUM with each series' own sd and the textbook limit of 4, allowance 0.5
 """
 
@@ -64,7 +63,7 @@ from scipy.stats import binomtest
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from persona_pipeline.guard.baselines.drift import CERTAIN, FEWEST_WINDOWS, LIMIT, cusum, winnings
+from persona_pipeline.guard.baselines.drift import CERTAIN, FEWEST_WINDOWS, winnings
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
@@ -368,8 +367,6 @@ def trend_scores(generator: np.random.Generator, week: float, weeks: int, scenar
 
 def alarms(series: np.ndarray, rule: str) -> np.ndarray:
     """Return whether each series (series x windows) alarms at any time after its first windows."""
-    if rule == "CUSUM":
-        return (cusum(series)[0] > LIMIT).any(axis=1)
     if rule == "moved":
         return (winnings(series) > math.log(CERTAIN * len(series))).any(axis=1)
     first = series[:, :FEWEST_WINDOWS]
@@ -389,11 +386,11 @@ def run_trend() -> None:
     parser.add_argument("--weeks", type=int, default=TREND_WEEKS, help="weeks after the first eight")
     options = parser.parse_args()
     print(f"{options.runs} fleets a line, seed {options.seed}, {options.weeks} weeks\n")
-    print("| c | series | CUSUM | moved | textbook |\n|--:|:--|:--|:--|:--|")
+    print("| c | series | moved | textbook |\n|--:|:--|:--|:--|")
     for week in (0.0, 0.5, 1.0):
         for scenario in ("steady", "drift", "one of four"):
             generator = np.random.default_rng([options.seed, round(week * 10), options.weeks])
-            found = dict.fromkeys(("CUSUM", "moved", "textbook"), 0)
+            found = dict.fromkeys(("moved", "textbook"), 0)
             tries = 0
             for _ in range(options.runs):
                 series = trend_scores(generator, week, options.weeks, scenario)

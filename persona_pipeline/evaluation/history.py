@@ -1,4 +1,4 @@
-"""Runs as rows of the store: how they are written, what they say again, scores over windows, and the slow drift they show."""
+"""Runs as rows of the store: how they are written, what they say again, scores over windows, and the drift they show."""
 
 import logging
 import shlex
@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import NothingError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
-from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, Trend, WindowScore, find_moved, find_trends
+from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, WindowScore, find_moved
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.spread import score_margins
 from persona_pipeline.guard.gate import GateRules, exit_code_of, kept_rules, nothing_evaluated
@@ -271,12 +271,6 @@ def series_beside(
     return series
 
 
-def trends_of(evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]) -> dict[str, Trend]:
-    """Return the dimensions of an agent that are falling, this evaluation included; see ``series_beside``."""
-    found = find_trends(series_beside(evaluation, points))
-    return {dimension: trend for (agent_id, dimension), trend in found.items() if agent_id == evaluation.agent_id}
-
-
 def series_of(agent_id: str, points: Sequence[Point]) -> dict[tuple[str, str], list[WindowScore]]:
     """Return an agent's windows by dimension, those left out that were judged otherwise than the newest, or overlap a later one."""
     if not points:
@@ -297,16 +291,11 @@ def series_of(agent_id: str, points: Sequence[Point]) -> dict[tuple[str, str], l
 
 
 def drift_findings(evaluation: AgentEvaluation, points: Mapping[str, Sequence[Point]]) -> list[Finding]:
-    """Return a warning for each dimension that is falling slowly, and for each that has fallen for certain."""
-    agent_id, series = evaluation.agent_id, series_beside(evaluation, points)
-    told = [
-        *(("trend", *key, trend.text(*key)) for key, trend in find_trends(series).items()),
-        *(("moved", *key, text) for key, text in find_moved(series).items()),
-    ]
+    """Return a warning for each dimension that has fallen for certain."""
     return [
-        Finding(kind=kind, message=text, agent_id=agent_id, dimension=name)
-        for kind, whose, name, text in told
-        if whose == agent_id
+        Finding(kind="moved", message=text, agent_id=agent_id, dimension=name)
+        for (agent_id, name), text in find_moved(series_beside(evaluation, points)).items()
+        if agent_id == evaluation.agent_id
     ]
 
 

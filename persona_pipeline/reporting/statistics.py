@@ -16,12 +16,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
 from persona_pipeline.base.errors import not_valid
-from persona_pipeline.evaluation.history import overall_points, points_of, score_history, trends_of
+from persona_pipeline.evaluation.history import overall_points, points_of, score_history
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
-from persona_pipeline.guard.baselines.drift import Trend
-from persona_pipeline.guard.baselines.golden import BASELINES, watched_agents
 from persona_pipeline.guard.labels.check import checked_voices
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, fading, turns_of
@@ -69,7 +67,6 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
             "voice_alarms": _voice_alarm_statistics(world, report),
             "voice_checks": _voice_check_statistics(world, report),
             "suites": _suite_summaries(world.store),
-            "trends": trends_now(world, report),
             "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
         }
     if corrections.agents:
@@ -88,18 +85,6 @@ def _outlined_history(store: Store, report: RunReport, until: datetime) -> dict[
     return {
         agent_id: [{"window_end": end, "overall": overall} for end, overall in values.items()]
         for agent_id, values in found.items()
-    }
-
-
-def trends_now(world: World, report: RunReport) -> dict[str, Any]:
-    """Return the slow drift of the agents whose findings name one, by agent and dimension, as plain data."""
-    told = {f.agent_id for f in report.all_findings() if f.kind == "trend" and f.agent_id}
-    watching = {*told, *watched_agents(world.root / BASELINES).baselines} if told else set()
-    points = points_of(watching, summary_rows(world.store, watching)) if told else {}
-    return {
-        agent_id: {name: asdict(trend) for name, trend in trends_of(item.evaluation, points).items()}
-        for agent_id, item in report.agents.items()
-        if agent_id in told and not item.outlined
     }
 
 
@@ -431,7 +416,6 @@ class Statistics(_Section):
     """
 
     history: dict[str, Annotated[list[HistoryPoint], AfterValidator(_in_time_order)]] = Field(default_factory=dict)
-    trends: dict[str, dict[str, Trend]] = Field(default_factory=dict)
     fading: dict[str, list[FadingSeen]] = Field(default_factory=dict)
     voice_map: VoiceMap = Field(default_factory=VoiceMap)
     voice_alarms: dict[str, VoiceSeen] = Field(default_factory=dict)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.status import BROKEN, VERDICTS, Result
+from persona_pipeline.base.status import BROKEN, VERDICTS
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.reporting.charts.scores import small_line
 from persona_pipeline.reporting.html import page_style, templates_beside
@@ -184,9 +184,7 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
             return viewer.page("silent.html.j2", agent_id=id, name=world.display_names().get(id, id))
         figure = page["block"].timeline
         if figure:
-            # That there is no slow trend is no news of an agent that dropped at once.
-            told = figure.caption if page["block"].mark or page["row"].conclusion.verdict is Result.HELD else ""
-            figure = replace(figure, title="Scores by window", caption=told, href="")
+            figure = replace(figure, title="Scores by window", href="")
         return viewer.page("agent.html.j2", page=page, figure=figure)
 
     @app.get("/facts")

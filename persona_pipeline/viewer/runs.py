@@ -19,7 +19,7 @@ from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.gate import GateRules
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
-from persona_pipeline.reporting.statistics import HistoryPoint, Statistics, trends_now
+from persona_pipeline.reporting.statistics import HistoryPoint
 from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.suites.grading.results import TestResult, pass_interval
 from persona_pipeline.viewer.messages import messages_by_id
@@ -73,11 +73,10 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] 
     if line is None or saved is None:
         return None
     report = report_of({agent_id: saved.report}, GateRules())
-    report.statistics["trends"] = trends_now(world, report)
     row = ReportView(report).rows[0]
     points = history.points_of([agent_id], summary_rows(world.store, [agent_id]))
     drawn = [HistoryPoint.model_validate(point) for point in history.score_history(points)[agent_id]]
-    block = AgentBlock(row, "agent", drawn, Statistics.of(report).trends.get(agent_id, {}))
+    block = AgentBlock(row, "agent", drawn)
     return {"row": row, "block": block, "runs": lines, "run": line}
 
 

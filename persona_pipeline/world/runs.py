@@ -109,7 +109,7 @@ _NEWEST_FIRST = tuple(column.desc() for column in _NEWEST_LAST)
 _REAL = _RUNS.c.synthetic.is_(False)
 # Series over time are drawn from runs that have a score.
 _SCORED = (_RUNS.c.status == "completed", _REAL)
-# Windows of an agent that a history or a trend goes back.
+# Windows of an agent that a history goes back.
 MOST_WINDOWS = 60
 # Runs of one transaction, so that other writers have their turn.
 AT_ONCE = 200
@@ -287,7 +287,7 @@ def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> i
     """Take claims, reasons and quotes out of runs whose windows ended more than some days ago; return of how many.
 
     An agent's newest run stays whole, and so does the one its baseline was taken from. Of the others remain scores by dimension,
-    findings and what histories and trends are drawn from.
+    findings and what histories are drawn from.
     """
     before = (now or datetime.now(UTC)) - timedelta(days=days)
     old = (

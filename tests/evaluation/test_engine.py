@@ -451,6 +451,8 @@ def test_every_kind_of_finding_can_be_named_and_is_documented() -> None:
         ("names", {"names"}),
         ("clone", {"clone", "voices"}),
         ("voices", {"clone", "voices"}),
+        ("trend", {"trend", "moved"}),
+        ("moved", {"moved"}),
     ],
 )
 def test_an_older_name_of_fail_on_means_what_it_meant(name: str, kinds: set[str]) -> None:

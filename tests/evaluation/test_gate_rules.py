@@ -171,7 +171,8 @@ def test_too_few_judgments_in_all_fail_where_no_dimension_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fail_on", "codes"), [(None, [1, 0, 3]), (["trend"], [0, 1, 0]), (["coverage"], [0, 0, 3]), ([], [0, 0, 0])]
+    ("fail_on", "codes"),
+    [(None, [1, 0, 3]), (["trend"], [0, 1, 0]), (["moved"], [0, 0, 0]), (["coverage"], [0, 0, 3]), ([], [0, 0, 0])],
 )
 def test_only_what_is_named_counts(fail_on: list[str] | None, codes: list[int]) -> None:
     findings = [Finding(kind=kind, message="x") for kind in ("regression", "trend", "coverage")]

@@ -34,7 +34,6 @@ def _pinned(report: dict[str, Any]) -> dict[str, Any]:
         "exit_code": report["exit_code"],
         "findings": report["findings"],
         "provenance": {name: value for name, value in report["provenance"].items() if name != "version"},
-        "trends": report["statistics"].get("trends"),
         "history": report["statistics"].get("history"),
         "agents": [
             {

@@ -64,10 +64,6 @@ CLAIMS = {
 ALGORITHMIC = {"fluency": ("_ngram", "_catchphrase"), "convergence": ("_vocabulary", "_agreement")}
 
 
-TRENDS = {
-    "adherence": {"began": "2026-06-16T17:00:00Z", "windows": 4, "before": 7.9, "now": 3.2, "strength": 1.5},
-    "fluency": {"began": "2026-06-17T17:00:00Z", "windows": 3, "before": 7.1, "now": 6.2, "strength": 1.1},
-}
 FADING = {
     "version": "9f2c" * 16,
     "conversations": 12,
@@ -132,7 +128,6 @@ def sample_report(*, drifted: bool = True) -> RunReport:
         statistics={"history": _history(drifted), "voice_map": _voice_map(drifted)}
         | (
             {
-                "trends": {"michael": TRENDS},
                 "fading": {"michael": [FADING]},
                 "voice_alarms": deepcopy({"michael": VOICE, "pam": CALM}),
             }

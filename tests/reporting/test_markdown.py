@@ -45,11 +45,6 @@ def test_other_findings_are_not_lost(report: RunReport, kind: str, dimension: st
     assert "- jim needs a look" in render_comment(report)
 
 
-def test_a_trend_is_dated(report: RunReport) -> None:
-    text = render_comment(report).replace("\\", "")
-    assert "- `Michael Scott` Dropping: Adherence from 7.9 to 3.2 since 16 June" in text
-
-
 def test_warnings_of_the_comparison_are_said(report: RunReport) -> None:
     report.agents["jim"].comparison.warnings.append("the judge model changed")
     assert "- `Jim Halpert` the judge model changed" in render_comment(report)

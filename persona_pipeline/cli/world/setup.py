@@ -268,7 +268,7 @@ def forget(
 ) -> None:
     """Take reasons and quotes out of old runs, or find and remove a person.
 
-    Of old runs scores, findings, histories and trends stay.
+    Of old runs scores, findings and histories stay.
     """
     if person:
         _forget_person(person, yes)

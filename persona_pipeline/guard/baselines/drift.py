@@ -1,4 +1,4 @@
-"""Scores over weeks: whether they have been falling, each time by too little for one comparison to see, and whether for certain."""
+"""Scores over weeks: which dimensions have fallen for certain, each time by too little for one comparison to see."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,9 @@ from datetime import datetime
 
 import numpy as np
 
-from persona_pipeline.guard.baselines.variance import Mask, Numbers, moderated, prior_of, special, variances
+from persona_pipeline.guard.baselines.variance import Numbers, moderated, prior_of, special, variances
 
 FEWEST_WINDOWS = 8
-FEWEST_JUDGMENTS = 3
-# Found by benchmarks/weeks.py trend: 0.4 % of steady series alarm in their first 6 weeks, 7 % in 24.
-ALLOWANCE, LIMIT = 0.5, 6.0
-# The sum goes no higher, so that what recovered stops being a trend within weeks.
-MOST_SUM = 1.5 * LIMIT
 # A dimension that hardly ever varies is not certain to a hundredth of a point.
 SMALLEST_VARIANCE = 0.01
 MOST_FALL = 6.0
@@ -28,61 +23,16 @@ class WindowScore:
     judgments: int
 
 
-@dataclass(frozen=True)
-class Trend:
-    """A dimension that has been falling.
-
-    ``began``: end of the first window of the fall. ``windows``: of the fall so far. ``before``: mean score (0-9) of the windows
-    before. ``now``: score of the newest window. ``strength``: the sum beside its limit; above 1 is a trend.
-    """
-
-    began: datetime
-    windows: int
-    before: float
-    now: float
-    strength: float
-
-    def text(self, agent_id: str, dimension: str) -> str:
-        """Return the finding in one sentence."""
-        return (
-            f"{agent_id}: {dimension} has been dropping since the week of {self.began:%d %b %Y}: from {self.before:.1f} to "
-            f"{self.now:.1f} in {self.windows} windows; compare what the agent wrote before and after, and what changed then"
-        )
-
-
 Series = Mapping[tuple[str, str], Sequence[WindowScore]]
-
-
-def find_trends(series: Series) -> dict[tuple[str, str], Trend]:
-    """Return the series, by (agent, dimension), that are falling now.
-
-    ``series``: windows judged alike (the same claims, judge and prompt), oldest first, of every agent that is watched: what a
-    steady dimension does is learnt from all. Windows without a score or with fewer than 3 judgments a claim are passed over; a
-    series needs 8 others before it can have a trend.
-    """
-    usable = _usable(series, FEWEST_JUDGMENTS)
-    scores = _table(usable)
-    sums, zeros = cusum(scores)
-    found = {}
-    for row, (key, windows) in enumerate(usable.items()):
-        last, zero = len(windows) - 1, int(zeros[row, len(windows) - 1])
-        if sums[row, last] > LIMIT:
-            found[key] = Trend(
-                began=windows[zero + 1].end,
-                windows=last - zero,
-                before=float(np.mean(scores[row, : zero + 1])),
-                now=float(scores[row, last]),
-                strength=float(sums[row, last] / LIMIT),
-            )
-    return found
 
 
 def find_moved(series: Series) -> dict[tuple[str, str], str]:
     """Return the series that have fallen for certain, by (agent, dimension), each with a sentence.
 
-    ``series``: as for ``find_trends``, however often they were judged.
+    ``series``: windows judged alike (the same claims, judge and prompt), oldest first, of every agent that is watched: what a
+    steady dimension does is learnt from all. Windows without a score are passed over; a series needs 8 others before it can move.
     """
-    usable = _usable(series, 1)
+    usable = _usable(series)
     scores = _table(usable)
     held, found = winnings(scores), {}
     for row, ((agent_id, dimension), windows) in enumerate(usable.items()):
@@ -97,9 +47,9 @@ def find_moved(series: Series) -> dict[tuple[str, str], str]:
     return found
 
 
-def _usable(series: Series, judgments: int) -> dict[tuple[str, str], list[WindowScore]]:
+def _usable(series: Series) -> dict[tuple[str, str], list[WindowScore]]:
     found = {
-        key: [item for item in windows if item.score is not None and item.judgments >= judgments]
+        key: [item for item in windows if item.score is not None and item.judgments > 0]
         for key, windows in series.items()
     }
     return {key: windows for key, windows in found.items() if len(windows) > FEWEST_WINDOWS}
@@ -111,39 +61,6 @@ def _table(series: Series) -> Numbers:
     for row, windows in enumerate(series.values()):
         scores[row, : len(windows)] = [item.score for item in windows]
     return scores
-
-
-def cusum(scores: Numbers) -> tuple[Numbers, np.ndarray]:
-    """Return the sum after each window and the index of its last zero, both series x windows.
-
-    A one-sided CUSUM (Page, 1954) over an agent's windows: how far each fell below the level so far, in standard deviations that
-    are pooled over the fleet, less an allowance; the sum starts anew from 0 whenever it gets there, and the windows up to then
-    make up the level. So a baseline that is taken again resets nothing, and the last zero tells when a drift began. ``scores``:
-    series x windows, NaN after a series' end; sums stay 0 during the first 8.
-    """
-    variance, degrees = _steady(scores[:, :FEWEST_WINDOWS])
-    sums, zeros = np.zeros(scores.shape), np.zeros(scores.shape, dtype=int)
-    last = np.full(len(scores), min(FEWEST_WINDOWS, scores.shape[1]) - 1)
-    total = np.nansum(scores[:, :FEWEST_WINDOWS], axis=1)
-    level_count = np.isfinite(scores[:, :FEWEST_WINDOWS]).sum(axis=1)
-    pending = np.zeros(len(scores))
-    value = np.zeros(len(scores))
-    zeros[:, :FEWEST_WINDOWS] = np.arange(min(FEWEST_WINDOWS, scores.shape[1]))
-    for window in range(FEWEST_WINDOWS, scores.shape[1]):
-        now = scores[:, window]
-        known = np.isfinite(now)
-        level = total / np.maximum(level_count, 1)
-        error = np.sqrt(variance * (1 + 1 / np.maximum(level_count, 1)))
-        fall = _normal((level - np.where(known, now, level)) / error, degrees)
-        value = np.where(known, np.clip(value + fall - ALLOWANCE, 0.0, MOST_SUM), value)
-        pending += np.where(known, now, 0.0)
-        back: Mask = known & (value <= 0)
-        total = np.where(back, total + pending, total)
-        level_count = np.where(back, level_count + window - last, level_count)
-        last = np.where(back, window, last)
-        pending = np.where(back, 0.0, pending)
-        sums[:, window], zeros[:, window] = value, last
-    return sums, zeros
 
 
 def _steady(scores: Numbers) -> tuple[Numbers, Numbers]:

@@ -1,12 +1,11 @@
 """The page's charts, each with a title, a sentence that says what it shows, and the numbers as a table."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
-from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
 from persona_pipeline.reporting.charts.scores import Series, timeline, turn_chart
 from persona_pipeline.reporting.page import Figure, Table
@@ -30,30 +29,8 @@ _DEFAULTS = CorrectionSettings()
 REPETITION_LIMIT, AGREEMENT_LIMIT = _DEFAULTS.repetition_threshold, _DEFAULTS.convergence_threshold
 
 
-@dataclass(frozen=True)
-class TrendMark:
-    """Where the earliest of an agent's trends begins: index of its first window, and what they all are in words."""
-
-    index: int
-    label: str
-    text: str
-
-
-def trend_mark(points: Sequence[HistoryPoint], trends: Mapping[str, Trend]) -> TrendMark | None:
-    """Return the mark of an agent's trends on its windows; None without one."""
-    if not trends:
-        return None
-    first = min(trends.values(), key=lambda trend: trend.began)
-    index = next((number for number, point in enumerate(points) if point.window_end >= first.began), 0)
-    falls = []
-    for name, trend in trends.items():
-        scores = f"from {format_score(trend.before, 1)} to {format_score(trend.now, 1)}"
-        falls.append(f"{dimension_label(name)} {scores} since {trend.began.day} {trend.began:%B}")
-    return TrendMark(index, format_delta(first.now - first.before, 1), f"Dropping: {', '.join(falls)}.")
-
-
-def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark | None) -> Figure:
-    """Return an agent's scores over its windows with their intervals as bands, the beginning of a trend marked."""
+def timeline_figure(name: str, points: Sequence[HistoryPoint]) -> Figure:
+    """Return an agent's scores over its windows with their intervals as bands."""
     known = {key for point in points for key in point.dimensions}
     names = [key for key in ALL_DIMENSIONS if key in known]
     styles = {key: f"d{ALL_DIMENSIONS.index(key) + 1}" for key in names}
@@ -63,18 +40,13 @@ def timeline_figure(name: str, points: Sequence[HistoryPoint], mark: TrendMark |
     for key in names:
         series.append(Series([point.dimensions.get(key) for point in points], styles[key]))
     ends = [point.window_end for point in points]
-    caption = mark.text if mark else f"No slow trend ({len(points)} windows)."
-    title = f"{name}: scores over {len(points)} windows. {caption}"
-    index, label = (mark.index, mark.label) if mark else (None, "")
     scores = [[point.overall, *map(point.dimensions.get, names)] for point in points]
     rows = [[f"{end:%Y-%m-%d %H:%M}", *map(format_score, own)] for end, own in zip(ends, scores, strict=True)]
     return Figure(
         title=name,
-        chart=timeline(ends, series, title=title, change_index=index, change_label=label),
-        caption=caption,
+        chart=timeline(ends, series, title=f"{name}: scores over {len(points)} windows"),
         numbers=_numbers(name, ["Window end", "Overall", *map(dimension_label, names)], rows[::-1]),
         legend=[("Overall", ""), *((dimension_label(key), styles[key]) for key in names)],
-        alarming=mark is not None,
     )
 
 

@@ -62,8 +62,8 @@ def small_line(scores: Sequence[float | None]) -> Markup:
     return Markup('<svg viewBox="0 0 96 24" aria-hidden="true"><path d="{}"/></svg>').format(path(points))
 
 
-def sparkline(scores: Sequence[float | None], change_index: int | None = None) -> Markup:
-    """Return a line through the scores (0-9; None: a gap) with the last one dotted and the change point marked."""
+def sparkline(scores: Sequence[float | None]) -> Markup:
+    """Return a line through the scores (0-9; None: a gap) with the last one dotted."""
     step = (_SPARK_WIDTH - 2 * _SPARK_MARGIN) / max(1, len(scores) - 1)
     floor, height = _SPARK_HEIGHT - _SPARK_MARGIN, _SPARK_HEIGHT - 2 * _SPARK_MARGIN
     points = [
@@ -75,9 +75,6 @@ def sparkline(scores: Sequence[float | None], change_index: int | None = None) -
     if known:
         title = f"{len(known)} windows, from {format_score(known[0])} to {format_score(known[-1])}"
     parts = [line_path(points)]
-    if change_index is not None:
-        x = _SPARK_MARGIN + (change_index - 0.5) * step
-        parts.append(element("line", {"class": "change", "x1": x, "x2": x, "y1": 0, "y2": _SPARK_HEIGHT}))
     last = next((point for point in reversed(points) if point), None)
     if last:
         parts.append(element("circle", {"class": "dot", "cx": last[0], "cy": last[1], "r": 2.5}))
@@ -96,15 +93,8 @@ class Series:
     margins: Sequence[float | None] = ()
 
 
-def timeline(
-    ends: Sequence[datetime],
-    series: Sequence[Series],
-    *,
-    title: str,
-    change_index: int | None = None,
-    change_label: str = "change",
-) -> Markup:
-    """Return the lines over the windows' ends; a dashed line stands before the window with index ``change_index``.
+def timeline(ends: Sequence[datetime], series: Sequence[Series], *, title: str) -> Markup:
+    """Return the lines over the windows' ends.
 
     Every series has as many scores as there are ends; anything else raises ``ValueError``.
     """
@@ -112,9 +102,6 @@ def timeline(
         raise ValueError("each series needs one score, or None, a window")
     xs = _positions(ends)
     parts = [*_TIMELINE.grid(_TICKS), *_dates(ends, xs)]
-    if change_index is not None:
-        x = (xs[change_index - 1] + xs[change_index]) / 2 if change_index > 0 else xs[change_index]
-        parts += _TIMELINE.change(x, change_label)
     for line in series:
         parts += _margins(line, xs)
     for line in sorted(series, key=lambda line: not line.style):

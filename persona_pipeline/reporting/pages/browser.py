@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from persona_pipeline.guard.baselines.drift import Trend
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
-    TrendMark,
     fading_figure,
     language_figures,
     timeline_figure,
-    trend_mark,
     voice_alarm_figure,
     voice_figure,
 )
@@ -168,28 +165,23 @@ class AgentBlock:
     row: AgentRow
     anchor: str
     points: list[sections.HistoryPoint]
-    trends: dict[str, Trend]
 
     @cached_property
     def dimensions(self) -> list[DimensionBlock]:
         return [DimensionBlock(cell) for cell in self.row.cells if cell.evaluation or cell.comparison]
 
     @cached_property
-    def mark(self) -> TrendMark | None:
-        return trend_mark(self.points, self.trends)
-
-    @cached_property
     def charts(self) -> RowCharts:
         spark = None
         if len(self.points) > 1:
-            spark = sparkline([point.overall for point in self.points], self.mark.index if self.mark else None)
+            spark = sparkline([point.overall for point in self.points])
         return RowCharts([cell_bar(cell) for cell in self.row.cells], spark)
 
     @cached_property
     def timeline(self) -> Figure | None:
         if len(self.points) < 2:
             return None
-        return replace(timeline_figure(self.row.name, self.points, self.mark), href=f"#{self.anchor}")
+        return replace(timeline_figure(self.row.name, self.points), href=f"#{self.anchor}")
 
     @cached_property
     def broken(self) -> list[tuple[PropositionResult, list[QuotedEvidence]]]:
@@ -264,9 +256,9 @@ def whole_page(report: RunReport) -> Page:
 
 def _sections(report: RunReport, view: ReportView) -> list[Section]:
     told = sections.Statistics.of(report)
-    histories, trends = told.history, told.trends
+    histories = told.history
     agents = [
-        AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []), trends.get(row.agent_id, {}))
+        AgentBlock(row, f"agent-{index}", histories.get(row.agent_id, []))
         for index, row in enumerate(shown_whole(view.rows), start=1)
     ]
     shown = {agent.row.agent_id: agent for agent in agents}

@@ -12,7 +12,6 @@ from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Fin
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
-    trend_mark,
     voice_alarm_figure,
     voice_figure,
 )
@@ -330,12 +329,9 @@ def _to_do(view: ReportView) -> list[Item]:
 
 
 def _over_time(view: ReportView) -> Iterator[Line]:
-    """Yield what has been falling for weeks, for runs that know earlier windows, and what fades in long conversations."""
+    """Yield what fades in long conversations."""
     told = sections.Statistics.of(view.report)
     names = {row.agent_id: row.name for row in view.rows}
-    for agent_id, found in sorted(told.trends.items()):
-        if mark := trend_mark(told.history.get(agent_id, []), found):
-            yield [_id(names.get(agent_id, agent_id)), _own(" "), Span(mark.text, limit=_MOST_TEXT)]
     for agent_id, seen in sorted(told.fading.items()):
         for item in (one for one in seen if one.fades):
             said = Span(f"{item.signal}: {item.text}", limit=_MOST_TEXT)

@@ -28,7 +28,7 @@ def parts(chart: str, tag: str, name: str = "") -> list[ElementTree.Element]:
 
 def test_timeline_golden(golden) -> None:
     series = [Series([8.5, 8.6, 2.1]), Series([8.0, None, 0.3], "d1")]
-    golden("timeline.svg", timeline(ends(3), series, title="Michael", change_index=2, change_label="−6.43") + "\n")
+    golden("timeline.svg", timeline(ends(3), series, title="Michael") + "\n")
 
 
 def test_cusum_golden(golden) -> None:
@@ -62,7 +62,7 @@ def test_bars_golden(golden) -> None:
 @given(st.lists(SCORES, min_size=1, max_size=30), st.lists(SCORES, min_size=1, max_size=30))
 def test_any_series_of_scores_stays_within_the_picture(main: list[float | None], other: list[float | None]) -> None:
     other = (other * len(main))[: len(main)]
-    chart = timeline(ends(len(main)), [Series(main), Series(other, "d1")], title="t", change_index=0)
+    chart = timeline(ends(len(main)), [Series(main), Series(other, "d1")], title="t")
     width, height = map(float, ElementTree.fromstring(chart).get("viewBox", "").split()[2:])
     for path in parts(chart, "path"):
         for x, y in re.findall(r"[ML](\S+) (\S+)", path.get("d", "")):
@@ -139,6 +139,6 @@ def test_a_data_uri_is_a_picture_of_its_own() -> None:
 
 
 def test_no_chart_carries_a_style_attribute_for_the_policy_forbids_it() -> None:
-    charts = [bullet(5, 6), sparkline([1, 2]), timeline(ends(2), [Series([1, 2])], title="t", change_index=1)]
+    charts = [bullet(5, 6), sparkline([1, 2]), timeline(ends(2), [Series([1, 2])], title="t")]
     charts += [bar_chart([Bar("a", 1, "1")], title="t", maximum=1), map_chart(["a"], [], {}, title="t")]
     assert not any("style=" in chart for chart in charts)

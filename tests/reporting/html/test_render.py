@@ -89,13 +89,6 @@ def test_only_lines_that_stand_in_a_message_are_said_to_break_character() -> Non
     assert html.count("Lines that broke character") == 1
 
 
-def test_trends_are_told_in_words() -> None:
-    told = "Dropping: Adherence from 7.9 to 3.2 since 16 June, Variety from 7.1 to 6.2 since 17 June."
-    assert told in render_html(sample_report())
-    steady = render_html(sample_report(drifted=False))
-    assert "Dropping:" not in steady and "No slow trend (" in steady
-
-
 def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     html = render_html(sample_report())
     part = html[html.index('id="sight"') : html.index("</section>", html.index('id="sight"'))]
