@@ -349,7 +349,9 @@ def taken_again(world: Path) -> None:
     from persona_pipeline.judging.open import open_judge
 
     with fresh_world(world) as opened:
-        run_evaluation(opened, open_judge("recorded", opened), EvaluationRequest(update_baseline=True))
+        run_evaluation(
+            opened, open_judge("recorded", opened), EvaluationRequest(update_baseline=True, accept="the new manner")
+        )
 
 
 def newcomer(world: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(process: Cli) ->
     assert {item["dimension"] for item in report["agents"]["michael"]["regressions"]} >= {"adherence", "fluency"}
     assert report["agents"]["jim"]["regressions"] == []
     assert "! michael" in done.stderr
-    assert "Michael Scott: 5 of 5 dimensions dropped; worst: " in done.stderr
+    assert "Michael Scott: 4 of 5 dimensions dropped; worst: " in done.stderr
     assert "michael-corporate-boilerplate" not in done.stderr, "-v shows every claim"
 
 

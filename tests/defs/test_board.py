@@ -43,6 +43,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     baseline = json.loads(collapsed)
     baseline["dimensions"] = dict.fromkeys(baseline["dimensions"], 0.2)
     baseline["propositionScores"] = {}
+    # A person has taken the drift for the new manner: only then does it count as being in character.
+    baseline["accepted"] = {"reason": "the new manner", "day": "2026-06-22", "by": ["adherence"]}
     said: dict[str, Told] = {}
     with open_board(root) as board, contextlib.ExitStack() as stack:
         # One window for all: Dagster's scripts are fetched and compiled once.
