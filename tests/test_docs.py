@@ -51,7 +51,7 @@ from persona_pipeline.world.personas import PersonaFile
 from persona_pipeline.world.propositions.models import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.world.settings import OF_A_WORLD, load_world_file
 from tests.support.command_line import in_process
-from tests.support.messages_server import MessagesServer
+from tests.support.messages_server import MessagesServer, message, verdicts
 from tests.support.pull_requests import git
 from tests.support.waiting import PATIENCE
 
@@ -412,7 +412,8 @@ def test_getting_started_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: py
     written(tmp_path, "chat.jsonl", json.dumps(event))
     newcomer = Newcomer(tmp_path, monkeypatch)
     codes: list[int] = []
-    with MessagesServer() as server:
+    # An agent in character: of another window no baseline is taken.
+    with MessagesServer(lambda call: message(json.dumps(verdicts(call.body, lambda _: 8)))) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
         for block in blocks("indented", page):
