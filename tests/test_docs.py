@@ -51,7 +51,7 @@ from persona_pipeline.world.personas import PersonaFile
 from persona_pipeline.world.propositions.models import CatchphraseEntry, PropositionEntry, PropositionFile
 from persona_pipeline.world.settings import OF_A_WORLD, load_world_file
 from tests.support.command_line import in_process
-from tests.support.messages_server import MessagesServer, message, verdicts
+from tests.support.messages_server import Call, MessagesServer, Reply, message, verdicts
 from tests.support.pull_requests import git
 from tests.support.waiting import PATIENCE
 
@@ -404,6 +404,10 @@ class Newcomer:
         return None
 
 
+def in_character(call: Call) -> Reply:
+    return message(json.dumps(verdicts(call.body, lambda _: 8)))
+
+
 @pytest.mark.slow
 def test_getting_started_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = "docs/tutorial/getting-started.md"
@@ -413,7 +417,7 @@ def test_getting_started_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: py
     newcomer = Newcomer(tmp_path, monkeypatch)
     codes: list[int] = []
     # An agent in character: of another window no baseline is taken.
-    with MessagesServer(lambda call: message(json.dumps(verdicts(call.body, lambda _: 8)))) as server:
+    with MessagesServer(in_character) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
         for block in blocks("indented", page):
