@@ -405,7 +405,9 @@ class Newcomer:
 
 
 def in_character(call: Call) -> Reply:
-    return message(json.dumps(verdicts(call.body, lambda _: 8)))
+    """Judge an agent of the template as in character: it has its habits and none of the bad ones."""
+    bad = ("polite general phrases", "business jargon", "exaggerates")
+    return message(json.dumps(verdicts(call.body, lambda claim: 1 if any(words in claim for words in bad) else 8)))
 
 
 @pytest.mark.slow
