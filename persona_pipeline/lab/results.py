@@ -240,6 +240,12 @@ SCENES, INTERVIEW_SCENES, CHANGE = 40, 96, 1.0
 YARDSTICKS = ("after", "before", "own")
 
 
+def check_change(points: float) -> None:
+    """Raise ``ConfigError`` where points (0-9) cannot be those that a change must reach to matter."""
+    if not 0 < points <= 9:
+        raise ConfigError(f"--change {points:g} is not usable; give points above 0, up to 9")
+
+
 @dataclass(frozen=True)
 class ComparisonRequest:
     """Whom to compare, on what, and when it is decided.
@@ -271,8 +277,7 @@ class ComparisonRequest:
     look: bool | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.change <= 9:
-            raise ConfigError(f"--change {self.change:g} is not usable; give points above 0, up to 9")
+        check_change(self.change)
         if self.yardstick not in YARDSTICKS:
             raise ConfigError(f"--yardstick {self.yardstick!r} is unknown; use {', '.join(YARDSTICKS)}")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.lab.interview.hiding import HiddenNames
+from persona_pipeline.lab.interview.interviewee import HiddenNames
 from persona_pipeline.lab.states import Side, SideAgent
 from persona_pipeline.testing import WorldBuilder
 

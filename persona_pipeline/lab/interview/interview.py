@@ -4,7 +4,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,12 +15,11 @@ from persona_pipeline.base.errors import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
     EXIT_OK,
-    ConfigError,
     worst_exit_code,
 )
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.status import Result
-from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
+from persona_pipeline.evaluation.plan import judge_plans
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.judging.estimate import estimate, in_dollars
@@ -29,14 +28,11 @@ from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.lab.compare.compare import USUAL_ANSWER, price_of_answers
 from persona_pipeline.lab.compare.scenes import (
     Answering,
-    AskedScene,
     Scene,
     answer_id,
-    answer_plan,
     answers_folder,
-    script_scene,
 )
-from persona_pipeline.lab.interview.hiding import HiddenNames
+from persona_pipeline.lab.interview.interviewee import Interviewee, InterviewRequest
 from persona_pipeline.lab.interview.results import (
     Interview,
     InterviewedScene,
@@ -54,76 +50,16 @@ from persona_pipeline.lab.interview.statistics import (
     retest,
 )
 from persona_pipeline.lab.interview_scenes import InterviewScene
-from persona_pipeline.lab.results import CHANGE, ComparisonRequest
-from persona_pipeline.lab.states import HERE, Side, SideAgent
 from persona_pipeline.scoring.fading import THRESHOLD, MessageValue, fading, message_scores
 from persona_pipeline.scoring.results import ANSWERS, DimensionEvaluation, PropositionResult, add_usage
 from persona_pipeline.suites.answering.base import OutputCache
 from persona_pipeline.version import __version__
-from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
+from persona_pipeline.world.propositions.models import CONVERGENCE
 from persona_pipeline.world.world import World
 
-SESSIONS, CLAIM_CHANGE, UNDECIDED = 3, 3.0, 2.5
+CLAIM_CHANGE, UNDECIDED = 3.0, 2.5
 MOST_LINES = 10
 _ALONE = "nobody but the agent and a visitor speaks in an interview"
-
-
-@dataclass(frozen=True)
-class InterviewRequest:
-    """Whom to interview, and how.
-
-    Attributes:
-        dimensions: None for all that it has claims of, convergence left out.
-        sessions: how often every scene is asked, from its beginning.
-        change: points (0-9) that a dimension, or a kind of scene in it, may drop.
-        samples: judgments per claim.
-        hide_names: the judge sees invented names.
-        seed: of the shuffles by which drops are told from chance.
-    """
-
-    agent_id: str
-    dimensions: Sequence[str] | None = None
-    sessions: int = SESSIONS
-    change: float = CHANGE
-    samples: int = 1
-    hide_names: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.change <= 9:
-            raise ConfigError(f"--change {self.change:g} is not usable; give points above 0, up to 9")
-
-
-@dataclass(frozen=True)
-class Interviewee:
-    """An agent as it is asked, and as the judge sees it."""
-
-    agent: SideAgent
-    names: HiddenNames
-    judged: SideAgent
-
-    @classmethod
-    def of(cls, world: World, request: InterviewRequest) -> "Interviewee":
-        """Read an agent; ConfigError: there is none, its files are not valid, or it has no claims to be judged by."""
-        wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
-        agent = Side(HERE, world.root).agent(request.agent_id, wanted)
-        agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
-        if not agent.sets:
-            raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
-        names = HiddenNames.of(agent) if request.hide_names else HiddenNames({})
-        return cls(agent, names, names.hidden(agent))
-
-    def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
-        """Return what is judged of a conversation, with the names that the judge is to see."""
-        shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
-        return answer_plan(
-            world, self.judged, shown, [*map(self.names.hide, texts)], ComparisonRequest(samples=samples)
-        )
-
-    def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
-        """Return what the target is asked in a session, counted from 0."""
-        target, sent = answering.targets[0], answering.with_persona
-        return [AskedScene(target, self.agent, script_scene(item, session), sent) for item in scenes]
 
 
 def keep_answers(world: World, agent_id: str, answering: Answering, *, fresh: bool = False) -> tuple[Path, int, str]:
@@ -327,7 +263,7 @@ def held_against(before: Interview, now: Interview, request: InterviewRequest, l
     if told:
         names = [*told, *sorted(claims)]
         first, last = (_tables(side, names, scenes) for side in (before, now))
-        for place, changed in enumerate(changes(first, last, groups, whole_only=len(claims), seed=request.seed)):
+        for place, changed in enumerate(changes(first, last, groups, whole_only=len(claims))):
             dimension, _, claim = names[place].partition("/")
             allowed = CLAIM_CHANGE if claim else request.change
             for kind, own, item in zip(kinds, groups, changed, strict=False):

@@ -6,25 +6,22 @@ unit: its sessions are repeats of it, and intervals are over scenes.
 **Agreement.** The intraclass correlation of one session, one-way, ICC(1,1) of Shrout and Fleiss (1979), with the F interval of
 McGraw and Wong (1996): sessions are repeats in no order, not raters that every scene has in common.
 
-**Drops.** If nothing changed, it is chance which of a scene's sessions came before and which after, however its scores are
-distributed: exchanging them within scenes gives the distribution of every mean's change (a stratified permutation test). All
-means, of dimensions and of kinds of scene in them, are taken together by their largest standardised drop (Westfall and Young,
-1993), so that one of them is called wrongly in 5 % of interviews at most, and a fault that only one kind of scene shows is seen.
-A whole session may have a mood of its own, which no shuffle within scenes knows. So a drop must also be one of sessions: Student's
-t of their means, each scene's own level taken off, by Bonferroni over all scenes and their kinds.
+**Drops.** A scene's sessions before are compared with its sessions after: Student's t of each mean's drop, one-sided. Its variance
+is that of sessions within scenes and of drops between scenes. By Bonferroni over all means, of dimensions, of kinds of scene in
+them and of claims, one of them is called wrongly in 5 % of interviews at most. A whole session may have a mood of its own, which
+sessions within scenes do not show. So a drop must also be one of sessions: Student's t of their means, each scene's own level taken
+off, by Bonferroni over all scenes and their kinds.
 """
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from persona_pipeline.guard.baselines.statistics import LEVEL, Numbers, special
 from persona_pipeline.lab.interview.results import MeanChange, Retest
 
 FEWEST_SCENES = 6
-SHUFFLES, _BATCH = 2000, 200
 # Normal quantile of a power of .8.
 _POWER = 0.8416
 # A kind of scene has few sessions to learn its variance from: that of its dimension counts as so many degrees of freedom beside
@@ -69,46 +66,20 @@ def retest(scores: Numbers) -> Retest:
 
 
 def changes(
-    before: Numbers, after: Numbers, groups: Sequence[Sequence[int]], *, whole_only: int = 0, seed: int = 0
+    before: Numbers, after: Numbers, groups: Sequence[Sequence[int]], *, whole_only: int = 0
 ) -> list[list[MeanChange | None]]:
     """Return the change of each dimension's mean over each group of scenes; None where no scene of it has both.
 
     ``before``, ``after``: (dimensions, scenes, sessions), the same scenes in both. ``whole_only``: so many of the last dimensions
-    are told of the first group alone.
+    are reported for the first group alone.
     """
-    both, split, random = np.concatenate([before, after], axis=2), before.shape[2], np.random.default_rng(seed)
-    member = np.zeros((both.shape[1], len(groups)))
-    for place, scenes in enumerate(groups):
-        member[list(scenes), place] = 1.0
-
-    known = np.isfinite(both)
-    values = np.where(known, both, 0.0)
-    total, squares, every = values.sum(axis=-1), (values**2).sum(axis=-1), known.sum(axis=-1)
-
-    def drops_of(order: NDArray[np.intp]) -> tuple[Numbers, Numbers]:
-        """Return the drop of each mean where sessions stand in these orders, and its standard error."""
-        chosen = order[:, None, :, :split]
-        first, count = (np.take_along_axis(side[None], chosen, axis=3).sum(axis=-1) for side in (values, known))
-        left, paired = every - count, (count > 0) & (count < every)
-        mine, theirs = np.maximum(count, 1), np.maximum(left, 1)
-        drop = first / mine - (total - first) / theirs
-        within = squares - first**2 / mine - (total - first) ** 2 / theirs
-        sums = (np.where(paired, part, 0.0) @ member for part in (drop, within, every - 2, 1 / mine + 1 / theirs, 1.0))
-        drop, within, degrees, inverse, scenes = sums
-        usual = within[..., :1] / np.maximum(degrees[..., :1], 1)
-        variance = np.maximum((within + _PRIOR * usual) / (degrees + _PRIOR), _LEAST_VARIANCE)
-        none = np.where(scenes > 0, scenes, np.nan)
-        return drop / none, np.sqrt(variance * inverse) / none
-
-    size = both.shape[1:]
-    observed, errors = drops_of(np.broadcast_to(np.arange(size[1]), (1, *size)))
-    drawn = [drops_of(random.random((_BATCH, *size)).argsort(axis=2)) for _ in range(SHUFFLES // _BATCH)]
-    drops = np.concatenate([observed / errors, *(drop / error for drop, error in drawn)])
-    drops[:, len(both) - whole_only :, 1:] = np.nan
-    drops = np.where(np.isfinite(drops), drops, -np.inf)
-    largest = drops.max(axis=(1, 2))
-    critical = float(np.quantile(largest, 1 - LEVEL))
-    pairs = np.stack([means(both[:, :, :split]), means(both[:, :, split:])], axis=-1)
+    both, split = np.concatenate([before, after], axis=2), before.shape[2]
+    drops, errors, degrees = _drops(before, after, groups)
+    drops[len(both) - whole_only :, 1:] = np.nan
+    tests = max(1, int(np.isfinite(drops).sum()))
+    critical = special().stdtrit(degrees, 1 - LEVEL / tests)
+    chances = np.minimum(1.0, tests * special().stdtr(degrees, -drops / errors))
+    pairs = np.stack([means(before), means(after)], axis=-1)
     found: list[list[MeanChange | None]] = []
     for dimension, own in enumerate(pairs):
         row: list[MeanChange | None] = []
@@ -119,20 +90,45 @@ def changes(
                 row.append(None)
                 continue
             _, low, high = mean_interval(paired[:, 1] - paired[:, 0], -9.0)
-            by_chance = float((largest >= drops[0, dimension, place] - 1e-9).mean())
+            of_sessions = min(1.0, len(groups) * _of_sessions(both[dimension, list(scenes)], split))
             row.append(
                 MeanChange(
                     before=float(paired[:, 0].mean()),
                     after=float(paired[:, 1].mean()),
                     low=low,
                     high=high,
-                    p_value=max(by_chance, min(1.0, len(groups) * _of_sessions(both[dimension, list(scenes)], split))),
-                    detectable=(critical + _POWER) * float(errors[0, dimension, place]),
+                    p_value=max(float(chances[dimension, place]), of_sessions),
+                    detectable=float((critical[dimension, place] + _POWER) * errors[dimension, place]),
                     scenes=len(paired),
                 )
             )
         found.append(row)
     return found
+
+
+def _drops(before: Numbers, after: Numbers, groups: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the drop of each mean as (dimensions, groups), its standard error, and that one's degrees of freedom; NaN: no pair."""
+    member = np.zeros((before.shape[1], len(groups)))
+    for place, scenes in enumerate(groups):
+        member[list(scenes), place] = 1.0
+    counts = [np.isfinite(side).sum(axis=-1) for side in (before, after)]
+    paired = (counts[0] > 0) & (counts[1] > 0)
+    levels = [means(side) for side in (before, after)]
+    drop = np.where(paired, levels[0] - levels[1], 0.0)
+    residuals = np.concatenate([before - levels[0][..., None], after - levels[1][..., None]], axis=-1)
+    within = np.where(paired, np.nansum(residuals**2, axis=-1), 0.0) @ member
+    inverse = np.where(paired, sum(1 / np.maximum(count, 1) for count in counts), 0.0)
+    weight = np.divide(1.0, inverse, out=np.zeros(inverse.shape), where=paired)
+    scenes = paired @ member
+    between = (weight * drop**2) @ member - ((weight * drop) @ member) ** 2 / np.maximum(weight @ member, 1e-9)
+    degrees = np.where(paired, counts[0] + counts[1] - 1, 0) @ member - 1
+    squares = within + between
+    usual = squares[:, :1] / np.maximum(degrees[:, :1], 1)
+    variance = np.maximum((squares + _PRIOR * usual) / (degrees + _PRIOR), _LEAST_VARIANCE)
+    known = np.where(scenes > 0, scenes, np.nan)
+    # What a kind of scene borrows from its dimension is known no better than the dimension.
+    freedom = np.clip(degrees + _PRIOR, 1, np.maximum(degrees[:, :1], 1))
+    return drop @ member / known, np.sqrt(variance * (inverse @ member)) / known, freedom
 
 
 def _of_sessions(scores: Numbers, split: int) -> float:

@@ -12,7 +12,7 @@ from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.judging.claims import TEXT_SCHEMA, plain_json
 from persona_pipeline.judging.verdict import Backend, Question
 from persona_pipeline.lab.claims.drafts import KIND, Drafted, check_free, text_problem, write_new
-from persona_pipeline.lab.interview.interview import Interviewee, InterviewRequest
+from persona_pipeline.lab.interview.interviewee import Interviewee, InterviewRequest
 from persona_pipeline.lab.interview_scenes import INTERVIEWS, KINDS, spoken_languages
 from persona_pipeline.scoring.text.agreement import UNKNOWN, language_of
 from persona_pipeline.scoring.text.tokens import is_unspaced, tokenize

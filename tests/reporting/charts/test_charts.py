@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.reporting.charts.measures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
+from persona_pipeline.reporting.charts.figures import AlarmMark, Bar, Link, bar_chart, cusum_chart, map_chart
 from persona_pipeline.reporting.charts.scores import Series, bullet, sparkline, timeline
 from persona_pipeline.reporting.charts.svg import data_uri, element
 

@@ -1,13 +1,24 @@
-"""Names hidden from a judge that may know the character: each becomes an invented one, and is turned back in quotes."""
+"""An agent as it is interviewed. Its names are hidden from a judge that may know the character.
+
+Each name becomes an invented one, and is turned back in quotes.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import regex
 
-from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.evaluation.plan import AgentPlan
+from persona_pipeline.lab.compare.scenes import Answering, AskedScene, Scene, answer_plan, script_scene
+from persona_pipeline.lab.interview_scenes import InterviewScene
+from persona_pipeline.lab.results import CHANGE, ComparisonRequest, check_change
+from persona_pipeline.lab.states import HERE, Side, SideAgent
 from persona_pipeline.world.propositions.loading import StoredSet
+from persona_pipeline.world.propositions.models import CONVERGENCE, select_dimensions
+from persona_pipeline.world.world import World
 
+SESSIONS = 3
 _INVENTED = ("Velmar", "Quorin", "Tasbek", "Ildram", "Norvex", "Pelund", "Ostrev", "Karnil", "Dremas", "Fyolt")
 _CASED = r"[\p{Lu}\p{Ll}\p{N}]"
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}]*")
@@ -77,3 +88,58 @@ def _replaced(text: str, patterns: Sequence[str], names: Mapping[str, str]) -> s
         return new.lower() if said.islower() else new.upper() if said.isupper() and len(said) > 1 else new
 
     return regex.sub("|".join(patterns), other, text, flags=regex.IGNORECASE) if patterns else text
+
+
+@dataclass(frozen=True)
+class InterviewRequest:
+    """Whom to interview, and how.
+
+    Attributes:
+        dimensions: None for all that it has claims of, convergence left out.
+        sessions: how often every scene is asked, from its beginning.
+        change: points (0-9) that a dimension, or a kind of scene in it, may drop.
+        samples: judgments per claim.
+        hide_names: the judge sees invented names.
+    """
+
+    agent_id: str
+    dimensions: Sequence[str] | None = None
+    sessions: int = SESSIONS
+    change: float = CHANGE
+    samples: int = 1
+    hide_names: bool = True
+
+    def __post_init__(self) -> None:
+        check_change(self.change)
+
+
+@dataclass(frozen=True)
+class Interviewee:
+    """An agent as it is asked, and as the judge sees it."""
+
+    agent: SideAgent
+    names: HiddenNames
+    judged: SideAgent
+
+    @classmethod
+    def of(cls, world: World, request: InterviewRequest) -> "Interviewee":
+        """Read an agent; ConfigError: there is none, its files are not valid, or it has no claims to be judged by."""
+        wanted = [name for name in select_dimensions(request.dimensions) if name != CONVERGENCE.name]
+        agent = Side(HERE, world.root).agent(request.agent_id, wanted)
+        agent = replace(agent, sets={name: stored for name, stored in agent.sets.items() if stored.propositions})
+        if not agent.sets:
+            raise ConfigError(f"{request.agent_id} has no claims of {', '.join(wanted)}; nothing can be judged by")
+        names = HiddenNames.of(agent) if request.hide_names else HiddenNames({})
+        return cls(agent, names, names.hidden(agent))
+
+    def plan(self, world: World, scene: Scene, texts: Sequence[str], samples: int) -> AgentPlan:
+        """Return what is judged of a conversation, with the names that the judge is to see."""
+        shown = replace(scene, turns=tuple(map(self.names.hide, scene.turns)))
+        return answer_plan(
+            world, self.judged, shown, [*map(self.names.hide, texts)], ComparisonRequest(samples=samples)
+        )
+
+    def asked(self, scenes: Sequence[InterviewScene], session: int, answering: Answering) -> list[AskedScene]:
+        """Return what the target is asked in a session, counted from 0."""
+        target, sent = answering.targets[0], answering.with_persona
+        return [AskedScene(target, self.agent, script_scene(item, session), sent) for item in scenes]
