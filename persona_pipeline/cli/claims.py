@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, ConfigError
-from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
+    AsJson,
+    Estimate,
+    Format,
     JudgeName,
     MaxUsd,
     MockJudge,
+    Output,
     Record,
     asks,
+    check_format,
     environment,
     judge_name,
     live_judge_name,
     names,
     open_world,
     request_of,
-    require_known,
 )
 from persona_pipeline.cli.running import end
 
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Claims: look at them, test them, draft them.", no_args_is_help=True)
 
-Format = Annotated[str, typer.Option(help="table, json, markdown or html.")]
-Output = Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")]
 Dimension = Annotated[str, typer.Option("--dimension", help="'all', or dimensions with commas between them.")]
 
 
@@ -39,11 +40,11 @@ Dimension = Annotated[str, typer.Option("--dimension", help="'all', or dimension
 def show(
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
     dimension: Annotated[str, typer.Option(help="adherence, consistency, fluency, convergence or ideas_quantity.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the set as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print what an agent is judged on in a dimension, its name filled in."""
     from persona_pipeline.reporting.pages.experiments import claims_page
-    from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.reporting.render import write_page
     from persona_pipeline.world.personas import find_world, load_persona
     from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
 
@@ -54,10 +55,7 @@ def show(
     except ConfigError as error:
         typer.echo(str(error), err=True)
         variables = {}
-    if as_json:
-        typer.echo(shown_json(merged.to_dict(), 2))
-    else:
-        print_page(claims_page(merged, variables))
+    write_page(claims_page(merged, variables), merged.to_dict(), "json" if as_json else "table")
 
 
 @app.command()
@@ -80,9 +78,7 @@ def test(
         int, typer.Option(min=0, max=50, help="Of how many other agents the words are held against the claims.")
     ] = 2,
     seed: Annotated[int, typer.Option(help="Of the faults: the same seed plants the same.")] = 0,
-    estimate: Annotated[
-        bool, typer.Option(help="Print calls, tokens and US dollars a live test would take; judge nothing.")
-    ] = False,
+    estimate: Estimate = False,
     format: Format = "table",
     output: Output = None,
     **asked: Any,
@@ -143,17 +139,10 @@ def noise(
     write_page(noise_page(report), report.to_dict(), format, output)
 
 
-def check_format(format: str) -> None:
-    from persona_pipeline.reporting.render import PAGE_FORMATS
-
-    require_known("--format", format, PAGE_FORMATS)
-
-
 personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True)
 
 Agent = Annotated[str, typer.Argument(help="The agent's id, as its messages have it.")]
 Window = Annotated[str, typer.Option("--window", help="How much of what it said is read, such as 30d, or 'all'.")]
-Estimate = Annotated[bool, typer.Option(help="Print tokens and US dollars a draft would take; ask nothing.")]
 
 
 @app.command()

@@ -9,18 +9,22 @@ from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, Co
 from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
+    AsJson,
     Command,
+    Estimate,
+    Format,
     HeaderTimeout,
     Host,
+    Output,
     Port,
     TokenEnv,
     WindowLength,
     asks,
+    check_format,
     judge_name,
     names,
     open_world,
     request_of,
-    require_known,
     require_token,
     taking,
     token_in,
@@ -28,23 +32,18 @@ from persona_pipeline.cli.options import (
 from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from persona_pipeline.corrections.configuration import StoredConfig
     from persona_pipeline.corrections.service.app import ModelUpstream
     from persona_pipeline.judging.verdict import Backend
-    from persona_pipeline.world.models import Window
     from persona_pipeline.world.world import World
 
 DEFAULT_PORT = 8765
-FORMATS = ("table", "json")
 
 app = typer.Typer(help="Runtime corrections: serve them, set them, count them.", no_args_is_help=True)
 config = typer.Typer(help="An agent's corrections: all are off unless set.", no_args_is_help=True)
 app.add_typer(config, name="config")
 
 Agent = Annotated[str, typer.Argument(help="The agent's id.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -237,26 +236,23 @@ def reset(agent: Agent, as_json: AsJson = False) -> None:
 def statistics(
     agents: Agents = "all",
     window: WindowLength = "all",
-    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    format: Format = "table",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    output: Output = None,
 ) -> None:
     """Count what the gate did, by action, up to now."""
-    import shutil
-    import sys
     from datetime import UTC, datetime
 
     from persona_pipeline.corrections.statistics import correction_statistics
-    from persona_pipeline.reporting.pages.instruments import statistics_lines
-    from persona_pipeline.world.models import Window, parse_window
+    from persona_pipeline.evaluation.read import WorldReader
+    from persona_pipeline.reporting.pages.instruments import statistics_page
+    from persona_pipeline.reporting.render import write_page
 
-    require_known("--format", format, FORMATS, " or ")
-    span = None if window == "all" else Window.ending(datetime.now(UTC), parse_window(window))
-    found = correction_statistics(open_world().store, span, agent_ids=names(agents))
-    if as_json or format == "json":
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-            typer.echo(line)
+    check_format(format)
+    world = open_world()
+    span = None if window == "all" else WorldReader(world).window(window, datetime.now(UTC))
+    found = correction_statistics(world.store, span, agent_ids=names(agents))
+    write_page(statistics_page(found), found.model_dump(mode="json"), "json" if as_json else format, output)
     end(looked_at=found.total.actions, looked_for=f"messages of {agents} that the gate checked, in --window {window}")
 
 
@@ -306,12 +302,9 @@ def replay(
     marks: Annotated[
         Path | None, typer.Option(help="CSV file of message ids, each with 'good' or 'bad'; it wins over time.")
     ] = None,
-    estimate: Annotated[
-        bool,
-        typer.Option("--estimate", help="Print calls, tokens and US dollars a live replay would take; ask nothing."),
-    ] = False,
-    format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
-    output: Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")] = None,
+    estimate: Estimate = False,
+    format: Format = "table",
+    output: Output = None,
     **asked: Any,
 ) -> None:
     """Say what the gate would have held of stored messages.
@@ -322,9 +315,9 @@ def replay(
 
     Exit codes: 0 done, 2 usage or configuration, 3 not every message has a score, 4 budget.
     """
-    from persona_pipeline.cli.claims import check_format
     from persona_pipeline.corrections.replay import ReplayRequest, estimate_replay
     from persona_pipeline.corrections.replay import replay as run_replay
+    from persona_pipeline.evaluation.read import WorldReader
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.instruments import replay_page
     from persona_pipeline.reporting.render import write_page
@@ -335,7 +328,7 @@ def replay(
         typer.echo(f"left out: {problem}", err=True)
     request = ReplayRequest(
         agents=list(dict.fromkeys(agents)),
-        window=_window(world, window, said.as_of),
+        window=WorldReader(world).window(window, said.as_of or world.newest_message_time() or world.horizon),
         newest=newest,
         good_until=moment(good_until, "--good-until"),
         bad_from=moment(bad_from, "--bad-from"),
@@ -351,10 +344,3 @@ def replay(
     if "budget" in unmeasured:
         end(EXIT_BUDGET)
     end(EXIT_COVERAGE if unmeasured - {"not_applicable"} else EXIT_OK)
-
-
-def _window(world: "World", length: str, as_of: "datetime | None") -> "Window":
-    from persona_pipeline.world.models import Window, parse_window
-
-    end = as_of or world.newest_message_time() or world.horizon
-    return Window.ending(end, None if length == "all" else parse_window(length))

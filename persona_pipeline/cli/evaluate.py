@@ -13,6 +13,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import OF_JUDGE, moment
 from persona_pipeline.cli.options import (
     Agents,
+    Estimate,
     MockJudge,
     Notify,
     asks,
@@ -38,9 +39,7 @@ Verbose = Annotated[
 def evaluate(
     context: typer.Context,
     mock_judge: MockJudge = False,
-    estimate: Annotated[
-        bool, typer.Option(help="Print calls, tokens and US dollars a live run would take; judge nothing.")
-    ] = False,
+    estimate: Estimate = False,
     output: Annotated[
         Path | None, typer.Option(help="Write the report to this file; JSON goes to stdout as well.")
     ] = None,

@@ -5,8 +5,17 @@ from typing import Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, ConfigError
-from persona_pipeline.cli.claims import Format, Output, check_format
-from persona_pipeline.cli.options import asks, judge_name, names, open_world, request_of
+from persona_pipeline.cli.options import (
+    Estimate,
+    Format,
+    Output,
+    asks,
+    check_format,
+    judge_name,
+    names,
+    open_world,
+    request_of,
+)
 from persona_pipeline.cli.running import end, watched_judging
 
 
@@ -16,7 +25,7 @@ def facts(
     agents: Annotated[str, typer.Argument(help="'all', or agents with commas between them.")],
     canon: Annotated[str | None, typer.Option(metavar="ID", help="Lay down this fact, and read nothing.")] = None,
     window: Annotated[str, typer.Option(help="How much of what was said is read, such as 30d, or 'all'.")] = "all",
-    estimate: Annotated[bool, typer.Option(help="Print calls, tokens and US dollars it would take.")] = False,
+    estimate: Estimate = False,
     format: Format = "table",
     output: Output = None,
     **asked: Any,

@@ -2,13 +2,21 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from persona_pipeline.base.options import OF_JUDGE
-from persona_pipeline.cli.options import asks, judge_name, open_world, request_of, require_known
+from persona_pipeline.cli.options import (
+    Estimate,
+    Format,
+    Output,
+    asks,
+    check_format,
+    judge_name,
+    open_world,
+    request_of,
+)
 from persona_pipeline.cli.suites.run import AllowCode, AllowEnv, AllowTargets, TargetsFile
 
 
@@ -41,13 +49,13 @@ def interview(
     allow_code: AllowCode = False,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
-    estimate: Annotated[bool, typer.Option(help="Print what it takes; ask nobody.")] = False,
+    estimate: Estimate = False,
     baseline: Annotated[bool, typer.Option(help="Keep it as what later interviews are held against.")] = False,
     write: Annotated[
         bool, typer.Option(help="Let the judge's model write interviews/AGENT.yaml; no interview is held.")
     ] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
-    format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
+    output: Output = None,
+    format: Format = "table",
     **asked: Any,
 ) -> None:
     """Ask an agent prepared scenes in several sessions, and judge it by its claims.
@@ -71,9 +79,9 @@ def interview(
     from persona_pipeline.lab.interview.writing import plan_scenes, write_scenes
     from persona_pipeline.lab.interview_scenes import interview_scenes
     from persona_pipeline.reporting.pages.interview import interview_page
-    from persona_pipeline.reporting.render import PAGE_FORMATS, write_page
+    from persona_pipeline.reporting.render import write_page
 
-    require_known("--format", format, PAGE_FORMATS)
+    check_format(format)
     world, said = open_world(), request_of(context, asked)
     if write:
         plan = plan_scenes(world, agent, language)

@@ -1,21 +1,24 @@
 """``persona-pipeline calibrate``, ``canary`` and ``recordings``: can a judge be believed, did it change, what did it say."""
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError
 from persona_pipeline.cli.options import (
+    EitherDimensions,
+    Estimate,
+    Format,
     MaxUsd,
+    Output,
     asks,
+    check_format,
     environment,
     live_judge_name,
     names,
     open_world,
     request_of,
-    require_known,
 )
 from persona_pipeline.cli.running import end
 
@@ -24,14 +27,11 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.recordings.replay import RecordedBackend
     from persona_pipeline.world.world import World
 
-FORMATS = ("table", "json")
-
 
 def calibrate(
-    dimensions: Annotated[
-        str, typer.Option("--dimension", "--dimensions", help="'all', or dimensions with commas between them.")
-    ] = "all",
-    format: Annotated[str, typer.Option(help="table or json.")] = "table",
+    dimensions: EitherDimensions = "all",
+    format: Format = "table",
+    output: Output = None,
     require_calibration: Annotated[
         bool, typer.Option("--require-calibration", help="Fail when a dimension has too few labels to tell.")
     ] = False,
@@ -45,17 +45,14 @@ def calibrate(
     """
     from persona_pipeline.evaluation.calibrate import calibrate_world
     from persona_pipeline.reporting.pages.instruments import calibration_page
-    from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.reporting.render import write_page
 
-    require_known("--format", format, FORMATS)
+    check_format(format)
     found = calibrate_world(open_world(), names(dimensions))
-    if format == "json":
-        data = found.model_dump(mode="json")
-        for row, item in zip(data["dimensions"], found.dimensions, strict=True):
-            row |= {"missing": item.missing, "belief": item.belief}
-        typer.echo(json.dumps(data, indent=2, ensure_ascii=True, allow_nan=False))
-    else:
-        print_page(calibration_page(found))
+    data = found.model_dump(mode="json")
+    for row, item in zip(data["dimensions"], found.dimensions, strict=True):
+        row |= {"missing": item.missing, "belief": item.belief}
+    write_page(calibration_page(found), data, format, output)
     if require_calibration and (not found.dimensions or any(item.missing for item in found.dimensions)):
         end(EXIT_COVERAGE)
     end(
@@ -70,7 +67,7 @@ def canary(
     before: Annotated[
         str | None, typer.Option(help="Model of the earlier judge; default: the judges of the baselines.")
     ] = None,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Print what it would take; ask nobody.")] = False,
+    estimate: Estimate = False,
     max_usd: MaxUsd = None,
 ) -> None:
     """Ask the live judge what the baselines' judge was asked: has it changed?

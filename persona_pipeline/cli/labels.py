@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
+from persona_pipeline.cli.options import Agents, Dimensions, EitherDimensions, environment, names, open_world
 from persona_pipeline.cli.running import end
 from persona_pipeline.cli.view import open_session, person, serve
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 def label(
     agent: Annotated[str | None, typer.Argument(help="Whose judgments; by default everybody's.")] = None,
-    dimension: Annotated[
-        str, typer.Option("--dimension", "--dimensions", help="'all', or dimensions with commas between them.")
-    ] = "all",
+    dimension: EitherDimensions = "all",
     labeller: Annotated[
         str | None, typer.Option("--labeller", "--labeler", help="Who labels; by default who is logged in.")
     ] = None,

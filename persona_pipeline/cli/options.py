@@ -97,11 +97,18 @@ def _kind(name: str) -> type:
 
 Agents = Annotated[str, option("agents")]
 Dimensions = Annotated[str, option("dimensions")]
+EitherDimensions = Annotated[str, typer.Option("--dimension", "--dimensions", help=told("dimensions"))]
 WindowLength = Annotated[str, option("window")]
 JudgeName = Annotated[str | None, option("judge")]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
 MaxUsd = Annotated[float | None, option("max_usd")]
 Record = Annotated[bool, option("record")]
+Estimate = Annotated[
+    bool, typer.Option("--estimate", help="Print calls, tokens and US dollars that it would take, and ask no model.")
+]
+Format = Annotated[str, typer.Option(help="table, json, markdown or html.")]
+Output = Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Notify = Annotated[
     list[str] | None,
     typer.Option(
@@ -149,6 +156,13 @@ def require_known(option: str, value: str, known: Sequence[str], between: str = 
     """Raise ``ConfigError`` where an option's value is none of those that are known."""
     if value not in known:
         raise ConfigError(f"{option} {value!r} is unknown; use {between.join(known)}")
+
+
+def check_format(format: str) -> None:
+    """Raise ``ConfigError`` where no page is written in this format."""
+    from persona_pipeline.reporting.render import PAGE_FORMATS
+
+    require_known("--format", format, PAGE_FORMATS)
 
 
 def judge_name(judge: str | None, mock_judge: bool = False, *, world: "World | None" = None) -> str:

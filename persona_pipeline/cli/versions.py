@@ -1,6 +1,5 @@
 """``persona-pipeline compare``, ``bisect`` and ``changes``: two versions of a world, and what made the difference."""
 
-import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,9 +10,13 @@ import typer
 from persona_pipeline.base.errors import EXIT_OK, ConfigError
 from persona_pipeline.base.options import OF_JUDGE
 from persona_pipeline.cli.options import (
+    AsJson,
+    Estimate,
+    Format,
     JudgeName,
     MaxUsd,
     asks,
+    check_format,
     environment,
     judge_name,
     live_judge_name,
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from persona_pipeline.lab.results import ComparisonRequest, VersionComparison
     from persona_pipeline.world.world import World
 
-FORMATS = ("table", "json", "markdown", "html")
 FAIL_ON = ("worse", "none")
 Suites = Annotated[
     list[Path] | None,
@@ -75,10 +77,10 @@ def compare(
         str | None,
         typer.Option(help="Compare two judges instead: MODEL..MODEL, on the same messages.", show_default=False),
     ] = None,
-    estimate: Annotated[bool, typer.Option(help="Print what it takes at most; ask nobody.")] = False,
+    estimate: Estimate = False,
     seed: Annotated[int, typer.Option(help="Of the order of scenes.")] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the JSON to this file too.")] = None,
-    format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
+    format: Format = "table",
     fail_on: Annotated[str, typer.Option(help="worse: something fell; none.")] = "worse",
     **asked: Any,
 ) -> None:
@@ -93,7 +95,7 @@ def compare(
     from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
     from persona_pipeline.lab.results import INTERVIEW_SCENES, SCENES, ComparisonRequest
 
-    require_known("--format", format, FORMATS)
+    check_format(format)
     require_known("--fail-on", fail_on, FAIL_ON, " or ")
     if not versions and not judges and not (target and ".." in target):
         raise ConfigError("nothing to compare: name two versions (main..HEAD), --target A..B or --judges A..B")
@@ -214,7 +216,7 @@ def bisect(
     live: Annotated[bool, typer.Option(help="Ask a live judge for judgments that nobody made.")] = False,
     judge: JudgeName = None,
     max_usd: MaxUsd = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     **asked: Any,
 ) -> None:
     """Name the commit that made an agent's scores drop, and what in it.
@@ -230,7 +232,7 @@ def bisect(
     from persona_pipeline.lab.bisect.bisect import HISTORIES, BisectRequest
     from persona_pipeline.lab.bisect.bisect import bisect as search
     from persona_pipeline.reporting.pages.experiments import bisection_page
-    from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.reporting.render import write_page
 
     require_known("--by", by, HISTORIES)
     if claim and not dimension:
@@ -246,10 +248,7 @@ def bisect(
     )
     asked_live = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd)) if live else None
     found, missing = search(world, request, by, asked_live)
-    if as_json:
-        sys.stdout.write(found.model_dump_json(indent=2) + "\n")
-    else:
-        print_page(bisection_page(found))
+    write_page(bisection_page(found), found.model_dump(mode="json"), "json" if as_json else "table")
     if missing:
         taken = estimate(missing, options=ModelOptions.from_settings(world.settings))
         asking = f"`persona-pipeline bisect {agent} --live --max-usd N` asks for them: {taken}"
@@ -260,19 +259,16 @@ def bisect(
 def changes(
     base: Annotated[str, typer.Argument(help="The commit before, such as origin/main; HEAD^1 of a merge.")],
     head: Annotated[str, typer.Option(help="The commit after.")] = "HEAD",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Name what differs between two commits, as Markdown.
 
     What is evaluated, and what decides about it.
     """
     from persona_pipeline.reporting.pages.experiments import changes_page
-    from persona_pipeline.reporting.render import render_page
+    from persona_pipeline.reporting.render import write_page
     from persona_pipeline.world.changes import changed_things
     from persona_pipeline.world.personas import find_world
 
     found = changed_things(find_world(environment()), base, head)
-    if as_json:
-        typer.echo(json.dumps([asdict(item) for item in found], ensure_ascii=True))
-    else:
-        typer.echo(render_page(changes_page(found), "markdown"), nl=False)
+    write_page(changes_page(found), [asdict(item) for item in found], "json" if as_json else "markdown")

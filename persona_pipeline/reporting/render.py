@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -46,7 +46,7 @@ def render(report: RunReport, format: str) -> str:
     raise ConfigError(f"format {format!r} is unknown; use json, markdown, html, junit or prometheus")
 
 
-def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) -> str:
+def render_page(page: Page, format: str, data: Any = None) -> str:
     """Return a page as ``table``, ``json`` (``data``: the same as plain JSON), ``markdown``, ``html`` or ``notebook``."""
     if format == "json":
         return shown_json(data, 2) + "\n"
@@ -67,7 +67,7 @@ def render_page(page: Page, format: str, data: Mapping[str, Any] | None = None) 
     return page_text(page)
 
 
-def write_page(page: Page, data: Mapping[str, Any], format: str, output: Path | None) -> None:
+def write_page(page: Page, data: Any, format: str, output: Path | None = None) -> None:
     """Write a page in one of ``PAGE_FORMATS`` to a file, without one to stdout."""
     from persona_pipeline.base.documents.json import write_atomically
 

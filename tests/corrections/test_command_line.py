@@ -54,7 +54,7 @@ def test_settings_are_shown_set_and_reset(root: Path) -> None:
         (("serve", "--host", "0.0.0.0"), "put a token into PERSONA_CORRECTIONS_TOKEN"),
         (("serve", "--host", "service.example"), "put a token into"),
         (("statistics", "--window", "soon"), "12h or 7d"),
-        (("statistics", "--format", "html"), "--format 'html' is unknown; use table or json"),
+        (("statistics", "--format", "xml"), "--format 'xml' is unknown; use table, json, markdown, html"),
     ],
 )
 def test_mistakes_are_named(root: Path, arguments: tuple[str, ...], message: str) -> None:

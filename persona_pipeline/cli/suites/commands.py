@@ -9,13 +9,12 @@ import typer
 
 from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError, NothingError
 from persona_pipeline.base.text import shown_json
-from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
+from persona_pipeline.cli.options import AsJson, JudgeName, MaxUsd, Record, judge_name, world_settings
 from persona_pipeline.cli.running import end
 from persona_pipeline.cli.suites.run import (
     AllowEnv,
     AllowPath,
     AllowTargets,
-    AsJson,
     File,
     Places,
     Tags,
@@ -131,10 +130,8 @@ def compare(
     ] = None,
     allow_path: AllowPath = None,
     judge: JudgeName = None,
-    record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
-    max_usd: Annotated[
-        float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
-    ] = None,
+    record: Record = False,
+    max_usd: MaxUsd = None,
     fail_on: Annotated[
         str,
         typer.Option(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import JudgeName, Notify, judge_name, world_settings
+from persona_pipeline.cli.options import AsJson, JudgeName, MaxUsd, Notify, Record, judge_name, world_settings
 from persona_pipeline.cli.running import end, tell
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ File = Annotated[Path, typer.Argument(help="The suite: .yaml, .yml or .jsonl.", 
 Places = Annotated[
     list[Path], typer.Argument(help="Suites: files, folders with *.eval.yaml in them, globs.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AllowPath = Annotated[
     list[Path] | None,
     typer.Option(help="A further folder whose files the suite may name; repeatable.", show_default=False),
@@ -103,10 +102,8 @@ def run(
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
     judge: JudgeName = None,
-    record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
-    max_usd: Annotated[
-        float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
-    ] = None,
+    record: Record = False,
+    max_usd: MaxUsd = None,
     out: Annotated[
         list[Path] | None,
         typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.", show_default=False),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import MaxUsd, environment, open_world
+from persona_pipeline.cli.options import AsJson, MaxUsd, environment, open_world
 from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ASK_DAGSTER = ("-m", "persona_pipeline.definitions")
 def doctor(
     calls: Annotated[bool, typer.Option(help="Ask the live judge for a test verdict; costs less than a cent.")] = True,
     dagster: Annotated[bool, typer.Option(help="Ask the Dagster instance.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     reading: Annotated[
         bool,
         typer.Option(
@@ -53,7 +53,7 @@ def doctor(
     """
     from persona_pipeline.judging.model.probe import ProbeLevel
     from persona_pipeline.reporting.pages.instruments import doctor_page
-    from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.reporting.render import write_page
 
     if (record or estimate) and not reading:
         raise ConfigError("--record and --estimate are of --reading; add it")
@@ -61,10 +61,7 @@ def doctor(
     if reading:
         found = _reading(max_usd=max_usd, record=record, estimate=estimate)
         findings += [found] if found else []
-    if as_json:
-        typer.echo(json.dumps([vars(finding) for finding in findings], indent=2, ensure_ascii=False))
-    else:
-        print_page(doctor_page(findings))
+    write_page(doctor_page(findings), [vars(finding) for finding in findings], "json" if as_json else "table")
     errors = [finding for finding in findings if finding.level is ProbeLevel.ERROR]
     if errors:
         end(EXIT_CANNOT_JUDGE if all(finding.cannot_judge for finding in errors) else EXIT_BROKEN)

@@ -160,8 +160,6 @@ _NOTE = (
     "Messages below a threshold are held; of them, how many are known to be out of character, or good. > is the threshold that is "
     "set now. One that is left out holds what the one above it does."
 )
-_AGENT = "agent"
-_GAP, _NARROW_GAP = 2, 1
 GateColumn = tuple[str, Callable[["GateStatistics"], str]]
 _ENDINGS: tuple[GateColumn, ...] = (
     ("actions", lambda item: f"{item.actions:,}"),
@@ -215,50 +213,24 @@ def _held(item: "GateReplay") -> Table:
     return Table.plain(item.agent_id, ["threshold", "held", "of them out", "of them good"], rows, _NOTE)
 
 
-def statistics_lines(found: "CorrectionStatistics", width: int | None = None) -> Iterator[str]:
-    """Yield the lines of both tables, agents first and all of them together last.
-
-    ``width``: columns of the terminal; None: any. An agent whose row is wider gets a line for its id.
-    """
+def statistics_page(found: "CorrectionStatistics") -> Page:
+    """Return how messages ended and what their checks took, agents first and all of them together last."""
     if not found.total.actions:
-        yield "Nothing was checked."
-        return
+        return Page("Corrections", sections=[Section("", [Item("Nothing was checked.")])])
     rows = [*found.agents.items(), ("all", found.total)]
-    yield from _table("How messages ended", _ENDINGS, rows, width)
-    yield ""
-    yield from _table("What their checks took", _COSTS, rows, width)
-    reasons = found.total.fail_open_by_reason
-    if reasons:
-        yield ""
+    sections = []
+    for title, columns in {"How messages ended": _ENDINGS, "What their checks took": _COSTS}.items():
+        cells = [[agent_id, *(show(item) for _, show in columns)] for agent_id, item in rows]
+        sections.append(Section(title, [Table.plain(title, ["agent", *(name for name, _ in columns)], cells)]))
+    return Page("Corrections", sections=[*sections, Section("", [Items.of(*_statistics_notes(found))])])
+
+
+def _statistics_notes(found: "CorrectionStatistics") -> Iterator[str]:
+    if reasons := found.total.fail_open_by_reason:
         yield "Sent unchecked: " + ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
     if found.total.shadowed:
-        yield ""
         watched = [(agent_id, item) for agent_id, item in found.agents.items() if item.shadowed]
         held = ", ".join(f"{agent_id} {item.would_hold:,} of {item.shadowed:,}" for agent_id, item in watched)
         yield f"Only watched, and would have been held: {held}"
     if found.total.unpriced_checks:
         yield f"+ left out: checks of unknown price ({found.total.unpriced_checks:,})"
-
-
-def _table(
-    title: str, columns: Sequence[GateColumn], rows: "Sequence[tuple[str, GateStatistics]]", width: int | None
-) -> Iterator[str]:
-    cells = [[show(item) for _, show in columns] for _, item in rows]
-    widths = [max(len(name), *(len(row[place]) for row in cells)) for place, (name, _) in enumerate(columns)]
-    least, longest = len(_AGENT), max(len(_AGENT), *(len(agent_id) for agent_id, _ in rows))
-    gap = _GAP if width is None or least + sum(widths) + _GAP * len(widths) <= width else _NARROW_GAP
-    widths = [gap + cell for cell in widths]
-    first = longest if width is None else max(least, min(longest, width - sum(widths)))
-    yield title
-    yield _line(_AGENT, first, [name for name, _ in columns], widths)
-    yield "-" * (first + sum(widths))
-    for (agent_id, _), row in zip(rows, cells, strict=True):
-        if len(agent_id) > first:
-            yield agent_id
-            agent_id = ""
-        yield _line(agent_id, first, row, widths)
-
-
-def _line(label: str, first: int, cells: Sequence[str], widths: Sequence[int]) -> str:
-    numbers = (f"{cell:>{wide}}" for cell, wide in zip(cells, widths, strict=True))
-    return (f"{label:<{first}}" + "".join(numbers)).rstrip()
