@@ -175,7 +175,7 @@ def _compared(
             scenes = scenes_of(contest, request, asking.answering.suites if asking.answering else ())
             if only_estimate or contest.pays:
                 provider = None if asking.judge == RECORDED else asking.judge
-                typer.echo(str(estimate_comparison(contest, scenes, request, provider, judged)), err=not only_estimate)
+                typer.echo(estimate_comparison(contest, scenes, request, provider, judged), err=not only_estimate)
             return None if only_estimate else compare_versions(contest, scenes, request)
 
 

@@ -174,7 +174,27 @@ class AgentDifference(Value):
         return found
 
 
-class VersionComparison(Value):
+class Asked(Value):
+    """What asking and judging took.
+
+    Attributes:
+        answers: how many answers were asked for, ``unanswered``: how many did not come, by reason.
+        usage: calls and dollars of judging; ``answers_usd``: of answers, None where a target does not tell.
+    """
+
+    answers: int = 0
+    unanswered: dict[str, int] = Field(default_factory=dict)
+    answers_usd: float | None = 0.0
+    usage: Usage = Field(default_factory=Usage)
+    exit_code: int = 0
+
+    @property
+    def usd(self) -> float | None:
+        """Dollars in all; None: not all of it is known."""
+        return None if self.usage.usd is None or self.answers_usd is None else self.usage.usd + self.answers_usd
+
+
+class VersionComparison(Asked):
     """Two versions side by side.
 
     Attributes:
@@ -183,8 +203,6 @@ class VersionComparison(Value):
         level: share (0-1) of runs without a change in which one is reported.
         rule: what was corrected for, in words.
         most: scenes an agent, at most; ``stopped``: why it ended, in words.
-        answers: how many answers were asked for, ``unanswered``: how many did not come, by reason.
-        usage: calls and dollars of judging; ``answers_usd``: of answers, None where a target does not tell.
     """
 
     version: str
@@ -202,16 +220,6 @@ class VersionComparison(Value):
     agents: dict[str, AgentDifference] = Field(default_factory=dict)
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
-    usage: Usage = Field(default_factory=Usage)
-    answers: int = 0
-    unanswered: dict[str, int] = Field(default_factory=dict)
-    answers_usd: float | None = 0.0
-    exit_code: int = 0
-
-    @property
-    def usd(self) -> float | None:
-        """Dollars in all; None: not all of it is known."""
-        return None if self.usage.usd is None or self.answers_usd is None else self.usage.usd + self.answers_usd
 
     @property
     def fell(self) -> list[str]:

@@ -152,7 +152,6 @@ class State:
     dimensions: Mapping[str, DimensionEvaluation]
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     agent: SideAgent | None = None
-    revision: Revision | None = None
     persona_file: tuple[str, str] = ("", "")
     fingerprint: Mapping[CauseKind, str] = field(default_factory=dict)
 
@@ -196,8 +195,6 @@ class RecordedAnswers:
         requests: Sequence[JudgeRequest],
         own: Judge | None = None,
         models: Collection[str] | None = None,
-        *,
-        ask: bool = True,
     ) -> dict[str, Verdict]:
         """Return the answers by key, those that nobody gave left out.
 
@@ -219,7 +216,7 @@ class RecordedAnswers:
         found |= {r.key: v for r, v in zip(rest, said, strict=True) if v is not None}
         found |= {key: self._told[key] for key in wanted if key not in found and key in self._told}
         rest = [request for key, request in wanted.items() if key not in found]
-        if rest and self.live and ask:
+        if rest and self.live:
             told = run_async(self.live.judge(rest))
             self.calls += sum(verdict.usage.calls for verdict in told)
             for verdict in told:
@@ -234,7 +231,7 @@ class RecordedAnswers:
 
 
 class CommitStates(AbstractContextManager["CommitStates"]):
-    """Reads an agent's states from commits, each when it is first asked for.
+    """Reads an agent's states from commits.
 
     ``length``: the window that is scored, such as ``7d``; it ends at the newest message of each commit.
     """
@@ -243,7 +240,6 @@ class CommitStates(AbstractContextManager["CommitStates"]):
         self.world, self.agent_id, self.answers, self.length = world, agent_id, answers, length
         self._folder = tempfile.TemporaryDirectory(prefix="persona-bisect-")
         self._blobs: dict[str, bytes] = {}
-        self._states: dict[str, State | None] = {}
         self._trees: dict[str, dict[str, str]] = {}
 
     def __exit__(self, *_: object) -> None:
@@ -265,11 +261,6 @@ class CommitStates(AbstractContextManager["CommitStates"]):
 
     def state(self, revision: Revision) -> State | None:
         """Return the agent's state in a commit; None where it has no persona or message. ConfigError: its files are not valid."""
-        if revision.id not in self._states:
-            self._states[revision.id] = self._state(revision)
-        return self._states[revision.id]
-
-    def _state(self, revision: Revision) -> State | None:
         root = self.root(revision)
         side, snapshot = Side(revision.short, root, revision), FolderReader(root).snapshot(self.world.clock())
         newest = snapshot.messages.newest
@@ -280,7 +271,7 @@ class CommitStates(AbstractContextManager["CommitStates"]):
         own = readable_recordings(root / RECORDINGS, self.world.settings)
         found = state_of(snapshot, side.agent(self.agent_id, ALL_DIMENSIONS), window, self.answers, own)
         text = (root / path).read_text(encoding="utf-8-sig")
-        return replace(found, label=revision.short, revision=revision, persona_file=(path, text))
+        return replace(found, label=revision.short, persona_file=(path, text))
 
     def _tree(self, revision: Revision) -> dict[str, str]:
         if revision.id not in self._trees:
@@ -302,13 +293,22 @@ def state_of(
 
     ``own``, ``models``: as in ``RecordedAnswers.of``.
     """
-    claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
-    scope = AgentScope(agent.persona.agent_id, window, claimed, past=True, persona=agent.persona)
-    case = build_case(snapshot, agent.persona, scope, ComparisonRequest().samples)
-    plan = plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
+    plan = plan_of(snapshot, agent, scope_of(agent, window), ComparisonRequest().samples)
     verdicts = answers.of([item for item in plan.requests if item.trajectory.entries], own, models)
     told = [verdicts.get(item.key) or _nobody(item) for item in plan.requests]
     return State("", plan, Judged(plan, told).dimensions(), verdicts, agent)
+
+
+def scope_of(agent: SideAgent, window: Window) -> AgentScope:
+    """Return what is judged of an agent on a window: the dimensions that it has claims of."""
+    claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
+    return AgentScope(agent.persona.agent_id, window, claimed, past=True, persona=agent.persona)
+
+
+def plan_of(snapshot: Snapshot, agent: SideAgent, scope: AgentScope, samples: int) -> AgentPlan:
+    """Return what the judge is asked of a snapshot's messages by one version's persona and claims."""
+    case = build_case(snapshot, agent.persona, scope, samples)
+    return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
 
 
 def readable_recordings(folder: Path, settings: Settings) -> OpenedJudge | None:

@@ -114,10 +114,10 @@ class RunHistory:
         known = self._personas.get(str(evaluation.provenance.get("persona_hash")))
         if known is None:
             return stored
-        agent, revision, file = known
+        agent, file = known
         claims = {item.proposition_set_hash for item in evaluation.dimensions.values()}
         sets = {name: self._sets[digest] for name, digest in _sets_of(evaluation).items() if digest in self._sets}
-        stored = replace(stored, persona_file=file, revision=revision)
+        stored = replace(stored, persona_file=file)
         if len(sets) < len(claims):
             return stored
         window = Window(evaluation.window_end, evaluation.window_start)
@@ -141,10 +141,10 @@ class RunHistory:
         return Side(HERE, self.world.root).agent(self.agent_id, ALL_DIMENSIONS)
 
     @cached_property
-    def _versions(self) -> list[tuple[SideAgent, Revision | None, tuple[str, str]]]:
+    def _versions(self) -> list[tuple[SideAgent, tuple[str, str]]]:
         path = persona_path(self.world.root, self.agent_id)
         name = path.relative_to(self.world.root).as_posix()
-        found: list[tuple[SideAgent, Revision | None, tuple[str, str]]] = []
+        found: list[tuple[SideAgent, tuple[str, str]]] = []
         try:
             revisions = revisions_of(self.world.root, ["personas", "propositions"], _MOST_REVISIONS)
         except ConfigError:
@@ -154,14 +154,14 @@ class RunHistory:
             root = self.states.root(revision)
             try:
                 agent = Side(revision.short, root, revision).agent(self.agent_id, ALL_DIMENSIONS)
-                found.append((agent, revision, (name, (root / name).read_text(encoding="utf-8-sig"))))
+                found.append((agent, (name, (root / name).read_text(encoding="utf-8-sig"))))
             except (ConfigError, OSError):
                 # Not valid in that commit, or not there yet.
                 continue
-        return [*found, (self._now, None, (name, path.read_text(encoding="utf-8-sig")))]
+        return [*found, (self._now, (name, path.read_text(encoding="utf-8-sig")))]
 
     @cached_property
-    def _personas(self) -> Mapping[str, tuple[SideAgent, Revision | None, tuple[str, str]]]:
+    def _personas(self) -> Mapping[str, tuple[SideAgent, tuple[str, str]]]:
         # The first commit that had it is the one that made it.
         return {item[0].persona.hash: item for item in reversed(self._versions)}
 
@@ -169,7 +169,7 @@ class RunHistory:
     def _sets(self) -> Mapping[str, StoredSet]:
         return {
             stored.propositions.hash: stored
-            for agent, _, _ in self._versions
+            for agent, _ in self._versions
             for stored in agent.sets.values()
             if stored.propositions is not None
         }

@@ -12,7 +12,7 @@ from persona_pipeline.guard.baselines.statistics import LEVEL
 from persona_pipeline.guard.calibration.known import KnownVerdicts
 from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.judging.claims import no_entries
-from persona_pipeline.judging.estimate import Estimate, Range, estimate, in_dollars
+from persona_pipeline.judging.estimate import Range, estimate, in_dollars
 from persona_pipeline.judging.money import Budget, estimated_tokens, model_name, price
 from persona_pipeline.judging.open import RECORDED, RECORDINGS, JudgeOptions, OpenedJudge, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
@@ -414,40 +414,17 @@ _ANSWER = (20, 90, 350)
 USUAL_ANSWER = "word " * 72
 
 
-@dataclass(frozen=True)
-class ComparisonEstimate:
-    """What a comparison takes if it goes to its last scene; mostly it is decided sooner.
-
-    Attributes:
-        judging: by judge, one or two.
-        answers: how many answers are asked for at most; ``answers_usd``: their price, None: not known.
-    """
-
-    judging: tuple[Estimate, ...]
-    scenes: int
-    recorded: int = 0
-    answers: int = 0
-    answers_usd: Range | None = None
-
-    def __str__(self) -> str:
-        lines = [f"at most {self.scenes} scenes an agent; it stops when all is decided"]
-        lines += [str(item) for item in self.judging]
-        if self.recorded:
-            lines.append(f"{self.recorded} judgments are taken from recordings and cost nothing")
-        if self.answers:
-            usd = "no price is known" if self.answers_usd is None else in_dollars(self.answers_usd)
-            lines.append(f"{self.answers} answers: {usd}")
-        return "\n".join(lines)
-
-
 def estimate_comparison(
     contest: Contest,
     scenes: Mapping[str, Sequence[Scene]],
     request: ComparisonRequest,
     judge: str | None,
     asking: AskedVersions,
-) -> ComparisonEstimate:
-    """Return what a comparison takes at most; ``judge``: the provider of a live one; None: the settings', or Anthropic."""
+) -> str:
+    """Return in words what a comparison takes if it goes to its last scene; mostly it is decided sooner.
+
+    ``judge``: the provider of a live one; None: the settings', or Anthropic.
+    """
     asked: tuple[list[JudgeRequest], list[JudgeRequest]] = ([], [])
     answers: list[AskedScene] = []
     wanted, _, _ = contest.agents(request)
@@ -472,13 +449,14 @@ def estimate_comparison(
         )
         recorded = 0
     most = max((len(own) for own in scenes.values()), default=0)
-    return ComparisonEstimate(
-        found,
-        most,
-        recorded,
-        sum(len(item.scene.lines) for item in answers),
-        price_of_answers(answers, settings.judge_prices),
-    )
+    lines = [f"at most {most} scenes an agent; it stops when all is decided", *map(str, found)]
+    if recorded:
+        lines.append(f"{recorded} judgments are taken from recordings and cost nothing")
+    if answers:
+        lines.append(
+            f"{sum(len(item.scene.lines) for item in answers)} {price_of_answers(answers, settings.judge_prices)}"
+        )
+    return "\n".join(lines)
 
 
 def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: JudgeOptions) -> list[JudgeRequest]:
@@ -490,8 +468,8 @@ def _unrecorded(contest: Contest, requests: Sequence[JudgeRequest], options: Jud
     return [item for item in requests if not recorded.has_recorded([item])]
 
 
-def price_of_answers(answers: Sequence[AskedScene], prices: str) -> Range | None:
-    """Return what answers may cost in dollars; None: a target's price is not known."""
+def price_of_answers(answers: Sequence[AskedScene], prices: str) -> str:
+    """Return in words what answers may cost in dollars."""
     total = Range()
     for item, turn in ((asked, turn) for asked in answers for turn in range(len(asked.scene.lines))):
         model = getattr(item.target, "model", None)
@@ -499,6 +477,6 @@ def price_of_answers(answers: Sequence[AskedScene], prices: str) -> Range | None
         usages = [Usage(input_tokens=read, output_tokens=tokens) for tokens in _ANSWER]
         usd = [price(usage, model, prices=prices) if isinstance(model, str) else None for usage in usages]
         if any(each is None for each in usd):
-            return None
+            return "answers: no price is known"
         total += Range(*(each or 0.0 for each in usd))
-    return total
+    return f"answers: {in_dollars(total)}"

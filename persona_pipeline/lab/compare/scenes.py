@@ -16,14 +16,14 @@ from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.files import repository_of
-from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case, planned
+from persona_pipeline.evaluation.plan import AgentPlan, plan_case, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
-from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
+from persona_pipeline.evaluation.snapshot import Snapshot
 from persona_pipeline.judging.money import Budget, Reservation, has_price
 from persona_pipeline.judging.synthetic import SAMPLE_PROMPTS
 from persona_pipeline.lab.interview_scenes import InterviewScene
 from persona_pipeline.lab.results import ComparisonRequest
-from persona_pipeline.lab.states import SideAgent
+from persona_pipeline.lab.states import SideAgent, plan_of, scope_of
 from persona_pipeline.scoring.fading import SHORTEST
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
@@ -160,9 +160,8 @@ def script_scenes(scripts: Sequence[InterviewScene], agent_id: str, request: Com
 
 def window_plan(world: World, agent: SideAgent, scene: Scene, request: ComparisonRequest) -> AgentPlan:
     """Return what is judged of a window by one version's persona and claims."""
-    scope = _scope(agent, scene)
-    case = build_case(WorldReader(world).scopes(Snapshot(agents=[scope])), agent.persona, scope, request.samples)
-    return plan_case(replace(case, names={**case.names, **agent.names}), scope, agent.sets)
+    scope = scope_of(agent, scene.window)
+    return plan_of(WorldReader(world).scopes(Snapshot(agents=[scope])), agent, scope, request.samples)
 
 
 def answer_plan(
@@ -178,7 +177,7 @@ def answer_plan(
         answers.append(Message(answer_id(scene, place), own, text, moment, SCENE_CHANNEL, synthetic=True))
         talk.append(answers[-1])
     before = [replace(item, channel=SCENE_CHANNEL, recipient=None) for item in scene.context]
-    scope = _scope(agent, scene)
+    scope = scope_of(agent, scene.window)
     case = AgentCase(
         agent_id=own,
         display_name=agent.persona.display_name,
@@ -212,11 +211,6 @@ def _is_long(scene: Scene) -> bool:
 def _by_answer(stored: StoredSet) -> StoredSet:
     claims = stored.propositions
     return StoredSet(stored.version, claims and replace(claims, level="action", first_n=0, last_n=1))
-
-
-def _scope(agent: SideAgent, scene: Scene) -> AgentScope:
-    claimed = tuple(name for name, stored in agent.sets.items() if stored.propositions is not None)
-    return AgentScope(agent.persona.agent_id, scene.window, claimed, past=True, persona=agent.persona)
 
 
 def _prompts(agent_id: str, end: datetime) -> list[Scene]:

@@ -22,7 +22,7 @@ from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.plan import judge_plans
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
-from persona_pipeline.judging.estimate import estimate, in_dollars
+from persona_pipeline.judging.estimate import estimate
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Judge, Unscored, Usage
 from persona_pipeline.lab.compare.compare import USUAL_ANSWER, price_of_answers
@@ -237,10 +237,9 @@ def estimate_interview(
     plans = [own.plan(world, item.scene, said, request.samples) for item, said in zip(asked, texts, strict=True)]
     requests = [judgment for plan in plans for judgment in plan.requests]
     judging = estimate(requests, options=ModelOptions.from_settings(settings, provider), store=world.store)
-    usd = price_of_answers(asked, settings.judge_prices)
     return (
         f"{len(scenes)} scenes, asked in {request.sessions} sessions: {sum(map(len, texts))} answers and {len(requests)} "
-        f"judgments\n{judging}\nanswers: {'no price is known' if usd is None else in_dollars(usd)}"
+        f"judgments\n{judging}\n{price_of_answers(asked, settings.judge_prices)}"
     )
 
 

@@ -10,8 +10,7 @@ from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.golden import BASELINES
-from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.lab.results import Value
+from persona_pipeline.lab.results import Asked, Value
 from persona_pipeline.world.personas import check_agent_id
 
 
@@ -108,7 +107,7 @@ class InterviewedScene(Value):
     scores: dict[str, tuple[Annotated[float, Field(ge=0, le=9)] | None, ...]] = Field(default_factory=dict)
 
 
-class Interview(Value):
+class Interview(Asked):
     """An interview of one agent, played by one target.
 
     Attributes:
@@ -117,8 +116,6 @@ class Interview(Value):
         fading: what the scores of single answers say of long conversations; "": nothing.
         verdicts: since the baseline, those of whole dimensions first; empty: there is none.
         baseline: when that was taken; ``changed``: scenes left out, as only one of the two has them as they are.
-        answers: how many were asked for; ``unanswered``: how many did not come, by reason. ``answers_usd``: None: not known.
-        usage: calls and dollars of judging.
         whole: every scene was answered and judged.
     """
 
@@ -140,17 +137,7 @@ class Interview(Value):
     baseline: str = ""
     changed: int = 0
     verdicts: tuple[MeanVerdict, ...] = ()
-    answers: int = 0
-    unanswered: dict[str, int] = Field(default_factory=dict)
-    answers_usd: float | None = 0.0
-    usage: Usage = Field(default_factory=Usage)
     whole: bool = True
-    exit_code: int = 0
-
-    @property
-    def usd(self) -> float | None:
-        """Dollars in all; None: not all of it is known."""
-        return None if self.usage.usd is None or self.answers_usd is None else self.usage.usd + self.answers_usd
 
 
 def baseline_file(root: Path, agent_id: str) -> Path:
