@@ -1,6 +1,5 @@
 """``persona-pipeline compare``, ``bisect`` and ``changes``: two versions of a world, and what made the difference."""
 
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +8,7 @@ import typer
 
 from persona_pipeline.base.errors import EXIT_OK, ConfigError
 from persona_pipeline.base.options import OF_JUDGE
+from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
     AsJson,
     Estimate,
@@ -91,9 +91,12 @@ def compare(
 
     Exit codes: 0 nothing fell, 1 something did, 2 usage or configuration, 3 not fully judged, 4 budget.
     """
+    from persona_pipeline.base.documents.json import write_atomically
     from persona_pipeline.judging.open import JudgeOptions
     from persona_pipeline.lab.compare.compare import AnsweringOptions, AskedVersions
     from persona_pipeline.lab.results import INTERVIEW_SCENES, SCENES, ComparisonRequest
+    from persona_pipeline.reporting.pages.experiments import SHORT, comparison_page
+    from persona_pipeline.reporting.render import write_page
 
     check_format(format)
     require_known("--fail-on", fail_on, FAIL_ON, " or ")
@@ -137,7 +140,11 @@ def compare(
     found = _compared(open_world(), (versions, other), request, comparing, estimate)
     if found is None:
         return
-    _print(found, format, output)
+    data = found.model_dump(mode="json")
+    if output is not None:
+        write_atomically(output, f"{shown_json(data, 2)}\n")
+        typer.echo(f"comparison written: {output}", err=True)
+    write_page(comparison_page(found, SHORT) if format == "table" else comparison_page(found), data, format)
     if any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values()):
         typer.echo("hint: not all of it is judged; --judge anthropic --estimate says what that would cost", err=True)
     end(
@@ -177,21 +184,6 @@ def _compared(
                 provider = None if asking.judge == RECORDED else asking.judge
                 typer.echo(estimate_comparison(contest, scenes, request, provider, judged), err=not only_estimate)
             return None if only_estimate else compare_versions(contest, scenes, request)
-
-
-def _print(found: "VersionComparison", format: str, output: Path | None) -> None:
-    from persona_pipeline.base.documents.json import write_atomically
-    from persona_pipeline.reporting.pages.experiments import comparison_lines, comparison_page
-    from persona_pipeline.reporting.render import print_page, render_page
-
-    data = found.model_dump_json(indent=2)
-    if output is not None:
-        write_atomically(output, data + "\n")
-        typer.echo(f"comparison written: {output}", err=True)
-    if format == "table":
-        print_page(comparison_lines(found))
-    else:
-        sys.stdout.write(data + "\n" if format == "json" else render_page(comparison_page(found), format))
 
 
 @asks("window", "regression_delta", "proposition_delta")

@@ -15,7 +15,7 @@ from persona_pipeline.lab.compare.compare import Contest, compare_versions, scen
 from persona_pipeline.lab.compare.scenes import Answering, moments
 from persona_pipeline.lab.results import ComparisonRequest, ScoreChange, VersionComparison, read_comparison
 from persona_pipeline.lab.states import Side, open_sides, split_versions
-from persona_pipeline.reporting.pages.experiments import comparison_lines
+from persona_pipeline.reporting.pages.experiments import comparison_page
 from persona_pipeline.reporting.terminal import page_text
 from persona_pipeline.suites.running.plan import Targets
 from persona_pipeline.testing import ScriptedJudge, WorldBuilder
@@ -238,7 +238,7 @@ def test_scenes_of_one_conversation_count_once(tmp_path: Path) -> None:
     agent = found.agents["ann"]
     assert (agent.scenes, agent.conversations, agent.dimensions["adherence"].scenes) == (20, 4, 20)
     assert (agent.dimensions["adherence"].moved, agent.dimensions["adherence"].change) == (ScoreChange.OPEN, -3.0)
-    assert "which count as 4 conversations" in page_text(comparison_lines(found))
+    assert "which count as 4 conversations" in page_text(comparison_page(found))
     apart = {"ann": moments(world, "ann", replace(request, scenes=3))}
     assert len({scene.conversation for scene in apart["ann"]}) == 3
 

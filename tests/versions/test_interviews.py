@@ -22,7 +22,7 @@ from persona_pipeline.lab.results import (
     read_comparison,
 )
 from persona_pipeline.lab.states import Side
-from persona_pipeline.reporting.pages.experiments import comparison_lines, comparison_page
+from persona_pipeline.reporting.pages.experiments import comparison_page
 from persona_pipeline.reporting.render import render_page
 from persona_pipeline.suites.answering.base import TargetError
 from persona_pipeline.suites.answering.output import Output
@@ -141,7 +141,7 @@ def test_a_planted_fault_is_found_and_shown_side_by_side(world: World, fault: st
         assert agent.half_life["after"]["half_life"] == 4 and agent.half_life["before"]["half_life"] is None
     if fault == "pressure":
         assert first.kind == "pressure" and first.claims[0].claim == "adherence/dry" and first.claims[0].quote
-    for text in (render_page(comparison_lines(found), "table"), render_page(comparison_page(found), "markdown")):
+    for text in (render_page(comparison_page(found), "table"), render_page(comparison_page(found), "markdown")):
         assert "fell" in text and first.after in text and first.asked in text
         assert "life after" in text and "cost an answer: about the same" in text
     page = render_page(comparison_page(found), "html")
@@ -159,7 +159,7 @@ def test_dearer_and_slower_is_said_and_decides_nothing(world: World) -> None:
     assert (cost.before, cost.after, found.exit_code) == (0.01, 0.02, 0)
     assert 1.9 < cost.low < 2.1 and latency.low > 1.5
     assert latency.after_p95 > latency.after > latency.before
-    said = render_page(comparison_lines(found), "table")
+    said = render_page(comparison_page(found), "table")
     assert "cost an answer: dearer" in said and "latency an answer: slower" in said
 
 

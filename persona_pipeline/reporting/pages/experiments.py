@@ -53,6 +53,8 @@ _EXPENSES = {
 # A ratio that is surely nearer to 1 is none to speak of.
 _ALIKE = 1.25
 _MOST_CLAIM, _MOST_LINE, _LONGEST = 200, 300, 20_000
+# Characters of an answer on a terminal.
+SHORT = 300
 
 COMPARED = "Compared with"
 TOUCHED = "What this change touches"
@@ -220,30 +222,13 @@ def _reading(reading: "SignalReading") -> str | Cell:
     return Cell(f"{reading.said} *", "bad") if reading.caught else reading.said
 
 
-def comparison_lines(found: VersionComparison) -> Page:
-    """Return a comparison as an outline for a terminal or a log."""
-    items = []
-    for agent in found.agents.values():
-        notes = ", ".join([f"{agent.scenes - agent.left_out} scenes", *_notes(found, agent)])
-        items.append(Item(f"{one_line(agent.agent_id, 64)}: {notes}"))
-        for name, item in agent.rows.items():
-            said = f"{_SAID[item.moved]:<12} {_label(name).lower():<16} {_numbers(item)}"
-            items.append(Item([Span(said, "fixed")], 1))
-        for row in (*agent.moved, *agent.suspects):
-            said = _SAID[row.difference.moved] if row.difference.moved is not ScoreChange.OPEN else "perhaps"
-            line = f" {one_line(f'{row.dimension}/{row.id}', 60)}{_moved(row)}"
-            items.append(Item([Span(f"{said:<12}", "fixed"), line, Span(row.claim, limit=_MOST_CLAIM)], 1))
-        items += [Item(text, 1) for text in _answered(agent)]
-        for pair in agent.lines[:1]:
-            items += [Item(line, 1 if place == 0 else 2) for place, line in enumerate(_side_by_side(pair, _MOST_LINE))]
-    items += [Item(text) for text in _remarks(found)]
-    return Page("", sections=[Section("", [Items(items)])])
+def comparison_page(found: VersionComparison, longest: int = _LONGEST) -> Page:
+    """Return a comparison with a row a dimension, the claims that moved, and what it rests on.
 
-
-def comparison_page(found: VersionComparison) -> Page:
-    """Return a comparison with a row a dimension, the claims that moved, and what it rests on."""
-    titles = ("Agent", "Dimension", "Before", "After", "Change", "Interval", "")
-    columns = [Column(title, number=title not in ("Agent", "Dimension", "")) for title in titles]
+    ``longest``: characters that are shown of an answer.
+    """
+    titles = ("Agent", "Dimension", "Before", "After", "Change", "Interval", "", "Rests on")
+    columns = [Column(title, number=title in ("Before", "After", "Change", "Interval")) for title in titles]
     rows = [_row(agent, name, item) for agent in found.agents.values() for name, item in agent.rows.items()]
     moved = [_claim(agent, row) for agent in found.agents.values() for row in (*agent.moved, *agent.suspects)]
     notes = [f"{agent.agent_id}: {', '.join(_notes(found, agent))}" for agent in found.agents.values()]
@@ -256,7 +241,7 @@ def comparison_page(found: VersionComparison) -> Page:
     sections += [
         Section(
             f"{agent.agent_id}: where it fell farthest",
-            [Items.of(*_side_by_side(pair, _LONGEST)) for pair in agent.lines],
+            [Items.of(*_side_by_side(pair, longest)) for pair in agent.lines],
         )
         for agent in found.agents.values()
         if agent.lines
@@ -287,7 +272,7 @@ def _row(agent: AgentDifference, name: str, item: ScoreDifference) -> PageRow:
     change = "–" if item.change is None else format_delta(item.change)
     kinds = ", ".join(filter(None, (item.kind, *item.open_kinds)))
     moved = f"{_ICONS[item.moved]} {_SAID[item.moved]}{kinds and f': {kinds}'}"
-    numbers = (format_score(item.before), format_score(item.after), change, between, moved)
+    numbers = (format_score(item.before), format_score(item.after), change, between, moved, _rests_on(item))
     who = Cell(agent.agent_id, style="code")
     return PageRow([who, _label(name), *(Cell(text, own=True) for text in numbers)])
 
@@ -299,7 +284,12 @@ def _claim(agent: AgentDifference, row: ClaimDifference) -> Line:
 
 
 def _moved(row: ClaimDifference) -> str:
-    return f" {_numbers(row.difference)}{', edited' if row.edited else ''}: "
+    item, change = row.difference, ""
+    if item.change is not None:
+        between = "" if item.low is None else f", {format_delta(item.low)} to {format_delta(item.high)}"
+        scores = f"{format_score(item.before)} -> {format_score(item.after)}"
+        change = f" {scores} ({format_delta(item.change)}{between})"
+    return f"{change} {_rests_on(item)}{', edited' if row.edited else ''}: "
 
 
 def _label(name: str) -> str:
@@ -335,23 +325,16 @@ def _side_by_side(pair: SideBySide, limit: int) -> Iterator[Line]:
         ]
 
 
-def _numbers(item: ScoreDifference) -> str:
+def _rests_on(item: ScoreDifference) -> str:
     if item.note:
         return item.note
-    if item.asked_alike and not item.scenes:
-        return "not affected"
     if item.asked_alike:
-        return f"{format_score(item.after)}: not affected (the judge is shown the same of both)"
+        return "not affected: the judge is shown the same of both" if item.scenes else "not affected"
     if item.change is None:
-        why = "not judged" if item.unjudged else "nothing to judge"
-        return f"{why} in {item.unjudged or item.silent} scenes"
-    text = f"{format_score(item.before)} -> {format_score(item.after)} ({format_delta(item.change)}"
-    if item.low is not None:
-        text += f", {format_delta(item.low)} to {format_delta(item.high)}, p {format_p(item.p_value)}"
+        return f"{'not judged' if item.unjudged else 'nothing to judge'} in {item.unjudged or item.silent} scenes"
+    chance = "" if item.low is None else f", p {format_p(item.p_value)}"
     missing = f", {item.unjudged} not judged" if item.unjudged else ""
-    missing += f", most in scenes of: {item.kind}" if item.kind else ""
-    missing += f"; too few scenes of: {', '.join(item.open_kinds)}" if item.open_kinds else ""
-    return f"{text}) over {plural(item.scenes, 'scene')}{missing}"
+    return f"{plural(item.scenes, 'scene')}{chance}{missing}"
 
 
 def _notes(found: VersionComparison, agent: AgentDifference) -> Iterator[str]:
