@@ -113,6 +113,7 @@ def export_labels(
     from persona_pipeline.guard.labels.exchange import export_labels as exported
     from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
     from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
+    from persona_pipeline.reporting.text import plural
     from persona_pipeline.world.personas import find_world
 
     root = find_world(environment())
@@ -123,7 +124,7 @@ def export_labels(
         sys.stdout.write(text)
     else:
         write_atomically(output, text)
-        typer.echo(f"{_plural(len(labels))} written: {output}", err=True)
+        typer.echo(f"{plural(len(labels), 'label')} written: {output}", err=True)
     end(looked_at=len(labels), looked_for="labels of these agents, dimensions and labellers")
 
 
@@ -155,6 +156,7 @@ def _import(model: "type[LabelType]", files: list[Path], given: dict[str, str | 
     from persona_pipeline.evaluation.calibrate import judged_population
     from persona_pipeline.guard.labels.exchange import read_labels
     from persona_pipeline.guard.labels.files import LABELS, write_label_files
+    from persona_pipeline.reporting.text import plural
 
     world = open_world()
 
@@ -175,7 +177,7 @@ def _import(model: "type[LabelType]", files: list[Path], given: dict[str, str | 
         raise ConfigError(problems)
     for path in write_label_files(model, world.root / LABELS, read):
         typer.echo(str(path))
-    typer.echo(f"{_plural(len(read))} read", err=True)
+    typer.echo(f"{plural(len(read), 'label')} read", err=True)
     end(looked_at=len(read), looked_for=f"labels in {', '.join(map(str, files))}")
 
 
@@ -190,7 +192,3 @@ def _chosen(labels: "Sequence[LabelType]", agents: str, dimensions: str, labelle
         and getattr(label, "dimension", None) in (None, *among)
         and labeller in (None, label.labeller)
     ]
-
-
-def _plural(count: int) -> str:
-    return f"{count} label{'' if count == 1 else 's'}"

@@ -170,6 +170,13 @@ class State:
         plan = self.plan.plans.get(dimension) if self.plan else None
         return grouped(plan.requests if plan else (), lambda request: request.proposition_id)
 
+    def unanswered(self, dimension: str, claims: Collection[str] | None = None) -> list[JudgeRequest]:
+        """Return the judgments of a dimension, or of some of its claims, that have no verdict."""
+        asked = [
+            item for key, own in self.requests(dimension).items() if claims is None or key in claims for item in own
+        ]
+        return [item for item in asked if item.key not in self.verdicts]
+
 
 @dataclass
 class RecordedAnswers:

@@ -121,25 +121,20 @@ def table_records(table: Table) -> tuple[list[dict[str, str]], list[str]]:
     return [dict(zip(columns, map(cell_text, row.cells), strict=True)) for row in table.rows], columns
 
 
-def render_suites(whole: "SuiteResult", results: "Sequence[SuiteResult]", format: str) -> str:
-    """Return runs of suites as ``junit``, one by one, or ``html``, all of them together."""
-    if format == "junit":
-        from persona_pipeline.reporting.junit import render_suite_junit
-
-        return render_suite_junit(*results)
-    from persona_pipeline.reporting.pages.suites import suite_page
-
-    return render_page(suite_page(whole), format)
-
-
 def write_suites(whole: "SuiteResult", results: "Sequence[SuiteResult]", path: Path) -> None:
-    """Write runs of suites to a file: ``.json``, ``.xml`` (JUnit), or a page."""
+    """Write runs of suites to a file: ``.json``, ``.xml`` (JUnit, one by one), or a page."""
     if path.suffix == ".json":
         from persona_pipeline.suites.running.history import json_parts
 
         texts = json_parts(whole, results, newline="\n")
+    elif path.suffix == ".xml":
+        from persona_pipeline.reporting.junit import render_suite_junit
+
+        texts = iter([render_suite_junit(*results)])
     else:
-        texts = iter([render_suites(whole, results, "junit" if path.suffix == ".xml" else "html")])
+        from persona_pipeline.reporting.pages.suites import suite_page
+
+        texts = iter([render_page(suite_page(whole), "html")])
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:
         stream.writelines(texts)

@@ -57,7 +57,7 @@ def test_both_tables(world: World) -> None:
         "ann 10 100 300 150 50 20 0.0009+",
         "bob 1 100 100 15 5 2 0.0001",
         "all 11 100 300 165 55 22 0.0010+",
-        "Sent unchecked: api_error 1, timeout 1",
+        "Sent unchecked: 1 API error, 1 timed out",
         "+ left out: checks of unknown price (1)",
     ]
 

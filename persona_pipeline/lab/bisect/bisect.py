@@ -371,8 +371,7 @@ class _Search:
         if first_score is None or last_score is None:
             state, name = (good, "good") if first_score is None else (bad, "bad")
             rows = state.dimensions[dimension].failures
-            missing = [item for key, asked in state.requests(dimension).items() if key in rows for item in asked]
-            self.history.answers.miss([item for item in missing if item.key not in state.verdicts])
+            self.history.answers.miss(state.unanswered(dimension, rows))
             why = f"{len(rows)} claims are not judged at the {name} end, {state.label}"
             return start.model_copy(update={"why_not": why})
         step = find_step(value, 0, last)
@@ -386,8 +385,9 @@ class _Search:
                 "share": min(1.0, ((value(step.good) or 0.0) - (value(step.bad) or 0.0)) / whole) if whole else 0.0,
             }
         )
-        if step.unknown:
-            self._note_missing(step.unknown, dimension)
+        for place in step.unknown:
+            if state := self._state(place):
+                self.history.answers.miss(state.unanswered(dimension))
         explained = self._explained(found, Step(before, after, dimension, self.history.answers, claim))
         if step.unknown and explained.cause is None:
             between = f"{len(step.unknown)} commits between the two are not judged"
@@ -416,13 +416,6 @@ class _Search:
             for (_, before), (place, score) in pairwise(known)
             if before - score >= _SMALLEST_STEP and place != but
         ]
-
-    def _note_missing(self, places: Sequence[int], dimension: str) -> None:
-        for place in places:
-            state = self._state(place)
-            if state is not None:
-                asked = [item for own in state.requests(dimension).values() for item in own]
-                self.history.answers.miss([item for item in asked if item.key not in state.verdicts])
 
     def _state(self, place: int) -> State | None:
         if place not in self._seen:

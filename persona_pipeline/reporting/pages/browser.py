@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from persona_pipeline.guard.baselines.models import PropositionDrop
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Finding, RunReport
-from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
     fading_figure,
@@ -56,6 +55,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     tone_of,
     usage_facts,
 )
+from persona_pipeline.reporting.pages.instruments import statistics_page
 from persona_pipeline.reporting.text import (
     asset,
     format_delta,
@@ -78,7 +78,7 @@ from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, Quote
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics, GateStatistics
+    from persona_pipeline.corrections.statistics import CorrectionEffect, CorrectionStatistics
 
 _MOST_BROKEN_LINES = 12
 # Lines below the heading that say who needs a look.
@@ -439,21 +439,10 @@ def _corrections(report: RunReport, view: ReportView) -> Section | None:
     if len(rows) > MANY:
         # Those it had to do most with.
         rows = sorted(rows, key=lambda row: -(row[1].forced + row[1].fail_open + row[1].rejections))[:MANY]
-    columns = ["Agent", "Messages", "Passed at once", "After a retry", "Forced through", "Failed open", "Given up"]
-    columns += ["Latency p50 / p95", "Cost"]
-    blocks: list[Block] = [Table.plain("Table of corrections", columns, [_gate(*row) for row in rows])]
+    blocks = list(statistics_page(found.model_copy(update={"agents": dict(rows)})).as_section().blocks)
     if found.effects:
         blocks += [Item("Scores before the first correction and now", tone="good"), _effects(found, view)]
     return Section("Runtime corrections", blocks, "corrections", short="Corrections")
-
-
-def _gate(agent_id: str, row: "GateStatistics") -> list[str | Cell]:
-    watched = f"{row.shadowed} only watched, {row.would_hold} would be held" if row.shadowed else ""
-    reasons = "; ".join(f"{count} {unscored_label(why)}" for why, count in sorted(row.fail_open_by_reason.items()))
-    latency = f"{row.latency_ms.p50:.0f} / {row.latency_ms.p95:.0f} ms" if row.latency_ms else "–"
-    counts = (str(value) for value in (row.passed, row.passed_after_retry, row.forced))
-    actions, failed = Cell(str(row.actions), note=watched), Cell(str(row.fail_open), note=reasons)
-    return [agent_id, actions, *counts, failed, str(row.abandoned), latency, format_usd(row.usd)]
 
 
 def _effects(found: "CorrectionStatistics", view: ReportView) -> Table:

@@ -484,9 +484,5 @@ def voice_alarm_picture(name: str, seen: VoiceSeen) -> str:
 
 
 def _markdown(figure: Figure, title: str) -> str:
-    image = _image(title, data_uri(figure.chart))
-    return f"{image}\n\n{markdown_text(figure.caption)}" if image else ""
-
-
-def _image(title: str, address: str) -> str:
-    return f"![{title}]({address})" if len(address) < _MOST_BYTES else ""
+    address = data_uri(figure.chart)
+    return f"![{title}]({address})\n\n{markdown_text(figure.caption)}" if len(address) < _MOST_BYTES else ""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
 from persona_pipeline.guard.gate import facts_findings
-from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.judging.verdict import Usage, unscored_label
 from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import cost_line, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
@@ -227,7 +227,7 @@ def statistics_page(found: "CorrectionStatistics") -> Page:
 
 def _statistics_notes(found: "CorrectionStatistics") -> Iterator[str]:
     if reasons := found.total.fail_open_by_reason:
-        yield "Sent unchecked: " + ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+        yield "Sent unchecked: " + ", ".join(f"{count:,} {unscored_label(reason)}" for reason, count in reasons.items())
     if found.total.shadowed:
         watched = [(agent_id, item) for agent_id, item in found.agents.items() if item.shadowed]
         held = ", ".join(f"{agent_id} {item.would_hold:,} of {item.shadowed:,}" for agent_id, item in watched)

@@ -119,8 +119,9 @@ def test_suites_and_corrections_are_shown_when_the_run_has_them() -> None:
         "1 fail, 4 pass",
         "no greeting",
         "2 timed out",
-        "410 / 1900 ms",
-        "$0.0012",
+        "410",
+        "4,400",
+        "0.0012",
     ):
         assert text in html
     assert "6.1 → 7.9" in html and "+1.80" in html
