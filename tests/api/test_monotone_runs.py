@@ -17,7 +17,7 @@ from persona_pipeline.world.messages.store import read_messages, write_messages
 AGENTS, DIMENSIONS, CLAIMS = ("ann", "bob", "cat"), ("adherence", "fluency"), ("dry", "short", "kind")
 PLACES = [(agent, dimension, claim) for agent in AGENTS for dimension in DIMENSIONS for claim in CLAIMS]
 LEVEL, EACH, SPOILT = 8, 4, "Happy to help!"
-ORDER = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2}
+ORDER: dict[Result | None, int] = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2}
 CODES = {1: 0, 3: 1, 4: 1, 0: 2}
 Place = tuple[str, str, str]
 
@@ -99,7 +99,10 @@ def damages(draw: st.DrawFn) -> tuple[State, State, bool]:
     return before, after, after.refused != before.refused
 
 
-@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[*HealthCheck])
+@settings(
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(damages())
 def test_damage_never_makes_a_run_greener(office: Office, drawn: tuple[State, State, bool]) -> None:
     first, second, lost = drawn
