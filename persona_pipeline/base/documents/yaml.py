@@ -123,7 +123,7 @@ def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_
         return Document(path, _Builder(path, limits).build(text), text, limits)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message = f"is not valid YAML: {error.problem or error.context}"
+        message = f"is not valid YAML: {error.problem or error.context}{_advice(text, mark, error.problem or '')}"
         place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise ConfigError(Problem(message, path, *place)) from error
     except yaml.YAMLError as error:
@@ -135,6 +135,27 @@ def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_
         raise ConfigError(Problem(f"is not valid YAML: {error}", path, 1, 1)) from error
 
 
+# What a line begins with before its value: list dashes, then a key. A text that begins with such a sign needs quotes.
+_VALUE = re.compile(r"\s*(?:- +)*(?:[^\s:{\[\"'][^:]*: +)?(?P<value>.*)")
+_SIGNS = "{[*&!|>@`%\"'-?"
+
+
+def _advice(text: str, mark: Any, problem: str) -> str:
+    """Return what to do about a line that is not YAML, where its first signs tell: text that should have been quoted, a tab."""
+    lines = text.split("\n")
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    value = _VALUE.sub(r"\g<value>", line)
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "; indent with spaces, not with a tab"
+    if "{{" in line and not line.partition("{{")[0].count('"') % 2:
+        return "; put quotes around a value that begins with {{"
+    if "mapping values" in problem or ": " in value.partition(": ")[2]:
+        return "; put quotes around a text with ': ' in it, or correct how the line is indented"
+    if value[:1] in ("'", '"'):
+        return "; put one pair of quotes around the whole text"
+    return f"; put quotes around a text that begins with {value[0]}" if value and value[0] in _SIGNS else ""
+
+
 class _Builder:
     """Turns parser events into plain data without recursion, so that depth is bounded by a rule and not by the stack.
 
@@ -143,6 +164,7 @@ class _Builder:
 
     def __init__(self, path: str, limits: Limits, places: Places | None = None) -> None:
         self.path, self.limits, self.places = path, limits, places
+        self.text = ""
         self.anchors: dict[str, tuple[Any, int] | None] = {}
         self.nodes = 0
         self.twice = False
@@ -160,6 +182,7 @@ class _Builder:
             )
 
     def build(self, text: str) -> Any:
+        self.text = text
         stack: list[_Open] = []
         documents = 0
         root: Any = None
@@ -226,7 +249,8 @@ class _Builder:
         if isinstance(top.value, list):
             return (*top.location, len(top.value))
         if top.key is _NO_KEY:
-            raise self.fail(event, "a key must be a single value, not a list or a mapping")
+            said = _advice(self.text, event.start_mark, "")
+            raise self.fail(event, f"a key must be a single value, not a list or a mapping{said}")
         return (*top.location, top.key)
 
     def place(self, value: Any, event: Any, stack: list["_Open"], root: Any) -> Any:

@@ -105,7 +105,7 @@ def run(
     judge: JudgeName = None,
     record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
     max_usd: Annotated[
-        float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
+        float | None, typer.Option(help="US dollars that judge and targets may cost; what it stops is unscored.")
     ] = None,
     out: Annotated[
         list[Path] | None,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
+from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.answering.output import Evidence, Output
 from persona_pipeline.suites.asserts.code_judge import payload, read_script, run_script
 from persona_pipeline.suites.format.files import FileError
@@ -24,7 +25,9 @@ from persona_pipeline.suites.grading.criteria import (
     rules_and_schema,
 )
 from persona_pipeline.suites.grading.judge_questions import (
+    OLDER,
     RULES,
+    VARIABLES,
     ask_freeform,
     ask_judge,
     evidence,
@@ -161,8 +164,11 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
     if not text.strip():
         reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
     for name in sorted({*unknown_variables(text)} - {*known}):
-        said = f"prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is"
-        reader.warn(entry, f"{label}: {said}", "prompt")
+        said = f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing"
+        if hint := did_you_mean(name, [*VARIABLES, *OLDER, *known]):
+            reader.fail(entry, f"{said}{hint}", "prompt")
+        else:
+            reader.warn(entry, f"{said} and stays as it is", "prompt")
     return text
 
 

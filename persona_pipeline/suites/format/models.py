@@ -191,7 +191,7 @@ class TrialsFields(StrictFields):
     )
     at_least: int | None = Field(None, ge=1, description="How many attempts must pass, with the strategy at_least.")
     gates: Literal["every"] | None = Field(
-        None, description="every: a gate that one attempt misses fails the test, as with all and at_least."
+        None, description="every: a gate that one attempt misses fails the test with pass_at_k too, as with the other strategies."
     )
     flakes_at_most: Share | None = Field(
         None, description="A gate on the share of attempts that come out unlike the others, by its exact 95 % interval."
@@ -238,7 +238,12 @@ class TrialsFields(StrictFields):
 
     @property
     def every_gate(self) -> bool:
-        """Whether a gate that one attempt misses fails the test."""
+        """Whether a gate that one attempt misses fails the test: always but where the best attempt counts."""
+        return self.gates == "every" or self.strategy != "pass_at_k"
+
+    @property
+    def every_attempt(self) -> bool:
+        """Whether a gate must be seen to hold in attempts that money left out too."""
         return self.gates == "every" or self.strategy in ("all", "at_least")
 
 

@@ -315,7 +315,9 @@ class CellRunner:
         began = time.monotonic()
         target.prepare()
         deadline += time.monotonic() - began
+        self._require_money()
         output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
+        self._count(output)
         if key is not None:
             self.cache.put(key, output)
         return output, False
@@ -337,6 +339,18 @@ class CellRunner:
             turn.number if turn else 0,
             turn.conversation if turn else uuid.uuid4().hex,
         )
+
+    def _require_money(self) -> None:
+        """Raise ``TargetError`` where the run has spent its dollars."""
+        try:
+            if self.judge is not None:
+                self.judge.require_money()
+        except UngradedError as problem:
+            raise TargetError(problem.reason, problem.message) from problem
+
+    def _count(self, output: Output) -> None:
+        if self.judge is not None:
+            self.judge.spent_by_target(output.cost_usd)
 
     def _check_health(self, target: TargetFields) -> None:
         check = getattr(target, "check_health", None)
@@ -360,9 +374,12 @@ class CellRunner:
                 context.require_code(f"target {name!r}")
             message = {"role": "user", "content": prompt}
             key = request_key([message], {})
-            return target.respond(
+            self._require_money()
+            output = target.respond(
                 Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
-            ).text
+            )
+            self._count(output)
+            return output.text
 
     def _answer_of(self, name: str, context: Context) -> Output:
         """What another target says to the same test."""
