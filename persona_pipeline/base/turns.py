@@ -171,6 +171,11 @@ def read_turns(value: Any) -> list[Turn]:
     return reader.turns
 
 
+def is_one_answer(listed: Sequence[Any]) -> bool:
+    """Return whether a list holds the messages or parts of one answer, not several answers."""
+    return bool(listed) and all(_is_message(item) or _is_part(item) for item in listed)
+
+
 class _Reader:
     """Collects turns. ``at`` names the place of a value in what is read, such as ``messages[2].content[0]``."""
 

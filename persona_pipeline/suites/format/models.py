@@ -191,7 +191,8 @@ class TrialsFields(StrictFields):
     )
     at_least: int | None = Field(None, ge=1, description="How many attempts must pass, with the strategy at_least.")
     gates: Literal["every"] | None = Field(
-        None, description="every: a gate that one attempt misses fails the test with pass_at_k too, as with the other strategies."
+        None,
+        description="every: a gate that one attempt misses fails the test with pass_at_k too, as with the other strategies.",
     )
     flakes_at_most: Share | None = Field(
         None, description="A gate on the share of attempts that come out unlike the others, by its exact 95 % interval."

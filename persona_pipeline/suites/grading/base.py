@@ -117,6 +117,12 @@ class Assert(AssertFields):
         """What this one needs, given its fields."""
         return self.needs
 
+    def require_evidence(self, output: Output) -> None:
+        """Raise ``UngradedError`` where an answer lacks what this one needs."""
+        for evidence in self.needed:
+            if not evidence.is_in(output):
+                raise UngradedError(NOT_REPORTED, f"not reported: {evidence.value}")
+
     def grade(self, output: Output, context: Context) -> Grade:
         """Return the grade of an output.
 
@@ -130,9 +136,7 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
     """Grade an output with one assert; whatever goes wrong is an ``error`` result."""
     result = AssertResult(item.name, item.type, None, item.weight, SuiteVerdict.ERROR, item.required)
     try:
-        for evidence in item.needed:
-            if not evidence.is_in(output):
-                raise UngradedError(NOT_REPORTED, f"not reported: {evidence.value}")
+        item.require_evidence(output)
         grade = item.grade(output, context)
         if not -TOLERANCE <= grade.score <= 1 + TOLERANCE:
             raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")

@@ -206,7 +206,9 @@ class Attempt:
         if output is None:
             return None
         known = [turn.cost_usd for turn in output.turns or [output]] + [output.user_cost_usd]
-        return math.fsum(cost for cost in known if cost is not None) if any(cost is not None for cost in known) else None
+        return (
+            math.fsum(cost for cost in known if cost is not None) if any(cost is not None for cost in known) else None
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a trial's line in the results."""

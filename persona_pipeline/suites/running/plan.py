@@ -271,7 +271,9 @@ def target_problems(suite: Suite, targets: Targets) -> list[Problem]:
 
     Nothing is opened: no key is needed, and no server is asked.
     """
-    of_tests = ((name, test) for test in suite.tests for name in (*(test.targets or ()), test.user and test.user.target))
+    of_tests = (
+        (name, test) for test in suite.tests for name in (*(test.targets or ()), test.user and test.user.target)
+    )
     named: dict[str, Problem] = {}
     for name, test in [*((name, None) for name in (suite.target, *(suite.targets or ()))), *of_tests]:
         if name is not None and name not in targets.names and name not in named:
