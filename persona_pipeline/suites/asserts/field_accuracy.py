@@ -151,8 +151,8 @@ class FieldCheck(StrictFields):
 class FieldAccuracy(Assert):
     """The weighted share of fields on which the answer (JSON, alone or inside prose) agrees with the expected output, 0-1.
 
-    A field that the expected output lacks makes the assert an error. A field the answer lacks counts as missed if it is required and
-    is left out otherwise; when all fields are left out the score is 0.
+    A field that the expected output lacks makes the assert an error. One that the answer lacks is missed if it is required and
+    left out otherwise; when all fields are left out the score is 0.
     """
 
     needs = (Evidence.TEXT, Evidence.COMPLETE, Evidence.JSON)

@@ -77,7 +77,7 @@ class ToolTrajectory(Assert):
     """How much of an expected course of tool calls the output shows, 0-1.
 
     ``any_order``: share of ``minimums`` and ``maximums`` met. ``in_order``: share of ``expected`` found one after the other; other
-    calls may stand between, and a call of the right tool with other arguments is passed over. ``exact``: positions that agree over the
+    calls may stand between, and one of the right tool with other arguments is passed over. ``exact``: positions that agree over the
     longer of the two lists. ``superset``: share of ``expected`` found in any order, each call used once. ``subset``: share of
     the calls that are allowed by ``expected``.
 
