@@ -164,7 +164,10 @@ def read_turns(value: Any) -> list[Turn]:
         TurnError: it is no turn; ``UnknownCallError``: something that looks like a tool call has no known form.
     """
     reader = _Reader()
-    reader.read(value, "messages" if isinstance(value, list) else "")
+    try:
+        reader.read(value, "messages" if isinstance(value, list) else "")
+    except RecursionError:
+        raise TurnError("an answer is nested too deeply") from None
     stops = {turn.stop for turn in reader.turns} & {*_STOPPED_TO_CALL}
     if stops and not any(turn.calls for turn in reader.turns):
         raise UnknownCallError("the answer", f"stopped with {min(stops)!r}, and no tool call was found in it")

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from persona_pipeline.base.calls import Timing
+from persona_pipeline.base.text import storable_data
 from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, read_turns
 from persona_pipeline.suites.format.javascript import parse_object, stringify
 from persona_pipeline.suites.format.loading.messages import content_texts
@@ -26,7 +27,7 @@ class OutputError(Exception):
         hides_a_call: something in it looks like a tool call, so that it is not an answer of a shape of its own either.
     """
 
-    def __init__(self, problem: TurnError) -> None:
+    def __init__(self, problem: TurnError | str) -> None:
         super().__init__(str(problem))
         self.hides_a_call = isinstance(problem, UnknownCallError)
 
@@ -77,6 +78,12 @@ class Output:
     user_cost_usd: float | None = None
     left_out: list[str] = field(default_factory=list)
     calls_reported: bool = True
+
+    def __post_init__(self) -> None:
+        try:
+            self.messages, self.file_changes = storable_data((self.messages, self.file_changes))
+        except RecursionError:
+            raise OutputError("an answer is nested too deeply") from None
 
     @classmethod
     def of_turns(cls, turns: "list[Output]") -> Self:
