@@ -398,7 +398,7 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     name = next((body[key] for key in _NAMES if isinstance(body.get(key), str) and body[key]), fallback)
     if not name or name in ("tool", "function"):
         raise UnknownCallError(at, "names no tool")
-    arguments = next((body[key] for key in _ARGUMENTS if key in body), None)
+    arguments: Any = next((body[key] for key in _ARGUMENTS if key in body), None)
     read = {*_NAMES, *_ARGUMENTS, *_IDS, *_RESULTS, "type"}
     given = {
         "input": json.loads(arguments) if _is_object(arguments) else arguments,

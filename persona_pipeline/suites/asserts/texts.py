@@ -1,5 +1,7 @@
 """What stands in the answer: ``contains`` for pieces of text, anywhere or at an end; ``equals`` for all of it; ``regex``."""
 
+import unicodedata
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, field_validator
@@ -68,7 +70,7 @@ class Contains(Assert):
         return f"{spelled}-{', '.join(self._texts)}"
 
     def grade(self, output: Output, context: Context) -> Grade:
-        missing = [text for text in self._texts if not self._stands(text, output.text)]
+        missing = [text for text in self._texts if not in_either(self._stands, text, output.text)]
         met = not missing if self.of == "all" else len(missing) < len(self._texts)
         does, not_done = _SAID[self.at]
         what = repr(self._texts[0]) if len(self._texts) == 1 else f"{self.of} of {_listed(self._texts)}"
@@ -92,6 +94,13 @@ class Contains(Assert):
         return answer.endswith(text) if self.at == "end" else text in answer
 
 
+def in_either(meets: Callable[[str, str], bool], wanted: str, answer: str) -> bool:
+    """Return whether an answer meets what is wanted, as both are written or with their letters composed: é as one character."""
+    if meets(wanted, answer) or answer.isascii():
+        return meets(wanted, answer)
+    return meets(unicodedata.normalize("NFC", wanted), unicodedata.normalize("NFC", answer))
+
+
 def _listed(texts: list[str]) -> str:
     return ", ".join(map(repr, texts))
 
@@ -110,10 +119,13 @@ class Equals(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
-            trim(output.text) == trim(self.value) if self.trim else output.text == self.value,
+            in_either(lambda value, answer: self._whole(value) == self._whole(answer), self.value, output.text),
             f"The answer is {self.value!r}.",
             f"The answer is not {self.value!r}.",
         )
+
+    def _whole(self, text: str) -> str:
+        return trim(text) if self.trim else text
 
 
 class Regex(Assert):
@@ -137,7 +149,7 @@ class Regex(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
-            search(self.value, output.text),
+            in_either(search, self.value, output.text),
             f"The answer matches /{self.value}/.",
             f"The answer does not match /{self.value}/.",
         )

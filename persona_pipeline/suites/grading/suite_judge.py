@@ -81,7 +81,7 @@ class SuiteJudge:
 
     def require_money(self) -> None:
         """Raise ``UngradedError`` where targets and judge have spent the limit."""
-        spent = self.targets_usd + self._usage.usd
+        spent = self.targets_usd + (self._usage.usd or 0.0)
         if self.max_usd is not None and spent >= self.max_usd:
             said = f"targets and judge have cost ${spent:.4f} of ${self.max_usd:g}; raise --max-usd"
             raise UngradedError("budget", said)

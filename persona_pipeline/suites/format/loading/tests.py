@@ -267,7 +267,8 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
     goal = next((data[key] for key in _GOALS if isinstance(data.get(key), str)), "")
     asserts = asserts if skip_defaults else [*asserts, *defaults.asserts]
     checked = asserts or goal or expected or every or any(turn.asserts for turn in turns)
-    if not checked and not (defaults.invalid and not skip_defaults):
+    # Asserts that are written and not valid are named already.
+    if not checked and not data.get("assert") and not (defaults.invalid and not skip_defaults):
         reader.fail(entry, f"{label}: there is nothing to check; add criteria, expected_output or assert")
         return None
     if asserts and not any(item.weight for item in asserts):
