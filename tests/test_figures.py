@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "telemetry", "text",
+        "options", "settings", "telemetry", "text", "turns",
     },
     "cli": {
         "",

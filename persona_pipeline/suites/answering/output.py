@@ -278,7 +278,7 @@ def _total(values: Iterable[float | None]) -> float | None:
     return None if None in found else _known(found)
 
 
-class Evidence(StrEnum):
+class Need(StrEnum):
     """What an assert may need of an answer; its value says what is not reported, and what to do."""
 
     TEXT = "the answer has no text"
@@ -294,23 +294,23 @@ class Evidence(StrEnum):
     def is_in(self, output: Output) -> bool:
         """Return whether an answer has it."""
         match self:
-            case Evidence.TEXT:
+            case Need.TEXT:
                 return bool(output.text.strip())
-            case Evidence.ANSWER:
+            case Need.ANSWER:
                 return bool(output.text.strip() or output.tool_calls or output.file_changes)
-            case Evidence.COMPLETE:
+            case Need.COMPLETE:
                 return not output.truncated
-            case Evidence.CALLS:
+            case Need.CALLS:
                 return output.has_trace and output.calls_reported
-            case Evidence.JSON:
+            case Need.JSON:
                 return parse_object(output.text) is not None
             case _:
                 return getattr(output, _REPORTED[self]) is not None
 
 
 _REPORTED = {
-    Evidence.DURATION: "duration_ms",
-    Evidence.FIRST_TOKEN: "first_token_ms",
-    Evidence.COST: "cost_usd",
-    Evidence.TOKENS: "token_usage",
+    Need.DURATION: "duration_ms",
+    Need.FIRST_TOKEN: "first_token_ms",
+    Need.COST: "cost_usd",
+    Need.TOKENS: "token_usage",
 }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.javascript import json_equal, parse_float, parse_object, stringify
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, Weight
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
@@ -155,7 +155,7 @@ class FieldAccuracy(Assert):
     left out otherwise; when all fields are left out the score is 0.
     """
 
-    needs = (Evidence.TEXT, Evidence.COMPLETE, Evidence.JSON)
+    needs = (Need.TEXT, Need.COMPLETE, Need.JSON)
 
     fields_: list[FieldCheck] = Field(alias="fields", min_length=1, description="The fields to compare.")
     aggregation: Literal["weighted_average", "all_or_nothing"] = Field(

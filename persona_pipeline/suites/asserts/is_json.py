@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.javascript import is_json, reject
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -75,7 +75,7 @@ class IsJson(Assert):
     With ``anywhere`` an object or a list in the answer is enough. With ``schema`` it must fit that.
     """
 
-    needs = (Evidence.TEXT, Evidence.COMPLETE)
+    needs = (Need.TEXT, Need.COMPLETE)
     spellings = SPELLINGS
     unsaid: ClassVar = {"anywhere": False}
 

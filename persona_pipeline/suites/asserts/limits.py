@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import Limit, Share
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import TOLERANCE, Grade
@@ -16,7 +16,7 @@ EXPLORING = frozenset(("read", "grep", "glob", "search", "list", "Read", "Grep",
 class LatencyLimit(Assert):
     """1 if the answer took at most ``max_ms`` milliseconds; 0 if it took longer."""
 
-    needs = (Evidence.DURATION,)
+    needs = (Need.DURATION,)
     older_names: ClassVar[dict[str, str]] = {"max_ms": "threshold"}
 
     max_ms: Limit = Field(description="Longest time in milliseconds.")
@@ -30,7 +30,7 @@ class LatencyLimit(Assert):
 class CostLimit(Assert):
     """1 if the answer cost at most ``max_usd`` US dollars; 0 if it cost more."""
 
-    needs = (Evidence.COST,)
+    needs = (Need.COST,)
     older_names: ClassVar[dict[str, str]] = {"max_usd": "budget"}
 
     max_usd: Limit = Field(description="Highest cost in US dollars.")
@@ -48,10 +48,10 @@ class SeveralLimits(Assert):
         limits: what each limit needs, by its field.
     """
 
-    limits: ClassVar[Mapping[str, Evidence]]
+    limits: ClassVar[Mapping[str, Need]]
 
     @property
-    def needed(self) -> Iterable[Evidence]:
+    def needed(self) -> Iterable[Need]:
         return [need for name, need in self.limits.items() if getattr(self, name) is not None]
 
     @model_validator(mode="after")
@@ -74,7 +74,7 @@ class SeveralLimits(Assert):
 class TokenUsageLimit(SeveralLimits):
     """1 if no limit is exceeded; 0 if one is. The total counts cached input too."""
 
-    limits = dict.fromkeys(("max_total", "max_input", "max_output"), Evidence.TOKENS)
+    limits = dict.fromkeys(("max_total", "max_input", "max_output"), Need.TOKENS)
 
     max_total: Limit | None = Field(None, description="Input, output and cached tokens together.")
     max_input: Limit | None = Field(None, description="Input tokens without cached ones.")
@@ -95,14 +95,14 @@ class TokenUsageLimit(SeveralLimits):
 class ExecutionMetrics(SeveralLimits):
     """The share of the given limits that are kept, 0-1."""
 
-    limits: ClassVar[Mapping[str, Evidence]] = {
-        "max_tool_calls": Evidence.CALLS,
-        "max_llm_calls": Evidence.CALLS,
-        "max_tokens": Evidence.TOKENS,
-        "max_cost_usd": Evidence.COST,
-        "max_duration_ms": Evidence.DURATION,
-        "max_first_token_ms": Evidence.FIRST_TOKEN,
-        "target_exploration_ratio": Evidence.CALLS,
+    limits: ClassVar[Mapping[str, Need]] = {
+        "max_tool_calls": Need.CALLS,
+        "max_llm_calls": Need.CALLS,
+        "max_tokens": Need.TOKENS,
+        "max_cost_usd": Need.COST,
+        "max_duration_ms": Need.DURATION,
+        "max_first_token_ms": Need.FIRST_TOKEN,
+        "target_exploration_ratio": Need.CALLS,
     }
 
     max_tool_calls: Limit | None = Field(None, description="Most tool calls.")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field, PrivateAttr
 
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.code_judge import payload, read_script, run_script
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import StrictFields
@@ -55,7 +55,7 @@ class LlmJudge(Assert):
     """
 
     judged = True
-    needs = (Evidence.ANSWER, Evidence.COMPLETE)
+    needs = (Need.ANSWER, Need.COMPLETE)
 
     prompt: str | PromptScript | None = Field(
         None, description="What to judge: text, a file, or a script that prints it."
@@ -105,7 +105,7 @@ class Rubrics(Assert):
     """
 
     judged = True
-    needs = (Evidence.ANSWER, Evidence.COMPLETE)
+    needs = (Need.ANSWER, Need.COMPLETE)
     older_names: ClassVar[dict[str, str]] = {"criteria": "rubrics"}
 
     criteria: list[Criterion] = Field(min_length=1, description="What to check; weights are relative within the group.")

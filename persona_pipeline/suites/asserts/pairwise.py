@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Responses, load_responses
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.javascript import stringify, trim
@@ -72,7 +72,7 @@ class Pairwise(Assert):
     """
 
     judged = True
-    needs = (Evidence.ANSWER, Evidence.COMPLETE)
+    needs = (Need.ANSWER, Need.COMPLETE)
 
     target: Text | None = Field(None, description="Whose answer it is compared with; with responses: recorded there.")
     responses: Text | None = Field(None, description="A file of recorded answers to compare with.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, field_validator
 
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.javascript import trim
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
@@ -56,7 +56,7 @@ class Contains(Assert):
     JavaScript's ``toLowerCase`` does: ß is not ss.
     """
 
-    needs = (Evidence.TEXT, Evidence.COMPLETE)
+    needs = (Need.TEXT, Need.COMPLETE)
     spellings = SPELLINGS
     unsaid: ClassVar = {"ignore_case": False, "of": "all", "at": "anywhere", "trim": True}
 
@@ -108,7 +108,7 @@ def _listed(texts: list[str]) -> str:
 class Equals(Assert):
     """1 if answer and ``value`` are the same text, white space at their ends left aside unless ``trim`` is false; else 0."""
 
-    needs = (Evidence.TEXT, Evidence.COMPLETE)
+    needs = (Need.TEXT, Need.COMPLETE)
     unsaid: ClassVar = {"trim": True}
 
     value: Text = Field(description="The text the answer must be.")
@@ -131,7 +131,7 @@ class Equals(Assert):
 class Regex(Assert):
     """1 if the pattern (JavaScript's language, no flags) matches anywhere; else 0. Runs in linear time."""
 
-    needs = (Evidence.TEXT, Evidence.COMPLETE)
+    needs = (Need.TEXT, Need.COMPLETE)
 
     value: Text = Field(description="The pattern; no look-around and no back-references.")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.is_json import usable_schema, validator_of
 from persona_pipeline.suites.format.javascript import json_equal, stringify
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, over_texts
@@ -86,7 +86,7 @@ class ToolTrajectory(Assert):
     matches the argument in its place.
     """
 
-    needs = (Evidence.CALLS,)
+    needs = (Need.CALLS,)
 
     mode: Literal["any_order", "in_order", "exact", "superset", "subset"] = Field(description="How calls are compared.")
     minimums: dict[str, Limit] | None = Field(None, description="any_order: the least number of calls, by tool.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import storable_data
-from persona_pipeline.suites.answering.output import Evidence, Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.loading.messages import content_texts, under_roles
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.problems import ReasonedError
@@ -111,10 +111,10 @@ class Assert(AssertFields):
         needs: what ``grade`` rests on. An answer that lacks it is not graded: the assert is the error ``not_reported``.
     """
 
-    needs: ClassVar[Sequence[Evidence]] = ()
+    needs: ClassVar[Sequence[Need]] = ()
 
     @property
-    def needed(self) -> Iterable[Evidence]:
+    def needed(self) -> Iterable[Need]:
         """What this one needs, given its fields."""
         return self.needs
 

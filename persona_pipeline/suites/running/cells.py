@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Turn:
+class AskedTurn:
     """What a target is asked in a conversation: a test whose input is all that was said; its number; the conversation's name."""
 
     test: Test
@@ -250,7 +250,7 @@ class CellRunner:
 
         def answer(turn: Test, index: int) -> Output:
             deadline = time.monotonic() + self.options.timeout
-            output, cached = self._answer(cell, number, made, deadline, Turn(turn, index, name))
+            output, cached = self._answer(cell, number, made, deadline, AskedTurn(turn, index, name))
             known.append(cached)
             return output
 
@@ -273,7 +273,7 @@ class CellRunner:
             raise TargetError("no_target", str(problem)) from problem
         messages = user_messages(user, persona, said)
         playing = dataclasses.replace(cell, target_name=user.target, target=target)
-        turn = Turn(dataclasses.replace(cell.test, input_messages=tuple(messages)), len(said), "user")
+        turn = AskedTurn(dataclasses.replace(cell.test, input_messages=tuple(messages)), len(said), "user")
         return self._answer(playing, number, None, time.monotonic() + self.options.timeout, turn)[0]
 
     def _answer(
@@ -282,7 +282,7 @@ class CellRunner:
         number: int,
         made: WorkspaceFolder | None,
         deadline: float,
-        turn: Turn | None = None,
+        turn: AskedTurn | None = None,
     ) -> tuple[Output, bool]:
         """The output, and whether it came from the cache."""
         if self.responses is not None:
@@ -323,7 +323,7 @@ class CellRunner:
         return output, False
 
     def _request(
-        self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: Turn | None = None
+        self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: AskedTurn | None = None
     ) -> Request:
         asked = turn.test if turn else test
         messages = self.files.messages(asked)
