@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.asserts.limits import SeveralLimits
 from persona_pipeline.suites.asserts.registry import ALIASES, BUILT_IN, canonical_type, find_type
@@ -89,7 +89,8 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
     if reader.problems:
         raise ConfigError(list(dict.fromkeys(reader.problems)))
     if not imported.suite["tests"]:
-        raise ConfigError([*imported.findings, Problem("holds no test that can be taken over", str(path))])
+        kind = ConfigError if imported.findings else NothingError
+        raise kind([*imported.findings, Problem("holds no test that can be taken over", str(path))])
     return imported
 
 
