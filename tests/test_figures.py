@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "telemetry", "text", "turns",
+        "options", "settings", "status", "telemetry", "text", "turns",
     },
     "cli": {
         "",
@@ -80,7 +80,7 @@ SHOWN = {
     },
     "scoring": {
         "facts.known", "facts.reading", "fading", "plan", "results", "text.agreement", "text.language", "text.likeness",
-        "text.repetition", "text.said_again", "text.tokens", "voice_alarm.background", "voice_alarm.learning",
+        "text.repetition", "text.said_again", "text.tokens", "voice_alarm.learning",
         "voice_alarm.model",
     },
     "suites": {

@@ -247,7 +247,7 @@ def baseline_terms(baseline: Baseline) -> BaselineTerms:
         window_start=min(starts, default=None),
         window_end=max(ends, default=None),
         windows=max((item.get("windows", 1) for item in known), default=1),
-        accepted=baseline.provenance.get("accepted"),
+        accepted=baseline.accepted,
     )
 
 

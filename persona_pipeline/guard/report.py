@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.base.status import ACCEPTED, NOTHING, Result, Status
-from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
+from persona_pipeline.guard.baselines.models import Acceptance, BaselineComparison, DimensionComparison
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.results import (
     ANSWERS,
@@ -212,14 +212,14 @@ class BaselineTerms(BaseModel, extra="forbid", frozen=True):
 
     Attributes:
         window_start, window_end: the time that its windows cover; ``windows``: their number.
-        accepted: why its scores may be lower than those of the file before; None: they are not known to be.
+        accepted: why it was taken although a drift was known or scores were lower than before; None: neither was known.
     """
 
     captured_at: datetime
     window_start: str | None = None
     window_end: str | None = None
     windows: int = 1
-    accepted: Any = None
+    accepted: Acceptance | None = None
 
 
 class Terms(BaseModel, extra="forbid"):
