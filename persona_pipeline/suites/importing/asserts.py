@@ -10,32 +10,11 @@ from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.computed import CONVERTERS, ConvertedAssert, plain
-from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings, Part
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, Findings, Part
 from persona_pipeline.suites.importing.templates import alone_in, filled
 
 # Types of other tools without a counterpart, and what to do instead.
-REMEDIES: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "answer_relevance", "classifier", "context_faithfulness", "context_recall", "context_relevance",
-            "conversation_relevance", "contains_html", "contains_sql", "contains_xml", "finish_reason", "guardrails", "human",
-            "is_html", "is_refusal", "is_sql", "is_valid_function_call", "is_valid_openai_function_call",
-            "is_valid_openai_tools_call", "is_xml", "moderation", "perplexity", "perplexity_score", "pi", "search_rubric",
-            "skill_used", "tool_call_f1", "trace_error_spans", "trace_span_count", "trace_span_duration",
-            "trajectory:goal_success", "word_count",
-        ),
-        "",
-    ),
-    **dict.fromkeys(("ruby", "webhook"), "write a code_judge"),
-    "HasMatchingSpan": "check tool calls with tool_trajectory",
-    **dict.fromkeys(("select_best", "max_score"), "compare runs with pairwise or suite compare --pairwise"),
-    **dict.fromkeys(
-        (
-            "similar", "similar:cosine", "similar:dot", "similar:euclidean", "rouge_n", "bleu", "gleu", "meteor", "levenshtein",
-        ),
-        "say in rubrics what must agree",
-    ),
-}  # fmt: skip
+REMEDIES: dict[str, str] = TABLES["asserts"]["without_counterpart"]
 # Types whose threshold alone decides: 0 lets everything pass.
 _PASS_FROM_THRESHOLD = ("assert_set", "g_eval")
 _GROUPS = ("assert", "assertions", "evaluators")
@@ -46,16 +25,9 @@ NO_FAILURE, PASSES = 0.6, 0.8
 _FACTS = "Agrees with these facts and contradicts none of them: "
 _PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
 # What a type of Python's is in JSON.
-_TYPES = {"dict": "object", "list": "array", "int": "integer", "float": "number", "bool": "boolean", "NoneType": "null"}
-# The first argument of each, which may be there alone (``Contains: text``).
-_ARGUMENTS = {
-    "Equals": "value",
-    "EqualsExpected": "value",
-    "Contains": "value",
-    "IsInstance": "type_name",
-    "MaxDuration": "seconds",
-    "LLMJudge": "rubric",
-}
+_TYPES: dict[str, str] = TABLES["asserts"]["types_of_python"]
+# The first argument of each evaluator, which may be there alone (``Contains: text``).
+_ARGUMENTS: dict[str, str] = TABLES["asserts"]["first_argument"]
 
 
 def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
@@ -253,7 +225,7 @@ def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, ne
     if limit and gate and limit < PASSES:
         said = f"passes from {limit:g} on, and counts with its score: below {PASSES} it can keep a test from passing"
         item.part.warn(f"{item.type} {said}", "threshold")
-    elif limit and not gate and not item.findings.promptfoo:
+    elif (limit or item.threshold) and not gate and not item.findings.promptfoo:
         item.part.none(f"threshold of {item.type} that is not required", "threshold")
     return head | made
 

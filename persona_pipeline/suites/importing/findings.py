@@ -4,6 +4,7 @@ A rule reads a key through ``Part``. ``Findings.unread`` names each key that no 
 """
 
 import os
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from persona_pipeline.suites.format.loading.external_tests import check_numbers,
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
+# What the tools' types of asserts and kinds of providers are here.
+TABLES = tomllib.loads((Path(__file__).parent / "data" / "tables.toml").read_text(encoding="utf-8"))
 # The budget of one import: a file may refer to itself and cross its lists.
 MOST = {"files": 10_000, "tests": 100_000, "groups": 200_000, "characters": 64_000_000}
 

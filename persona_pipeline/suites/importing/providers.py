@@ -11,38 +11,21 @@ from typing import Any
 from persona_pipeline.base.documents.yaml import Location
 from persona_pipeline.suites.format.models import apart, over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.findings import Part, listed
+from persona_pipeline.suites.importing.findings import TABLES, Part, listed
 from persona_pipeline.suites.importing.prompts import messages
 from persona_pipeline.suites.importing.templates import filled
 from persona_pipeline.suites.targets.registry import find_provider
 
-# Servers that speak chat completions: where, and whose key they take.
-_COMPATIBLE = {
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-}
-# Providers of models by their names there.
-_SAME = ("openai", "anthropic", "azure", "gemini", "ollama", "openrouter", "vllm", "bedrock", "vertex")
-_MODELS = dict(zip(_SAME, _SAME, strict=True)) | {"azureopenai": "azure", "google": "gemini"}
-_MODELS |= dict.fromkeys(_COMPATIBLE, "openai")
-# Words of an id that choose an API, by kind; what else is between two colons is no model that answers with text.
-_API = ("chat", "messages", "responses")
-_WAYS = {"ollama": (*_API, "completion"), "bedrock": (*_API, "converse", "completion")}
-# Kinds whose names of models hold colons.
-_WITH_COLONS = ("ollama", "openrouter", "bedrock", "vertex", "google", "vllm")
+_TABLE = TABLES["providers"]
+# The provider here of each first word of an id; the other words of an id that choose an API.
+_MODELS: dict[str, str] = _TABLE["models"]
+_WAYS: dict[str, list[str]] = _TABLE["ways"]
 # Agents, and models that answer with something else than text.
 _NO_MODEL = re.compile(
     r"(assistant|agents?|foundry-agent|chatkit|codex(-sdk|-app-server|-desktop)?|claude-(agent-sdk|code).*|kb|knowledge-base|live"
     r"|.*\b(embeddings?|embed|image|video|realtime|transcri\w+|moderation|tts|stt|voice|audio|whisper|dall-e|sora|veo|imagen"
     r"|nova-sonic|nova-reel)\b.*)(:.*)?"
 )
-# Fields of a request that servers read as they are.
-_PARAMETERS = (
-    "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_sequences", "frequency_penalty", "presence_penalty",
-    "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning", "reasoning_effort", "thinking", "verbosity",
-    "service_tier", "logit_bias",
-)  # fmt: skip
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:env\.|process\.env\.)(\w+)\s*\}\}|\$\{\{\s*(?:env\.)?(\w+)\s*\}\}")
 _ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])*)")
 _REMEDY = "answer with a target of another kind, or grade recorded answers"
@@ -145,7 +128,7 @@ def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
         return part.dropped("a provider without id")
     shown = str(part.take("label", "name") or identity or spec)
     config, prompts, workers = (
-        _config(part, spec, flat=backend is not None),
+        _config(part, spec),
         part.take("prompts"),
         part.number("workers"),
     )
@@ -262,15 +245,15 @@ def _initial(config: Part, variables: Mapping[str, Any]) -> list[dict[str, Any]]
 
 def _model(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
     kind, *words = spec.split(":")
-    provider, ways = _MODELS[kind], _WAYS.get(kind, _API)
-    free = kind in _WITH_COLONS
+    provider, ways = _MODELS[kind], _WAYS.get(kind, _WAYS["others"])
+    free = kind in _TABLE["with_colons"]
     how = words.pop(0) if words and (words[0] in ways or (len(words) > 1 and not free)) else "chat"
     model = ":".join(words) or config.text("model", "deployment")
     if model and _NO_MODEL.fullmatch(model if how in ways else how):
         return part.none(f"provider {spec}", remedy=f"it is no model that answers with text; {_REMEDY}")
     if how not in ways or not model or (provider in ("bedrock", "vertex") and "claude" not in model):
         return part.none(f"provider {spec}", remedy=_REMEDY)
-    url, key_name = _COMPATIBLE.get(kind, (None, None))
+    url, key_name = _TABLE["servers"].get(kind, (None, None))
     target: dict[str, Any] = {"provider": provider, "model": model} | ({"api": how} if how == "responses" else {})
     given = config.text("apiBaseUrl", "apiHost", "baseUrl", "base_url", *(["endpoint"] if provider == "azure" else []))
     if given or url:
@@ -283,7 +266,9 @@ def _model(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
         target["api_key"] = key or f"${{{{ {variable} }}}}"
     tokens = config.take("max_tokens", "maxTokens", "max_completion_tokens", "max_output_tokens")
     parameters = {
-        name: config.take(name) for name in _PARAMETERS if config.first(name) and not _in_a_file(config.data[name])
+        name: config.take(name)
+        for name in _TABLE["parameters"]
+        if config.first(name) and not _in_a_file(config.data[name])
     }
     return (
         target

@@ -29,6 +29,8 @@ def read_execution(part: Part, options: Part | None) -> dict[str, Any]:
         if isinstance(cache := options.take("cache"), bool):
             made["cache"] = cache
         if options.first("repeat") and (trials := _repeated(options)):
+            if "trials" in made:
+                part.none("execution.trials next to repeat", "execution", "trials")
             made["trials"] = trials
     # What no suite may hold is a finding, and left out.
     for name in list(made):

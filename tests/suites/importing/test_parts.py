@@ -565,6 +565,8 @@ turns:
     ]
     findings.unread()
     assert [(finding.line, finding.message) for finding in findings.reader.warnings] == [
+        (2, "mode has no counterpart"),
+        (3, "aggregation has no counterpart"),
         (6, "turn key wait has no counterpart"),
     ]
 
