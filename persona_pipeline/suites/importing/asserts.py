@@ -11,7 +11,7 @@ from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.computed import CONVERTERS, ConvertedAssert, plain
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, Findings, Part
-from persona_pipeline.suites.importing.templates import alone_in, filled
+from persona_pipeline.suites.importing.prompts import alone_in, filled
 
 # Types of other tools without a counterpart, and what to do instead.
 REMEDIES: dict[str, str] = TABLES["asserts"]["without_counterpart"]

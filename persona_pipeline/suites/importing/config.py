@@ -17,8 +17,7 @@ from persona_pipeline.suites.format.problems import Reader
 from persona_pipeline.suites.importing.cases import read_tests
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, PYDANTIC_EVALS, Findings, Part, listed, whole
 from persona_pipeline.suites.importing.prompts import read_prompts
-from persona_pipeline.suites.importing.providers import Providers
-from persona_pipeline.suites.importing.running import read_execution, read_workspace
+from persona_pipeline.suites.importing.providers import Providers, read_execution, read_workspace
 
 ORIGINS = (PROMPTFOO, AGENTV, PYDANTIC_EVALS)
 _PROVIDERS = ("providers", "targets", "target")

@@ -21,7 +21,7 @@ PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
 # What the tools' types of asserts and kinds of providers are here.
 TABLES = tomllib.loads((Path(__file__).parent / "data" / "tables.toml").read_text(encoding="utf-8"))
 # The budget of one import: a file may refer to itself and cross its lists.
-MOST = {"files": 10_000, "tests": 100_000, "groups": 200_000, "characters": 64_000_000}
+MOST = {"files": 10_000, "tests": 100_000, "groups": 200_000, "findings": 200_000, "characters": 64_000_000}
 
 
 @dataclass
@@ -143,6 +143,7 @@ class Part:
     def warn(self, said: str, *keys: str | int) -> None:
         """Name something that means something else here, or cannot be used; without ``keys`` it is the whole part."""
         self.used.update(keys[:1])
+        self.findings.spend("findings", 1, self)
         self.findings.reader.warn(self.entry, said, *keys, key=bool(keys))
 
     def dropped(self, what: str, remedy: str = "") -> None:

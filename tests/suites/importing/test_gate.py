@@ -2,7 +2,6 @@
 
 import ast
 import copy
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,7 +109,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with links that lead out of it, and files beside it that hold a secret in every kind."""
     folder = tmp_path_factory.mktemp("stranger")
     kinds = {
-        "yaml": f"[{{id: '{SECRET}', vars: {{a: '{SECRET}'}}, label: '{SECRET}', assert: [{{type: contains, value: '{SECRET}'}}]}}]",
+        "yaml": f"[{{id: '{SECRET}', vars: {{a: '{SECRET}'}}, assert: [{{type: contains, value: '{SECRET}'}}]}}]",
         "csv": f"a,__expected\n{SECRET},contains:{SECRET}\n",
     }
     kinds["json"] = kinds["jsonl"] = f'[{{"role": "user", "content": "{SECRET}", "vars": {{"a": "{SECRET}"}}}}]'

@@ -18,7 +18,7 @@ from persona_pipeline.suites.format.problems import Reader
 from persona_pipeline.suites.importing.cases import turns
 from persona_pipeline.suites.importing.config import ImportedSuite, import_file
 from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, Findings, whole
-from persona_pipeline.suites.importing.templates import TemplateError, fill
+from persona_pipeline.suites.importing.prompts import TemplateError, fill
 from tests.suites.support import verdicts, write
 
 CONTAINS = {"type": "contains", "value": "a"}

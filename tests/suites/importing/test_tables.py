@@ -51,16 +51,27 @@ def of_cells(
         ("cost", {"type": "cost", "max_usd": 0.75}),
         ("grade: is kind", {"type": "rubrics", "criteria": ["is kind"]}),
         ("llm-rubric:is kind", {"type": "rubrics", "criteria": ["is kind"]}),
-        ("factuality:Six", {"type": "rubrics", "criteria": ["Agrees with these facts and contradicts none of them: Six"]}),
+        (
+            "factuality:Six",
+            {"type": "rubrics", "criteria": ["Agrees with these facts and contradicts none of them: Six"]},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_cell_is_the_assert_that_it_is_there(tmp_path: Path, cell: str, becomes: dict[str, Any]) -> None:
     asserts, named = of_cells(tmp_path, "__expected", cell)
     assert asserts == [{**becomes, "required": True}]
     assert named == []
 
 
-@pytest.mark.parametrize(("cell", "kind"), [("javascript:output.length > 2", "node"), ("fn:output", "node"), ("eval:output", "node"), ("python: len(output)", "python3")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [
+        ("javascript:output.length > 2", "node"),
+        ("fn:output", "node"),
+        ("eval:output", "node"),
+        ("python: len(output)", "python3"),
+    ],
+)
 def test_code_in_a_cell_is_a_program(tmp_path: Path, cell: str, kind: str) -> None:
     asserts, named = of_cells(tmp_path, "__expected", cell)
     assert [(one["type"], one["script"][0], one["config"]["code"]) for one in asserts] == [
