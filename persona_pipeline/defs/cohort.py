@@ -140,7 +140,7 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
         report, folder = evaluate_by_config(context, place, world, config)
         print_report(report, sys.stdout, verbose=True)
         lines = [agent_line(agent) for agent in report.agents.values()]
-        run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report.findings))
         wrong = [finding.text for finding in report.all_findings()]
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
@@ -182,7 +182,7 @@ def report_of_interest(world: World, lines: Sequence[AgentVerdict], fail_on: Seq
     report = RunReport()
     for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
         run = saved_run(find_run(world.store, line.run_id)) if line.run_id else None
-        if run and run.report:
+        if run:
             report.agents[line.agent_id] = run.report
     report.findings = nothing_evaluated(report.agents.values())
     report.expenses = [expense for item in report.agents.values() for expense in item.expenses]
@@ -206,7 +206,7 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
             lines = newest_lines(opened, known_agents(opened.root), fail_on)
             report = report_of_interest(opened, lines, fail_on)
             folder = write_reports(report, reports_folder(opened.root, opened.settings) / COHORT_REPORTS)
-        said = verdict(lines)
+        said = verdict(lines, report.findings)
         run_tags.label_verdict(context.instance, context.run_id, said)
         wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
         exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})

@@ -113,7 +113,7 @@ def line(agent_id: str, *exit_codes: int) -> AgentVerdict:
 @pytest.mark.parametrize(
     "lines, expected",
     [
-        ([], "in character"),
+        ([], "nobody was evaluated"),
         ([line("ann")], "in character"),
         ([line("ann", EXIT_COVERAGE, EXIT_REGRESSION), line("bob")], "drifted: ann"),
         ([line("ann", EXIT_BUDGET), line("bob", EXIT_REGRESSION)], "drifted: bob; cannot be told: ann"),
@@ -125,6 +125,11 @@ def line(agent_id: str, *exit_codes: int) -> AgentVerdict:
 )
 def test_a_verdict_fits_a_label(lines: list[AgentVerdict], expected: str) -> None:
     assert verdict(lines) == expected
+
+
+def test_a_finding_about_the_whole_run_is_in_its_label() -> None:
+    gone = Finding(kind="missing_agent", message="bob has a baseline and no persona")
+    assert verdict([line("ann")], [gone]) == "cannot be told: the run as a whole"
 
 
 @pytest.mark.parametrize("hours, expected", [("", (26, 52)), ("12", (12, 24)), ("0", None)])
