@@ -1,4 +1,4 @@
-"""Tests of an eval file: prompts filled with variables, asserts of every layer above them."""
+"""Tests of an eval file, inline, in files and in tables: prompts filled with variables, asserts of every layer above them."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Prompts of an eval file, inline and in files, and what a test asks once they are filled."""
+"""Prompts of an eval file, and its templates, which a sandbox fills within a budget: a stranger's may loop, repeat and pad."""
 
 import functools
 import json

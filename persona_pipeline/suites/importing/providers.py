@@ -1,4 +1,7 @@
-"""Providers as targets: a table from the first word of an id to its rule. An id without a rule is a finding."""
+"""How an eval file is run: providers as targets, repetitions, caching, workspaces and their hooks.
+
+A table leads from the first word of a provider's id to its rule. An id without a rule is a finding.
+"""
 
 import json
 import re
@@ -99,7 +102,7 @@ class Providers:
 def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
     """Yield what a part describes. ``left``: how many names and files it may still lead through."""
     findings, value = part.findings, part.data
-    findings.spend("groups", 1, part)
+    findings.spend("files", 1, part)
     if left < 1:
         return part.none("a provider that refers to itself")
     if isinstance(value, str) and not value.strip():

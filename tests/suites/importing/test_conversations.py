@@ -120,7 +120,7 @@ tests: [{id: t, input: i, criteria: c, execution: {targets: [mine]}}]
     made = imported(tmp_path, text, AGENTV, **{".agentv/targets_dot_yaml": TARGETS})
     model = {"provider": "openai", "model": "m", "parameters": {"temperature": 0}}
     assert made.targets == {"targets": [{"name": "desk", **model}, {"name": "mine", **model}]}
-    assert made.suite["execution"] == {"targets": ["desk", "mine", "round", "free"]}
+    assert made.suite["execution"] == {"targets": ["desk", "mine", "free"]}
     assert made.suite["tests"][0]["execution"] == {"targets": ["mine"]}
     named = " ".join(one.message for one in made.findings)
     assert "a provider that refers to itself" in named
