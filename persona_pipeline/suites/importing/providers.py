@@ -92,7 +92,8 @@ class Providers:
 
     def of(self, part: Part) -> list[ConvertedProvider]:
         """Return the providers of the file that a part names, else those that it describes."""
-        named = [one for one in self.found if isinstance(part.data, str) and part.data in one.names]
+        known = [*self.found, *self.asked] if isinstance(part.data, str) else []
+        named = [one for one in known if part.data in one.names]
         key = (id(part.entry.source), part.entry.location)
         if not named and key not in self.own:
             self.own[key] = self.read([part])
@@ -423,7 +424,7 @@ def _count(part: Part) -> dict[str, Any]:
     given = part.take("strategy")
     if isinstance(given, dict):
         return made | {"strategy": given}
-    if given is not None and given not in _STRATEGIES:
+    if given is not None and str(given) not in _STRATEGIES:
         part.none(f"strategy {given}", "strategy", remedy="the mean is taken")
     return made | {"strategy": _STRATEGIES.get(str(given or "pass_any"), "mean")}
 
