@@ -20,9 +20,9 @@ MOST_IN_A_FOLDER = 12
 FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
-    "files": (367, 400),
-    "lines": (77_966, 63_000),
-    "lines of the core": (36_358, 28_500),
+    "files": (366, 400),
+    "lines": (77173, 63_000),
+    "lines of the core": (35558, 28_500),
     "modules with one importer": (65, 60),
     "modules that other rooms import": (140, 70),
     "class names in several modules": (3, 8),
@@ -42,8 +42,7 @@ SHOWN = {
         "",
     },
     "corrections": {
-        "configuration", "gate", "nudges", "replay.run", "replay.thresholds", "service.app",
-        "statistics", "voices",
+        "configuration", "gate", "nudges", "replay", "service.app", "statistics", "voices",
     },
     "defs": {
         "component", "platform.place",
@@ -56,9 +55,10 @@ SHOWN = {
         "snapshot", "voice",
     },
     "guard": {
-        "baselines.drift", "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
+        "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression", "baselines.spread",
+        "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
-        "gate", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
+        "gate", "known_drift", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
         "report", "trust",
     },
     "importing": {

@@ -129,7 +129,7 @@ def test_adherence_that_is_not_recorded_takes_the_overall_score_with_it(cli: Cli
     (sample_root / "recordings" / "pam" / "adherence.jsonl").unlink()
     done = cli("evaluate", "--agents", "pam")
     assert (done.returncode, report(done)["agents"]["pam"]["overall"]) == (3, None)
-    with_threshold = cli("evaluate", "--agents", "pam", "--threshold", "7", "--fail-on", "threshold")
+    with_threshold = cli("evaluate", "--agents", "pam", "--threshold", "7", "--only-fail-on", "threshold")
     assert with_threshold.returncode == 3, "a threshold with no overall score"
 
 

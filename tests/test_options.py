@@ -47,16 +47,19 @@ VALUES: dict[str, tuple[Any, str]] = {
     "undecided_delta": (4.0, "4"),
     "threshold": (7.0, "7"),
     "min_coverage": (0.5, "0.5"),
-    "fail_on": (["regression", "trend"], "regression, trend"),
+    "fail_on": (["injection", "trend"], "injection, trend"),
+    "only_fail_on": (["regression", "trend"], "regression, trend"),
     "require_calibration": (True, "true"),
     "against": ("HEAD^1", "HEAD^1"),
     "accept_baseline": (True, "true"),
     "update_baseline": (True, "true"),
     "baseline_windows": (4, "4"),
+    "accept": ("the new manner", "the new manner"),
     "history": (2, "2"),
     "touched": (True, "true"),
     "newest_window": (True, "true"),
     "accepted_drops": ((), ""),
+    "usual": ({}, ""),
 }
 
 STEPS = "Dagster's own: how its steps cut a run into windows that are fixed already"
@@ -68,13 +71,13 @@ MOMENT = "a project says what holds for every run; which moment a run is about, 
 VERDICT = "a baseline is what was measured, and rests on no verdict"
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    **{("python", name): TAKING for name in ("update_baseline", "baseline_windows")},
+    **{("python", name): TAKING for name in ("update_baseline", "baseline_windows", "accept")},
     ("evaluate", "baseline_windows"): TAKING,
     **{
         ("baseline", name): VERDICT
         for name in (
             *("since", "confirm", "synthetic", "regression_delta", "proposition_delta", "undecided_delta", "threshold"),
-            *("min_coverage", "fail_on", "require_calibration", "against", "accept_baseline", "update_baseline"),
+            *("min_coverage", "fail_on", "only_fail_on", "require_calibration", "against", "accept_baseline", "update_baseline"),
             *("history", "touched", "facts"),
         )
     },
@@ -89,12 +92,16 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
             "accept_baseline": STORED,
             "update_baseline": TAKING,
             "baseline_windows": TAKING,
+            "accept": TAKING,
         }.items()
         if surface != "cohort" or name not in ("agents", "dimensions")
     },
     **{("component", name): MOMENT for name in ("as_of", "since", "record", "fresh")},
-    **{("pytest", name): TAKING for name in ("update_baseline", "baseline_windows")},
-    **{("action", name): "a job leaves nothing in the repository" for name in ("record", "update_baseline", "baseline_windows")},
+    **{("pytest", name): TAKING for name in ("update_baseline", "baseline_windows", "accept")},
+    **{
+        ("action", name): "a job leaves nothing in the repository"
+        for name in ("record", "update_baseline", "baseline_windows", "accept")
+    },
     ("action", "against"): "its input base and the event say which commit decides",
     ("action", "accept_baseline"): "counts beside against, which a pull request sets: tests/test_pull_requests.py",
 }  # fmt: skip

@@ -44,6 +44,12 @@ class ConfigError(PersonaError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class NothingError(ConfigError):
+    """There is nothing to look at, so nothing is found either. The message names what was looked for, and where."""
+
+    exit_code = EXIT_COVERAGE
+
+
 class NewerStoreError(ConfigError):
     """The store is of a version of this package that this one does not know: nothing in it is touched."""
 

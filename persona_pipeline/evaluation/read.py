@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import exclusive
-from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
@@ -21,11 +21,11 @@ from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
-from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.gate import GateRules, counted
+from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
 from persona_pipeline.guard.labels.check import check_findings, checked_voices
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.report import AgentReport, Finding
@@ -179,23 +179,33 @@ class WorldReader:
         watched = watched_agents(world.rules_root / BASELINES)
         watching = {*agent_ids, *watched.baselines}
         # Learning takes a second an agent: done here only for who wants to fail on it.
-        voices = self._voices(snapshot.agents, learn="voice_alarm" in (request.fail_on or ()))
+        voices = self._voices(snapshot.agents, learn="voice_alarm" in (counted(request) or ()))
+        drifts, wrong = self._drifts(snapshot.agents, voices)
         alike = self._alike(snapshot)
         snapshot = self.for_facts(snapshot) if request.facts else snapshot
         return replace(
             snapshot,
             agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in snapshot.agents],
             watched=watched,
-            p_values=runs.newest_p_values(world.store) if watched.count > MOST_TOGETHER else {},
             trust=self.trust(),
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
+            broken={**snapshot.broken, **wrong},
+            drifts=drifts,
             voices=self._voice_findings(snapshot.agents, voices),
             learnt=[state.learnt for state in voices.values() if state.is_new],
             missing=missing_agents(world.root, world.rules_root),
+            left_out=self._left_out(request.agents),
             speakers=self.names_of(request),
             coverage=coverage_of(world.settings),
         )
+
+    def _left_out(self, agents: Sequence[str] | None) -> list[str]:
+        """Return the agents with a persona that a run leaves out: those of ``persona.yaml``, or unnamed ones with a baseline."""
+        world = self.world
+        golden = {path.stem for path in (world.rules_root / BASELINES).glob("*.json")} - {*(agents or ())}
+        expected = world.written.leave_out if agents is None else golden
+        return [name for name in world.agent_ids() if name in expected]
 
     def for_facts(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot with what only facts need: what people laid down of agents, and what was sent to them directly."""
@@ -300,7 +310,7 @@ class WorldReader:
             raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
         end = as_of or self.world.newest_message_time()
         if end is None:
-            raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
+            raise NothingError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
         try:
             window = Window.ending(end, span)
         except OverflowError as error:
@@ -426,6 +436,30 @@ class WorldReader:
                 persona or self.world.persona(scope.agent_id), voice, scope.window, learn=learn
             )
         return found
+
+    def _drifts(
+        self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]
+    ) -> tuple[dict[str, list[KnownDrift]], dict[str, tuple[Problem, ...]]]:
+        """Return the known drifts of agents up to now, whatever window they are judged on, and what is wrong with files of them."""
+        folder, newest = self.world.rules_root / BASELINES, self.world.newest_message_time()
+        stored = stored_voices(self.world.store, {scope.agent_id for scope in scopes})
+        found: dict[str, list[KnownDrift]] = {}
+        broken: dict[str, tuple[Problem, ...]] = {}
+        for scope in (scope for scope in scopes if not scope.synthetic):
+            agent_id, voice, state = scope.agent_id, stored.get(scope.agent_id), voices.get(scope.agent_id)
+            try:
+                told = load_drift(drift_path(folder, agent_id))
+            except ConfigError as error:
+                broken[agent_id] = error.problems
+                continue
+            known = list(state.drifts if state else ())
+            if voice and voice.model and newest and (state is None or scope.window.end < newest):
+                # What is said after the window tells of a drift that begins in it.
+                said = self.messages_to_follow(voice, newest)
+                known = list(followed(voice.model, said, scope.window).drifts)
+            if told or known:
+                found[agent_id] = [*filter(None, [told]), *known]
+        return found, broken
 
     def _voice_findings(
         self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]

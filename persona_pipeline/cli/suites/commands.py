@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError, NothingError
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
+from persona_pipeline.cli.running import end
 from persona_pipeline.cli.suites.run import (
     AllowEnv,
     AllowPath,
@@ -57,6 +58,7 @@ def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = No
         print_json(rows)
     if problems:
         raise ConfigError(problems)
+    end(looked_at=sum(row["tests"] for row in rows), looked_for=f"tests in {', '.join(map(str, places))}")
 
 
 @app.command()
@@ -103,6 +105,7 @@ def explain(
         print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
     else:
         print_lines([template_text("suite_explained", {"tests": explained})])
+    end(looked_at=len(explained), looked_for=f"tests in {file}")
 
 
 app.command()(run)
@@ -156,7 +159,7 @@ def compare(
     first, second = read_rows(a), read_rows(b)
     comparison = compare_rows(first, second, threshold=threshold)
     if not comparison.pairs:
-        raise ConfigError(f"{a} and {b} have no test in common")
+        raise NothingError(f"{a} and {b} have no test in common")
     judged = None
     if pairwise and suite:
         from persona_pipeline.suites.running.opening import find_suites, open_judge
@@ -172,15 +175,15 @@ def compare(
         print_lines([template_text("suite_compared", {"run": comparison})])
         print_lines([template_text("suite_pairwise", {"run": judged})] if judged else ())
     if fail_on == "none":
-        raise typer.Exit(0)
+        end()
     if comparison.unscored or (judged and judged.unjudged):
-        raise typer.Exit(3)
+        end(EXIT_COVERAGE)
     worse = {
         "worse": comparison.worse,
         "interval": comparison.surely_worse,
         "pairwise": judged is not None and judged.surely_worse,
     }
-    raise typer.Exit(int(worse[fail_on]))
+    end(int(worse[fail_on]))
 
 
 @app.command("import")
@@ -219,4 +222,4 @@ def import_(
         counts = f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}"
         print_lines([*map(str, findings), *(f"wrote {path}" for path in written)])
         print_lines([f"{counts}; {len(findings)} to look at."])
-    raise typer.Exit(int(bool(findings)))
+    end(int(bool(findings)), looked_at=len(suite.tests) or len(findings), looked_for=f"tests in {file}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.options import FAIL_LISTS
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
@@ -112,7 +113,11 @@ def _check_settings(root: Path) -> None:
     named: list[tuple[tuple[str | int, ...], str | None, Collection[str]]] = [
         (("judge", "provider"), file.judge.provider, (RECORDED, *PROVIDERS.names())),
         *((("leave_out", place), name, agents) for place, name in enumerate(file.leave_out)),
-        *((("fail_on", place), name, FAILURES) for place, name in enumerate(file.options.get("fail_on", ()))),
+        *(
+            ((option, place), name, FAILURES)
+            for option in FAIL_LISTS
+            for place, name in enumerate(file.options.get(option, ()))
+        ),
     ]
     for place, drop in enumerate(file.accepted_drops):
         here = ("accepted_drops", place)
@@ -248,6 +253,7 @@ def check_paths(paths: Iterable[Path]) -> Checked:
 
 def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.baselines.golden import load_baseline
+    from persona_pipeline.guard.known_drift import DRIFTS, load_drift
     from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.recordings.replay import load_recording_file
@@ -277,6 +283,10 @@ def _check_file(path: Path, checked: Checked) -> None:
         checked.run(lambda: read_card(path))
     elif suffix == ".json" and path.resolve().parent.name == "baselines":
         checked.run(lambda: load_baseline(path))
+    elif (
+        suffix == ".json" and path.resolve().parent.parent.name == "baselines" and path.resolve().parent.name == DRIFTS
+    ):
+        checked.run(lambda: load_drift(path))
     elif suffix == ".json" and path.resolve().parent.parent.name == "baselines":
         checked.run(lambda: find_interview_baseline(path.resolve().parents[2], path.stem))
     elif suffix in (".yaml", ".yml") and path.resolve().parent.name == INTERVIEWS:

@@ -56,6 +56,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     score_of,
     scores_table,
     sight_table,
+    tone_of,
     usage_facts,
 )
 from persona_pipeline.reporting.text import (
@@ -68,7 +69,6 @@ from persona_pipeline.reporting.text import (
     plural,
 )
 from persona_pipeline.reporting.view import (
-    LOW_SCORE,
     MANY,
     AgentRow,
     ReportView,
@@ -77,7 +77,7 @@ from persona_pipeline.reporting.view import (
     shown_whole,
     warnings_of,
 )
-from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, QuotedEvidence
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def whole_page(report: RunReport) -> Page:
         view.headline,
         sections=_sections(report, view),
         before=list(agent_lines(view))[:_MOST_BEFORE],
-        tone=report.conclusion.status.tone,
+        tone=tone_of(view),
         label="Persona evaluation",
         summary=[
             (f"{len(view.rows):,}", "agent" if len(view.rows) == 1 else "agents"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, SuiteFields
@@ -63,7 +63,8 @@ def import_file(path: Path, out: Path, origin: str | None = None) -> ImportedSui
     if reader.problems:
         raise ConfigError(list(dict.fromkeys(reader.problems)))
     if not imported.suite["tests"]:
-        raise ConfigError([*imported.findings, Problem("holds no test that can be taken over", str(path))])
+        kind = ConfigError if imported.findings else NothingError
+        raise kind([*imported.findings, Problem("holds no test that can be taken over", str(path))])
     return imported
 
 

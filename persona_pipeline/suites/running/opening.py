@@ -16,7 +16,7 @@ from dotenv import dotenv_values
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import parse_document
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean
 from persona_pipeline.base.files import read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
@@ -112,7 +112,7 @@ def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> S
 def find_suites(places: Iterable[Path | str]) -> list[Path]:
     """Return the suites at these places, each once: a file as it is, of a folder every suite in it, of a glob what it matches.
 
-    Raises ``ConfigError``: a place holds no suite.
+    Raises ``NothingError``: no place holds a suite; ``ConfigError``: one of them does not.
     """
     found: dict[Path, None] = {}
     problems: list[Problem] = []
@@ -127,7 +127,7 @@ def find_suites(places: Iterable[Path | str]) -> list[Path]:
             problems.append(Problem(f"holds no suite; their names end in {' or '.join(ENDINGS)}", str(place)))
         found |= dict.fromkeys(files)
     if problems:
-        raise ConfigError(problems)
+        raise (ConfigError if found else NothingError)(problems)
     return list(found)
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
 from persona_pipeline.suites.asserts.registry import default_assert
@@ -204,7 +204,7 @@ class Targets:
 DEFAULT_TARGET = "default"
 
 
-class NothingToRunError(ConfigError):
+class NothingToRunError(NothingError):
     """What was asked leaves no test, such as a filter that matches none: no mistake in a file, and no verdict either."""
 
 
