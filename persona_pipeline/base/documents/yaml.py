@@ -35,11 +35,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one document: bytes read, nesting depth, nodes after alias expansion."""
+    """Bounds of one document: bytes read, nesting depth, nodes after alias expansion; ``merge``: merge keys (<<) are resolved."""
 
     size: int = 1_000_000
     depth: int = 64
     nodes: int = 100_000
+    merge: bool = False
 
 
 DEFAULT_LIMITS = Limits()
@@ -199,6 +200,8 @@ class _Builder:
                 self.open(event, stack)
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 closed = stack.pop()
+                if closed.merges:
+                    self.merge(closed.value, event)
                 if closed.anchor:
                     self.anchors[closed.anchor] = (closed.value, self.nodes - closed.started_at)
                 if not stack:
@@ -263,7 +266,9 @@ class _Builder:
             if isinstance(value, dict | list):
                 raise self.fail(event, "a key must be a single value, not a list or a mapping")
             if value == "<<" and getattr(event, "implicit", (False,))[0]:
-                raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
+                if not self.limits.merge:
+                    raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
+                top.merges = True
             # As JSON spells it: ``1`` and ``true`` stay apart, and data round-trips through JSON.
             value = sys.intern(value if isinstance(value, str) else json.dumps(value))
             self.twice = self.twice or value in top.value
@@ -275,6 +280,15 @@ class _Builder:
             self.places.values.setdefault(self.location(event, stack), _place(event))
         top.add(value)
         return root
+
+    def merge(self, value: dict[str, Any], event: Any) -> None:
+        """Put the keys of what ``<<`` names below a mapping's own; the first of several that has a key wins."""
+        named = value.pop("<<")
+        for one in named if isinstance(named, list) else [named]:
+            if not isinstance(one, dict):
+                raise self.fail(event, "a merge key (<<) takes a mapping, or a list of mappings, before this place")
+            for key, item in one.items():
+                value.setdefault(key, item)
 
     def note_key(self, key: str, event: Any, top: "_Open") -> None:
         assert self.places is not None
@@ -326,6 +340,7 @@ class _Open:
     anchor: str | None
     started_at: int
     key: Any = _NO_KEY
+    merges: bool = False
 
     def add(self, value: Any) -> None:
         if type(self.value) is list:

@@ -12,6 +12,8 @@ from persona_pipeline.base.errors import Problem
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PASS, BORDERLINE = 0.8, 0.6
+# The JSON schema of a suite file; ``python -m tests.support.suite_schema`` makes it of the models.
+SUITE_SCHEMA = Path(__file__).parent / "data" / "suite.json"
 
 
 class StrictFields(BaseModel):

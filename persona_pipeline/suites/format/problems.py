@@ -42,8 +42,10 @@ class RowSource:
     columns: dict[str, int] = field(default_factory=dict)
 
     def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
-        column = self.columns.get(str(location[0])) if location else None
-        return Problem(message, self.path, self.line, column or 1)
+        # The column of one of several, such as assert[1], comes before that of them all.
+        names = (_dotted(tuple(location[:2])), str(location[0])) if location else ()
+        column = next((self.columns[name] for name in names if name in self.columns), 1)
+        return Problem(message, self.path, self.line, column)
 
 
 Fields = TypeVar("Fields", bound=BaseModel)

@@ -33,12 +33,13 @@ def imported(folder: Path, data: dict[str, Any] | str, origin: str = PROMPTFOO, 
 
 def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[list[Any], list[str]]:
     """The asserts that one becomes beside another, and what is named."""
+    # An id is not promptfoo's, nor an input.
+    asked = {"input": "p"} if origin == AGENTV else {}
     made = imported(
-        folder, {"prompts": ["p"], "tests": [{"id": "t", "input": "p", "assert": [item, CONTAINS], **test}]}, origin
+        folder, {"prompts": ["p"], "tests": [{"id": "t", **asked, "assert": [item, CONTAINS], **test}]}, origin
     )
     asserts = made.suite["tests"][0]["assert"]
     assert {key: asserts[-1][key] for key in CONTAINS} == CONTAINS
-    # An id is not promptfoo's, nor an input.
     return asserts[:-1], [finding.message for finding in made.findings]
 
 
@@ -554,7 +555,7 @@ turns:
 """
     entry = whole(text, tmp_path / "t.yaml")
     findings = Findings(Reader(Files(), tmp_path, registry), tmp_path, AGENTV)
-    assert turns(findings, entry, {"name": "Pam"}) == [
+    assert turns(findings.part(entry), {"name": "Pam"}) == [
         {
             "user": "Hi Pam",
             "assert": [{"type": "rubrics", "criteria": ["Greets"], "weight": 1}, {"type": "contains", "value": "x"}],
@@ -562,7 +563,10 @@ turns:
         },
         {"user": [{"role": "user", "content": "Bye"}]},
     ]
+    findings.unread()
     assert [(finding.line, finding.message) for finding in findings.reader.warnings] == [
+        (2, "mode has no counterpart"),
+        (3, "aggregation has no counterpart"),
         (6, "turn key wait has no counterpart"),
     ]
 
@@ -686,12 +690,13 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
         "before_all": {"script": ["make"], "timeout_ms": 5.0},
         "after_each": {"script": ["sh", "-lc", "rm -rf x"]},
     }
-    assert made.suite["tests"][0]["workspace"] == {"template": "b"}
+    assert "workspace" not in made.suite["tests"][0]
     assert made.suite["execution"] == {"target": "a", "trials": {"count": 3, "strategy": "all"}}
     assert [finding.message for finding in made.findings] == [
-        "execution.workers has no counterpart",
         "workspace.repos has no counterpart",
-        "workspace.template: folder 'b' does not exist",
+        "target a is not described here; describe it in targets.yaml",
+        "execution.workers has no counterpart",
+        "workspace.template: folder 'b' does not exist; it is left out",
     ]
 
 
