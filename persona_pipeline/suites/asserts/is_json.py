@@ -120,7 +120,7 @@ def validator_of(schema: dict[str, Any]) -> Any:
     from referencing import Registry
 
     def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not search(pattern, value, units=False):
+        if isinstance(value, str) and not search(pattern, value):
             yield ValidationError(f"{value!r} does not match {pattern!r}")
 
     language = _language(schema)
@@ -134,7 +134,7 @@ def _is_email(value: Any) -> bool:
 
 
 def _whole(text: str) -> list[Any]:
-    """Return the value that a text is, if it is one; a number too large is infinite, as it is in JavaScript."""
+    """Return the value that a text is, if it is one; a number too large is infinite."""
     try:
         return [_DECODER.decode(text)]
     except ValueError:

@@ -13,7 +13,7 @@ from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.files import FileError
-from persona_pipeline.suites.format.javascript import stringify, trim
+from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -148,7 +148,7 @@ def whole(output: Output) -> str:
 
 def alike(answer: str, other: str) -> ComparedAnswer | None:
     """Return the tie of two answers that are the same text, which nobody need be asked about."""
-    return ComparedAnswer(PairwiseOutcome.TIE) if trim(answer) == trim(other) else None
+    return ComparedAnswer(PairwiseOutcome.TIE) if answer.strip() == other.strip() else None
 
 
 def both_orders(

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PlainValidator, field_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.format.javascript import trim
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -52,8 +51,8 @@ Texts = Annotated[
 class Contains(Assert):
     """1 if the answer contains ``value``, letter for letter, or of a list all or any; else 0.
 
-    White space at the ends of answer and text does not count where it must stand at an end. Case is ignored letter by letter, as
-    JavaScript's ``toLowerCase`` does: ß is not ss.
+    White space at the ends of answer and text does not count where it must stand at an end. Case is ignored letter by letter:
+    ß is not ss.
     """
 
     needs = (Need.TEXT, Need.COMPLETE)
@@ -86,7 +85,7 @@ class Contains(Assert):
 
     def _stands(self, text: str, answer: str) -> bool:
         if self.trim and self.at != "anywhere":
-            text, answer = trim(text), trim(answer)
+            text, answer = text.strip(), answer.strip()
         if self.ignore_case:
             text, answer = text.lower(), answer.lower()
         if self.at == "start":
@@ -125,15 +124,15 @@ class Equals(Assert):
         )
 
     def _whole(self, text: str) -> str:
-        return trim(text) if self.trim else text
+        return text.strip() if self.trim else text
 
 
 class Regex(Assert):
-    """1 if the pattern (JavaScript's language, no flags) matches anywhere; else 0. Runs in linear time."""
+    """1 if the pattern (that of Python's ``regex`` package) matches anywhere; else 0. An error where it takes too long."""
 
     needs = (Need.TEXT, Need.COMPLETE)
 
-    value: Text = Field(description="The pattern; no look-around and no back-references.")
+    value: Text = Field(description="The pattern; $ is the very end.")
 
     @field_validator("value")
     @classmethod

@@ -10,18 +10,22 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.asserts.is_json import keywords
 from persona_pipeline.suites.asserts.texts import SPELLINGS
-from persona_pipeline.suites.format.javascript import WHITESPACE, stringify, trim
-from persona_pipeline.suites.format.patterns import in_halves
+from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.importing.findings import Findings, Part, listed
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
 COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
 # One text of several in a line: quoted, with commas and quotes in it that are doubled or escaped, or plain.
-_MEMBER = re.compile(
-    rf"""[{WHITESPACE},]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"[{WHITESPACE}]*(?=,|\Z)|(?P<plain>[^",][^,]*))"""
-)
+_MEMBER = re.compile(r"""[\s,]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|(?P<plain>[^",][^,]*))""")
 _QUOTED = re.compile(r'''\\(["\\])|""''')
+# Signs in a pattern that mean something else in JavaScript.
+_DIFFERENT = {
+    r"\\[wWbBdDsS]": r"\w, \d, \s and \b know all letters, figures and spaces here, there those of ASCII",
+    r"\\[pPuk][{<]|\[\^?\]": r"\p{...}, \u{...}, [^] and [] are text, or any character, in JavaScript",
+    r"\(\?\w*m\w*[:-].*[\^$]": r"with the flag m a line ends at \n alone here, there at \r, \u2028 and \u2029 too",
+    r"[^\0-\uffff]|\\u[dD][89a-fA-F]": "a character beyond U+FFFF, such as an emoji, is one here, there two",
+}
 # What only the drafts of JSON schema that promptfoo reads say.
 _DRAFT_7 = ("dependencies", "additionalItems")
 # Formats that are checked here and there alike.
@@ -91,13 +95,13 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
 def _members(text: str) -> list[str] | None:
     """Return the texts that stand in a line between commas; None where quotes are not closed."""
     found: list[str] = []
-    place, end = 0, len(text.rstrip(WHITESPACE + ","))
+    place, end = 0, len(re.sub(r"[\s,]+\Z", "", text))
     while place < end:
         match = _MEMBER.match(text, place)
         if match is None:
             return None
         plain = match["plain"]
-        found.append(trim(plain) if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
+        found.append(plain.strip() if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
         place = match.end()
     return found
 
@@ -111,12 +115,9 @@ def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
     if set(flags) - set("imsg"):
         return item.none(f"regex with flags {flags}")
     kept = "".join(flag for flag in "ims" if flag in flags)
-    if not in_halves(pattern):
-        item.differs(r"\p{...} and \u{...} are classes and characters here; there they are text without the flag u")
-    if re.search(r"[\^$]", pattern) and ("m" in kept or re.search(r"\(\?[is]*m", pattern)):
-        item.differs(r"with the flag m a line ends at \n alone here, there at \r, \u2028 and \u2029 too")
-    if re.search(r"\[.*(?:\\u|[^\0-\x7f])", pattern) and ("i" in kept or re.search(r"\(\?[ms]*i", pattern)):
-        item.differs("with the flag i a class of letters beyond ASCII can hold s and k here")
+    for sign, said in _DIFFERENT.items():
+        if re.search(sign, f"(?{kept}:{pattern}"):
+            item.differs(said)
     return {"type": "regex", "value": f"(?{kept}:{pattern})" if kept else pattern}
 
 
