@@ -7,73 +7,27 @@ OpenTelemetry GenAI. What looks like a tool call and has none of these forms is 
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 USER, ASSISTANT, SYSTEM, TOOL = "user", "assistant", "system", "tool"
-_ROLES = {
-    **dict.fromkeys(("user", "human", "user_prompt"), USER),
-    **dict.fromkeys(("assistant", "ai", "bot", "model", "chat", "chatbot"), ASSISTANT),
-    **dict.fromkeys(("system", "developer", "system_prompt"), SYSTEM),
-    **dict.fromkeys(("tool", "function", "tool_return", "retry_prompt"), TOOL),
-}
-# Keys of messages, texts and calls and of what a call holds; the first that is there counts.
-_LISTS = ("output_messages", "messages", "new_messages", "all_messages", "output")
-_TEXTS = ("text", "answer", "output", "content")
-_CALLS = (
-    "tool_calls", "toolCalls", "toolInvocations", "tool_invocations", "function_call", "functionCall", "function_calls",
-    "functionCalls", "invalid_tool_calls",
-)  # fmt: skip
-_TOOLS = ("tool", "tool_name", "toolName", "function", "function_name", "functionName", "recipient_name")
-_NAMES = (*_TOOLS, "name")
-_ARGUMENTS = (
-    "input", "arguments", "args", "parameters", "params", "kwargs", "tool_kwargs", "tool_input", "toolInput", "tool_args",
-    "action_input",
-)  # fmt: skip
-_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "tool_use_id", "id")
-_RESULTS = ("output", "result", "response")
-_STOPS = ("stop_reason", "finish_reason", "finishReason", "stopReason", "done_reason")
-_STOPPED_TO_CALL = ("tool_use", "tool_call", "tool_calls", "tool-calls", "function_call")
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "thought")
-_OF_A_MESSAGE = frozenset((*_CALLS, *_STOPS, *_THOUGHTS, "role", "content", "parts", "refusal", "additional_kwargs"))
-# What the Vercel SDK repeats beside the calls of a result.
-_REPEATED = (
-    "response",
-    "toolResults",
-    "staticToolCalls",
-    "dynamicToolCalls",
-    "staticToolResults",
-    "dynamicToolResults",
-)
-# What is kept of a call in the form of an SDK; in the project's own form everything is.
-_OF_A_CALL = ("duration_ms", "start_time", "end_time", "error")
-# Parts that name their kind by a key instead of a type.
-_WRAPPERS = (
-    "functionCall", "function_call", "toolUse", "tool_use", "toolCall", "tool_call", "toolInvocation", "executableCode",
-    "executable_code", "functionResponse", "function_response", "toolResult", "tool_result",
-)  # fmt: skip
-_TEXT_KINDS = ("text", "input_text", "output_text", "user_prompt", "system_prompt")
-_THINKING_KINDS = ("redacted_thinking", "summary_text", "reasoning_text", *_THOUGHTS)
-_CALL_KIND = re.compile(r"(?:\w+_)?(?:tool|function)_(?:use|call|invocation)|dynamic_tool|executable_code|\w+_call")
-_RESULT_KIND = re.compile(
-    r"(?:\w+_)?(?:tool|function)_(?:call_)?(?:result|return|response|output|error)|\w+_call_output|retry_prompt"
-)
+_TABLE = tomllib.loads((Path(__file__).parent / "data" / "turns.toml").read_text(encoding="utf-8"))
+_ROLES: dict[str, str] = _TABLE["roles"]
+_KEYS: dict[str, list[str]] = _TABLE["keys"]
+_FORMS = {name: re.compile(pattern) for name, pattern in _TABLE["forms"].items()}
+_OF_A_MESSAGE = frozenset(key for name in ("calls", "stops", "thoughts", "of_a_message") for key in _KEYS[name])
+_STOPPED_TO_CALL = {"tool_use", "tool_call", "tool_calls", "tool-calls", "function_call"}
 # Keys under which programs list calls or their results.
 _LIKE_CALLS = re.compile(
     r"(?:\w+_)?(?:tool|function)s?_(?:call|use|invocation|request|execution|result|return|response|output)s?(?:_list|_chunks)?"
     r"|(?:called|used|invoked)_(?:tool|function)s?|(?:tool|function)s?_(?:called|used|invoked)|intermediate_steps"
 )
-# Keys that only look so: what was counted, and what could have been called.
-_QUIET = frozenset(
-    (
-        "usage", "usage_metadata", "usageMetadata", "token_usage", "tools", "tool_choice", "toolChoice", "tool_config",
-        "toolConfig", "functions", "function_declarations", "functionDeclarations",
-    )
-)  # fmt: skip
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
 _TAG = "(?:think|thinking|thought|reasoning)"
-# Thinking in front of an answer: between tags, before a closing tag that stands alone, or cut off before its end.
+# Thinking in front of an answer: between tags, before a closing tag that has no opening one, or cut off before its end.
 _THINKING = re.compile(
     rf"\s*(?:<{_TAG}>)?((?:(?!</?{_TAG}>).)*)</{_TAG}>\s*|\s*<{_TAG}>(.*)", re.DOTALL | re.IGNORECASE
 )
@@ -168,7 +122,7 @@ def read_turns(value: Any) -> list[Turn]:
         reader.read(value, "messages" if isinstance(value, list) else "")
     except RecursionError:
         raise TurnError("an answer is nested too deeply") from None
-    stops = {turn.stop for turn in reader.turns} & {*_STOPPED_TO_CALL}
+    stops = {turn.stop for turn in reader.turns} & _STOPPED_TO_CALL
     if stops and not any(turn.calls for turn in reader.turns):
         raise UnknownCallError("the answer", f"stopped with {min(stops)!r}, and no tool call was found in it")
     return reader.turns
@@ -187,18 +141,21 @@ class _Reader:
 
     def read(self, value: Any, at: str) -> None:
         if isinstance(value, str):
-            self.turns.append(turn := Turn(ASSISTANT))
-            turn.say(value)
+            self.turn(ASSISTANT, None).say(value)
         elif isinstance(value, list):
             self.items(value, at)
         elif not isinstance(value, Mapping):
             raise TurnError("an answer must be a string, a list of messages or a mapping")
         elif _is_message(value):
             self.message(value, at)
-        elif _is_part(value) and not any(key in value for key in _CALLS):
+        elif _is_part(value) and not any(key in value for key in _KEYS["calls"]):
             self.items([value], at)
         else:
             self.response(value, at)
+
+    def turn(self, role: str, calls: list[ToolCall] | None) -> Turn:
+        self.turns.append(turn := Turn(role, calls=calls))
+        return turn
 
     def items(self, listed: Sequence[Any], at: str) -> None:
         """Read messages, or the items and parts of a single answer."""
@@ -209,10 +166,9 @@ class _Reader:
             if _is_message(item) and not (is_item and turn):
                 turn = self.message(item, place) if is_item else self.message(item, place) and None
             elif is_item or _is_part(item):
-                if turn is None:
-                    self.turns.append(turn := Turn(ASSISTANT, calls=[]))
+                turn = turn or self.turn(ASSISTANT, [])
                 self.parts(turn, item["content"] if is_item else [item], place)
-                turn = None if _RESULT_KIND.fullmatch(_kind(item)[0]) else turn
+                turn = None if _form(item)[0] == "result" else turn
             else:
                 refuse_calls(item, place)
                 raise TurnError(f"message {index} of the answer is not a mapping with a role")
@@ -220,49 +176,46 @@ class _Reader:
     def response(self, value: Mapping[str, Any], at: str) -> None:
         """Read what an API or an agent wraps around its messages."""
         before, steps = len(self.turns), value.get("steps")
-        key = next((key for key in _LISTS if isinstance(value.get(key), list)), None)
+        key = next((key for key in _KEYS["messages"] if isinstance(value.get(key), list)), None)
         offered = next((key for key in ("choices", "candidates") if isinstance(value.get(key), list)), None)
         inner = next((key for key in ("message", "output") if isinstance(value.get(key), Mapping)), None)
-        if key is not None:
-            self.items(value[key], _at(at, key))
+        if key or (inner and not offered and not _are_steps(steps)):
+            key = key or inner or ""
+            self.read(value[key], _at(at, key))
             self.unread(value, at, key)
-        elif offered is not None and value[offered] and isinstance(value[offered][0], Mapping):
-            # The others are alternatives that nobody reads.
+        elif offered and value[offered] and isinstance(value[offered][0], Mapping):
+            # The others are alternatives that are not read.
             choice, place = value[offered][0], _at(at, f"{offered}[0]")
             self.read(_first(choice, ("message", "content", "text")), place)
             self.unread(choice, place, "message", "content", "text")
             self.unread(value, at, offered)
             self.turns[-1].stop = self.turns[-1].stop or _stop(choice)
-        elif isinstance(steps, list) and any(isinstance(item, Mapping) and "toolCalls" in item for item in steps):
+        elif steps is not None and _are_steps(steps):
             for index, step in enumerate(steps):
                 self.response(step, f"{_at(at, 'steps')}[{index}]")
-            # What stands around the steps repeats the last of them.
-            self.unread(value, at, "steps", *_TEXTS, *_OF_A_MESSAGE, *_REPEATED)
-        elif inner is not None:
-            self.read(value[inner], _at(at, inner))
-            self.unread(value, at, inner)
+            # The keys around the steps repeat the last of them.
+            self.unread(value, at, "steps", *_KEYS["texts"], *_OF_A_MESSAGE, *_KEYS["repeated"])
         else:
             self.text_and_calls(value, at)
         if len(self.turns) == before and "status" in value:
             # A response of a model that said nothing.
-            self.turns.append(Turn(ASSISTANT, calls=[]))
+            self.turn(ASSISTANT, [])
         for turn in self.turns[before:]:
             turn.stop = turn.stop or _stop(value)
 
     def text_and_calls(self, value: Mapping[str, Any], at: str) -> None:
-        text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
-        has_calls = any(value.get(key) is not None for key in _CALLS)
+        text = _word(value, "texts", empty=True)
+        has_calls = any(value.get(key) is not None for key in _KEYS["calls"])
         if text is None and not has_calls:
             refuse_calls(value, at)
-            raise TurnError(
-                f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
-            )
-        self.turns.append(turn := Turn(ASSISTANT, calls=[] if has_calls else None))
+            held = ", ".join(map(str, value)) or "nothing"
+            raise TurnError(f"an answer must have output_messages or text; this one has {held}")
+        turn = self.turn(ASSISTANT, [] if has_calls else None)
         turn.say(text)
         self.calls(turn, value, at)
         for result in value.get("toolResults") or () if has_calls else ():
             self.answered(result)
-        self.unread(value, at, *_TEXTS, *_OF_A_MESSAGE, *(_REPEATED if has_calls else ()))
+        self.unread(value, at, *_KEYS["texts"], *_OF_A_MESSAGE, *(_KEYS["repeated"] if has_calls else ()))
 
     def message(self, value: Mapping[str, Any], at: str) -> Turn:
         """Read one message, or the several that a request of pydantic-ai holds, and return the last."""
@@ -270,16 +223,17 @@ class _Reader:
         content, parts = value.get("content"), value.get("parts")
         if value.get("kind") == "request" and isinstance(parts, list) and parts:
             for index, part in enumerate(parts):
-                self.turns.append(turn := Turn(_ROLES.get(_kind(part)[0], USER), calls=[]))
-                self.parts(turn, [part], f"{_at(at, 'parts')}[{index}]")
+                kind = _word(part, "kinds") if isinstance(part, Mapping) else None
+                self.parts(self.turn(_ROLES.get(_snake(kind or ""), USER), []), [part], f"{_at(at, 'parts')}[{index}]")
             return self.turns[-1]
-        turn = Turn(_role(value), calls=[], stop=_stop(value))
-        self.turns.append(turn)
-        turn.thinking = "".join(value[key] for key in _THOUGHTS if isinstance(value.get(key), str))
-        turn.say(content)
+        turn = self.turn(_role(value), [])
+        turn.stop = _stop(value)
+        turn.thinking = "".join(value[key] for key in _KEYS["thoughts"] if isinstance(value.get(key), str))
         if isinstance(content, list) or _is_part(content):
             self.parts(turn, content if isinstance(content, list) else [content], _at(at, "content"))
-        elif not isinstance(content, str):
+        elif isinstance(content, str):
+            turn.say(content)
+        else:
             refuse_calls(content, _at(at, "content"))
             turn.data = content
         if isinstance(parts, list):
@@ -296,46 +250,41 @@ class _Reader:
         return turn
 
     def parts(self, turn: Turn, parts: Sequence[Any], at: str) -> None:
-        """Read the parts of a message's content; where none has a known form they are its data."""
-        kinds = [_kind(part)[0] for part in parts]
-        for index, (kind, part) in enumerate(zip(kinds, parts, strict=True)):
-            self.part(turn, kind, part, f"{at}[{index}]")
-        if parts and not any(kinds) and turn.text is None:
+        """Read the parts of a message's content; where none has a form they are its data."""
+        forms = [self.part(turn, part, f"{at}[{index}]") for index, part in enumerate(parts)]
+        if parts and not any(forms) and turn.text is None:
             turn.data = list(parts)
-        if parts and turn.role == USER and all(map(_RESULT_KIND.fullmatch, kinds)):
+        if parts and turn.role == USER and {*forms} == {"result"}:
             turn.role = TOOL
 
-    def part(self, turn: Turn, kind: str, part: Any, at: str) -> None:
-        body = _kind(part)[1]
-        words = _first(body, ("text", "thinking", "content", "value"))
+    def part(self, turn: Turn, part: Any, at: str) -> str:
+        """Read one part, and return its form."""
+        form, body, tool = _form(part)
+        words = _first(body, _KEYS["words"])
         if isinstance(part, str):
             turn.say(part)
-        elif kind == "refusal":
-            turn.refuse(body.get("refusal"))
-        elif kind in _THINKING_KINDS or (kind in _TEXT_KINDS and body.get("thought") is True):
-            turn.thinking += words if isinstance(words, str) else ""
-        elif kind in _TEXT_KINDS:
+        elif form == "text":
             for text in words if isinstance(words, list) else [words]:
                 turn.say(text)
-        elif _RESULT_KIND.fullmatch(kind):
+        elif form == "thinking":
+            turn.thinking += words if isinstance(words, str) else ""
+        elif form == "refusal":
+            turn.refuse(body.get("refusal"))
+        elif form == "result":
             self.answered(body)
-        elif _CALL_KIND.fullmatch(kind):
-            turn.call([_call(body, at, kind.removesuffix("_call"))])
-        elif kind.startswith("tool_") and "toolCallId" in body and body.keys() & {"input", "state"}:
-            # The Vercel SDK names the tool in the type of its part.
-            turn.call([_call(body, at, str(body["type"]).removeprefix("tool-"))])
+        elif form == "call":
+            turn.call([_call(body, at, tool)])
         else:
             refuse_calls(part, at)
+        return form
 
     def calls(self, turn: Turn, value: Mapping[str, Any], at: str) -> None:
-        """Read the calls beside a message's content."""
+        """Read the calls next to a message's content."""
         more = value.get("additional_kwargs")
         for inner, place in ((value, at), (more if isinstance(more, Mapping) else {}, _at(at, "additional_kwargs"))):
-            for key in _CALLS:
+            for key in _KEYS["calls"]:
                 listed, named = inner.get(key), _at(place, key)
-                if listed is None:
-                    continue
-                listed = [listed] if isinstance(listed, Mapping) else listed
+                listed = [listed] if isinstance(listed, Mapping) else [] if listed is None else listed
                 if not isinstance(listed, list):
                     raise UnknownCallError(named, "is not a list of tool calls")
                 turn.call([_call(item, f"{named}[{index}]") for index, item in enumerate(listed)])
@@ -344,15 +293,15 @@ class _Reader:
         """Put a result into the call that it answers: that of its id, else the last of its tool that has none."""
         if not isinstance(result, Mapping):
             return
-        identity, name = _first(result, _IDS), _first(result, _NAMES)
+        identity, name = _first(result, _KEYS["ids"]), _first(result, (*_KEYS["tools"], "name"))
         made = [call for turn in self.turns for call in turn.calls or ()]
         found = [call for call in made if identity is not None and call.given.get("id") == identity]
         found = found or [call for call in made if call.name == name and "output" not in call.given]
         if found:
-            found[-1].given.setdefault("output", _first(result, (*_RESULTS, "content", "errorText")))
+            found[-1].given.setdefault("output", _first(result, (*_KEYS["results"], "content", "errorText")))
 
     def unread(self, value: Mapping[str, Any], at: str, *read: str) -> None:
-        """Refuse what looks like a call among the keys that nothing read."""
+        """Refuse what looks like a call among the keys that no rule read."""
         for key, item in value.items():
             if key not in read:
                 refuse_calls({key: item}, at)
@@ -365,11 +314,10 @@ def refuse_calls(value: Any, at: str = "") -> None:
             refuse_calls(item, f"{at}[{index}]")
     if not isinstance(value, Mapping):
         return
-    kind = next((_snake(value[key]) for key in ("type", "part_kind", "kind") if isinstance(value.get(key), str)), "")
-    if _CALL_KIND.fullmatch(kind) or _RESULT_KIND.fullmatch(kind) or _is_like_a_call(value):
+    if _is_like_a_call(value):
         raise UnknownCallError(at)
     for key, item in value.items():
-        if key in _QUIET:
+        if key in _KEYS["quiet"]:
             continue
         listed = isinstance(item, list | Mapping) or (isinstance(item, str) and item.lstrip()[:1] in ("{", "["))
         if item and listed and _LIKE_CALLS.fullmatch(_snake(str(key))):
@@ -378,34 +326,39 @@ def refuse_calls(value: Any, at: str = "") -> None:
 
 
 def _is_like_a_call(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping names something and gives it arguments, and is no description of a tool that could be called."""
-    given = [value[key] for key in _ARGUMENTS if key in value]
+    """Whether a mapping is a call by its kind, or names something and gives it arguments.
+
+    The description of a tool that could be called is not a call.
+    """
+    if _form_of(_word(value, "kinds") or "") in ("call", "result"):
+        return True
+    given = [value[key] for key in _KEYS["arguments"] if key in value]
     if not given or "description" in value:
         return False
-    if any(isinstance(value.get(key), str) and value[key] for key in _TOOLS) or "action_input" in value:
-        return True
-    has_name = any(isinstance(value.get(key), str) and value[key] for key in ("name", "action"))
-    return has_name and any(isinstance(item, Mapping) or _is_object(item) for item in given)
+    named = isinstance(value.get("name"), str) or isinstance(value.get("action"), str)
+    has_data = any(isinstance(item, Mapping) or _is_object(item) for item in given)
+    return bool(_word(value, "tools")) or "action_input" in value or (named and has_data)
 
 
 def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     """Return a call; ``fallback``: its tool, where only the kind of the part says it."""
-    value = _kind(value)[1] if isinstance(value, Mapping) and "function" not in value else value
+    value = _form(value)[1] if isinstance(value, Mapping) and "function" not in value else value
     if not isinstance(value, Mapping):
         raise UnknownCallError(at, "is not a mapping with tool")
     inner = value.get("function")
     body = {**value, **inner} if isinstance(inner, Mapping) else value
-    name = next((body[key] for key in _NAMES if isinstance(body.get(key), str) and body[key]), fallback)
+    name = _word(body, "tools") or (body["name"] if isinstance(body.get("name"), str) else "") or fallback
     if not name or name in ("tool", "function"):
         raise UnknownCallError(at, "names no tool")
-    arguments: Any = next((body[key] for key in _ARGUMENTS if key in body), None)
-    read = {*_NAMES, *_ARGUMENTS, *_IDS, *_RESULTS, "type"}
+    arguments: Any = next((body[key] for key in _KEYS["arguments"] if key in body), None)
+    read = {"name", "type", *(key for row in ("tools", "arguments", "ids", "results") for key in _KEYS[row])}
     given = {
         "input": json.loads(arguments) if _is_object(arguments) else arguments,
-        "output": _first(body, _RESULTS),
-        "id": _first(body, _IDS),
-        **{key: item for key, item in value.items() if (key not in read if "tool" in value else key in _OF_A_CALL)},
+        "output": _first(body, _KEYS["results"]),
+        "id": _first(body, _KEYS["ids"]),
     }
+    kept = [key for key in value if (key not in read if "tool" in value else key in _KEYS["of_a_call"])]
+    given |= {key: value[key] for key in kept}
     return ToolCall(name, {key: item for key, item in given.items() if item is not None})
 
 
@@ -419,23 +372,38 @@ def _is_object(text: Any) -> bool:
         return False
 
 
-def _kind(part: Any) -> tuple[str, Mapping[str, Any]]:
-    """Return what kind of part a value is, ``""`` for none, and the mapping that holds it."""
+def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:
+    """Return the form of a part, the mapping that holds it, and the tool that its kind names.
+
+    The form is a key of ``_FORMS``, ``other`` for an unknown kind, and ``""`` for a value without a kind.
+    """
     if not isinstance(part, Mapping):
-        return "", {}
-    for key in _WRAPPERS:
-        if isinstance(part.get(key), Mapping):
-            return _snake(key), part[key]
-    kind = next((part[key] for key in ("type", "part_kind", "block_type") if isinstance(part.get(key), str)), None)
-    return (_snake(kind) if kind else "text" if isinstance(part.get("text"), str) else ""), part
+        return "", {}, ""
+    wrapper = next((key for key in _KEYS["wrappers"] if isinstance(part.get(key), Mapping)), None)
+    body = part[wrapper] if wrapper else part
+    kind = wrapper or _word(part, "kinds") or ("text" if isinstance(part.get("text"), str) else "")
+    form = _form_of(kind)
+    if form == "other" and kind.startswith("tool-") and "toolCallId" in body and body.keys() & {"input", "state"}:
+        # The Vercel SDK names the tool in the type of its part.
+        return "call", body, kind.removeprefix("tool-")
+    if form == "text" and body.get("thought") is True:
+        form = "thinking"
+    return form, body, _snake(kind).removesuffix("_call")
+
+
+def _form_of(kind: str) -> str:
+    word = _snake(kind)
+    return next((form for form, pattern in _FORMS.items() if pattern.fullmatch(word)), "other" if word else "")
 
 
 def _is_part(value: Any) -> bool:
     """Whether a value is a part of an answer in a known form, on its own."""
-    kind = _kind(value)[0]
-    known = kind in ("refusal", "reasoning", *_TEXT_KINDS, *_THINKING_KINDS) or kind.startswith("tool_")
-    typed = known and (kind != "text" or value.keys() & {"type", "part_kind"})
-    return bool(typed or _CALL_KIND.fullmatch(kind) or _RESULT_KIND.fullmatch(kind))
+    form = _form(value)[0]
+    return form in _FORMS and (form != "text" or bool(value.keys() & {"type", "part_kind"}))
+
+
+def _are_steps(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, Mapping) and "toolCalls" in item for item in value)
 
 
 def _is_message(value: Any) -> bool:
@@ -450,9 +418,7 @@ def _is_message(value: Any) -> bool:
 
 def _named_role(kind: Any) -> str | None:
     """Return the role of a message that LangChain writes by its class (AIMessageChunk) or a word (ai); None: it is none."""
-    if not isinstance(kind, str):
-        return None
-    return _ROLES.get(kind.removesuffix("Chunk").removesuffix("Message").lower())
+    return _ROLES.get(kind.removesuffix("Chunk").removesuffix("Message").lower()) if isinstance(kind, str) else None
 
 
 def _role(value: Mapping[str, Any]) -> str:
@@ -465,7 +431,7 @@ def _role(value: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message that LangChain wraps into its class, or keeps beside its type, as one with content."""
+    """Return a message that LangChain wraps into its class, or keeps next to its type, as one with content."""
     inner = value.get("kwargs") if "lc" in value else value.get("data") if "role" not in value else None
     if not isinstance(inner, Mapping):
         return value
@@ -475,11 +441,16 @@ def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _stop(value: Mapping[str, Any]) -> str:
     """Return why a model stopped, ``""`` where that is not written."""
-    found = [value.get(key) for key in _STOPS]
-    for key in ("response_metadata", "incomplete_details"):
-        inner = value.get(key)
-        found += [inner.get(name) for name in (*_STOPS, "reason")] if isinstance(inner, Mapping) else []
+    inner = [value.get(key) for key in ("response_metadata", "incomplete_details")]
+    found = [_word(item, "stops") for item in (value, *inner) if isinstance(item, Mapping)]
+    found += [item.get("reason") for item in inner if isinstance(item, Mapping)]
     return next((item.lower() for item in found if isinstance(item, str) and item), "")
+
+
+def _word(value: Mapping[str, Any], row: str, *, empty: bool = False) -> str | None:
+    """Return the first text under one of a row's keys; ``empty``: an empty one counts."""
+    found = (value.get(key) for key in _KEYS[row])
+    return next((item for item in found if isinstance(item, str) and (item or empty)), None)
 
 
 def _first(value: Mapping[str, Any], keys: Sequence[str]) -> Any:
