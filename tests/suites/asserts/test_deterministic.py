@@ -107,7 +107,7 @@ def test_spellings_become_one_type(tmp_path: Path) -> None:
         ({"type": "is_json", "schema": {"type": "thing"}}, "schema: is no JSON schema"),
         ({"type": "is_json", "schema": {"format": "phone"}}, "format 'phone' is none that can be checked"),
         ({"type": "contains", "value": "a", "weight": 1e308}, "weight: must be"),
-        ({"type": "is_json", "schema": {"properties": {"pattern": {"pattern": "(?=a)"}}}}, "look-around"),
+        ({"type": "is_json", "schema": {"properties": {"pattern": {"pattern": "a**"}}}}, "regular expression"),
         ({"type": "is_json", "schema": {"items": {"$ref": "file:///etc/passwd"}}}, "leads out of the schema"),
         ({"type": "is_json", "schema": {"patternProperties": {}}}, "patternProperties is not supported"),
         ({"type": "contains", "value": ["a"], "of": "most"}, "must be one of 'all', 'any'"),
