@@ -167,7 +167,8 @@ class _Reader:
                 turn = self.message(item, place) if is_item else self.message(item, place) and None
             elif is_item or _is_part(item):
                 turn = turn or self.turn(ASSISTANT, [])
-                self.parts(turn, item["content"] if is_item else [item], place)
+                content = item.get("content") if is_item else item
+                self.parts(turn, content if isinstance(content, list) else [content], place)
                 turn = None if _form(item)[0] == "result" else turn
             else:
                 refuse_calls(item, place)
@@ -177,19 +178,21 @@ class _Reader:
         """Read what an API or an agent wraps around its messages."""
         before, steps = len(self.turns), value.get("steps")
         key = next((key for key in _KEYS["messages"] if isinstance(value.get(key), list)), None)
-        offered = next((key for key in ("choices", "candidates") if isinstance(value.get(key), list)), None)
+        lists = [key for key in ("choices", "candidates") if isinstance(value.get(key), list)]
+        offered = next((key for key in lists if value[key] and isinstance(value[key][0], Mapping)), None)
         inner = next((key for key in ("message", "output") if isinstance(value.get(key), Mapping)), None)
         if key or (inner and not offered and not _are_steps(steps)):
             key = key or inner or ""
             self.read(value[key], _at(at, key))
             self.unread(value, at, key)
-        elif offered and value[offered] and isinstance(value[offered][0], Mapping):
+        elif offered:
             # The others are alternatives that are not read.
             choice, place = value[offered][0], _at(at, f"{offered}[0]")
             self.read(_first(choice, ("message", "content", "text")), place)
             self.unread(choice, place, "message", "content", "text")
             self.unread(value, at, offered)
-            self.turns[-1].stop = self.turns[-1].stop or _stop(choice)
+            for turn in self.turns[before:]:
+                turn.stop = turn.stop or _stop(choice)
         elif steps is not None and _are_steps(steps):
             for index, step in enumerate(steps):
                 self.response(step, f"{_at(at, 'steps')}[{index}]")
@@ -284,7 +287,9 @@ class _Reader:
         for inner, place in ((value, at), (more if isinstance(more, Mapping) else {}, _at(at, "additional_kwargs"))):
             for key in _KEYS["calls"]:
                 listed, named = inner.get(key), _at(place, key)
-                listed = [listed] if isinstance(listed, Mapping) else [] if listed is None else listed
+                if listed is None:
+                    continue
+                listed = [listed] if isinstance(listed, Mapping) else listed
                 if not isinstance(listed, list):
                     raise UnknownCallError(named, "is not a list of tool calls")
                 turn.call([_call(item, f"{named}[{index}]") for index, item in enumerate(listed)])
@@ -403,7 +408,9 @@ def _is_part(value: Any) -> bool:
 
 
 def _are_steps(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, Mapping) and "toolCalls" in item for item in value)
+    """Whether a value lists the steps of a result of the Vercel SDK."""
+    is_list = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+    return is_list and any("toolCalls" in item for item in value)
 
 
 def _is_message(value: Any) -> bool:

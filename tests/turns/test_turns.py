@@ -33,7 +33,21 @@ def test_what_looks_like_a_call_is_refused_by_its_place(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [5, None, [5], ["a"], {}, {"a": 1}, [{"content": "x"}], {"choices": []}, [{"role": 5}]], ids=repr
+    "value",
+    [
+        5,
+        None,
+        [5],
+        ["a"],
+        {},
+        {"a": 1},
+        [{"content": "x"}],
+        {"choices": []},
+        [{"role": 5}],
+        {"steps": [{"toolCalls": []}, 5]},
+        {"choices": [5]},
+    ],
+    ids=repr,
 )
 def test_what_is_no_turn(value: Any) -> None:
     with pytest.raises(TurnError):
@@ -65,6 +79,15 @@ def test_of_a_text_nothing_is_known_of_calls_and_of_messages_it_is() -> None:
         [],
     ]
     assert read_turns([{"role": "assistant", "content": "a"}])[0].calls == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"choices": [{"message": []}]}, [{"type": "message"}], [{"type": "message", "content": 5}]],
+    ids=["a choice of no messages", "an item without content", "an item of a number"],
+)
+def test_an_empty_answer_of_an_api_is_read_without_words(value: Any) -> None:
+    assert not any(turn.text for turn in read_turns(value))
 
 
 JSON = st.recursive(

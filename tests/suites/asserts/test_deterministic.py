@@ -122,7 +122,7 @@ def test_mistakes_are_found_when_the_suite_is_loaded(tmp_path: Path, item: dict[
     ("messages", "text"),
     [
         ([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}], "a"),
-        ([{"role": "assistant", "content": {"k": 1.0}}], '{"k":1}'),
+        ([{"role": "assistant", "content": {"k": 1.0}}], '{"k":1.0}'),
         ([{"role": "assistant", "content": "a"}, {"role": "assistant", "tool_calls": [{"tool": "x"}]}], "a"),
         ([{"role": "user", "content": "a"}], ""),
         ([], ""),
