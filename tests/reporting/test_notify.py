@@ -45,7 +45,7 @@ def test_a_drop_is_told_in_the_first_lines_of_its_report(cli: Cli, heard: Callab
     [told] = heard()
     title, first, *_ = told["text"].splitlines()
     assert title == "*Persona evaluation: 3 in character, 1 drifted*"
-    assert first.startswith("• Michael Scott: 5 of 5 dimensions dropped; worst: ")
+    assert first.startswith("• Michael Scott: 4 of 5 dimensions dropped; worst: ")
     assert (told["verdict"], told["exit_code"], told["agents"]) == ("fell", 1, {"michael": "fell"})
 
 
