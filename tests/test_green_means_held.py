@@ -583,7 +583,8 @@ def test_a_live_run_with_failed_judgments_and_its_replay_say_the_same(
     typed: Cli, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server.handler = unlucky(score=1)
-    assert typed("baseline", *LIVE, "--as-of", "2026-03-04T00:00:00Z").returncode == 0
+    accepted = ("--accept", "habit 9 is not theirs")
+    assert typed("baseline", *LIVE, *accepted, "--as-of", "2026-03-04T00:00:00Z").returncode == 0
     server.handler = unlucky("Ann has habit 9", "Bob has habit 0", score=1)
     live = typed("evaluate", *LIVE)
     assert live.returncode == 0, live.stderr

@@ -145,10 +145,18 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
         write(world, decided, generated)
     told = _taken_findings(taken, known) | refused
-    run = _run_of(decided, judge, request, generated, paths, told)
+    run = _run_of(decided, judge, request, generated, GoldenFiles(paths, told))
     run.notes += [finding.text for finding in told.values()]
     run.notes += _fewer_windows(decided, taken, request.baseline_windows)
     return run
+
+
+@dataclass(frozen=True)
+class GoldenFiles:
+    """The golden files that a run wrote. ``told``: by agent what is said of its file, written or refused."""
+
+    paths: Sequence[Path] = ()
+    told: Mapping[str, Finding] = field(default_factory=dict)
 
 
 def _check_taking(request: EvaluationRequest, now: datetime) -> None:
@@ -371,13 +379,13 @@ def _run_of(
     judge: Judge,
     request: EvaluationRequest,
     generated: SyntheticAgents,
-    baselines: Sequence[Path] = (),
-    told: Mapping[str, Finding] | None = None,
+    golden: GoldenFiles | None = None,
 ) -> EvaluationRun:
-    """Return what a run came to. ``told``: by agent what is said of its golden file."""
+    """Return what a run came to."""
+    golden = golden or GoldenFiles()
     rules, dimensions, snapshot = decided.rules, select_dimensions(request.dimensions), decided.snapshot
     reports = {item.plan.scope.agent_id: restricted(item.report, dimensions, rules) for item in decided.results}
-    for agent_id, finding in (told or {}).items():
+    for agent_id, finding in golden.told.items():
         own = reports[agent_id]
         # What is said of taking the file says what a finding of the same kind would repeat.
         others = [item for item in own.findings if item.kind != finding.kind]
@@ -398,7 +406,7 @@ def _run_of(
     problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
     replay = partial(_replay_of, decided, judge, request)
     notes = [f"{agent_id}: {found.summary}" for agent_id, found in snapshot.facts.items()]
-    return EvaluationRun(report, problems, [*name_notes(snapshot.speakers), *notes], list(baselines), replay)
+    return EvaluationRun(report, problems, [*name_notes(snapshot.speakers), *notes], list(golden.paths), replay)
 
 
 def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> RunReplay:

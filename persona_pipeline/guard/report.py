@@ -318,9 +318,7 @@ class AgentReport(BaseModel, extra="forbid"):
         if held and self.accepted:
             return Conclusion(verdict=Result.HELD, reason=self.accepted[0].message, accepted=True)
         if held:
-            accepted = [item.message for item in self.findings if item.kind == "accepted"]
-            reasons = [*accepted, *(item.reason for item in held if item.reason)]
-            return Conclusion(verdict=Result.HELD, reason=next(iter(reasons), ""))
+            return Conclusion(verdict=Result.HELD, reason=next((item.reason for item in held if item.reason), ""))
         said = "none of its claims applies" if self.evaluation.sample_size else "it said nothing in the window"
         return Conclusion(reason=f"nothing to judge: {said}")
 

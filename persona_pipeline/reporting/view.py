@@ -384,10 +384,15 @@ def remedies(findings: Iterable[Finding]) -> list[str]:
 
 def warnings_of(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
     """Return what the comparison of each agent warns of, with the agent's name; dimensions are called by their labels."""
-    found = ((row.name, warning.partition(":")) for row in rows for warning in row.report.comparison.warnings)
+    # A warning begins with a dimension, or with a dimension, a slash and a claim.
+    found = (
+        (row.name, re.split(r"(?=[:/])", warning, maxsplit=1))
+        for row in rows
+        for warning in row.report.comparison.warnings
+    )
     return [
-        (name, f"{dimension_label(first).lower() if first in DIMENSIONS else first}{colon}{rest}")
-        for name, (first, colon, rest) in found
+        (name, f"{dimension_label(first).lower() if first in DIMENSIONS else first}{''.join(rest)}")
+        for name, (first, *rest) in found
     ]
 
 

@@ -58,7 +58,7 @@ ROWS = {
     "bisect": Nothing("bisect ann --by evaluations", "evaluations of 'ann'"),
     "changes": Nothing("changes HEAD", "", 0),
     "label": Nothing("label", "nothing of this is judged yet"),
-    "calibrate": Nothing("calibrate", "people's labels"),
+    "calibrate": Nothing("calibrate", "labels of this world"),
     "canary": Nothing("canary", "baselines"),
     "watch": Nothing("watch --once", "messages after"),
     "personas draft": Nothing("personas draft ann --from-messages", "said nothing"),
