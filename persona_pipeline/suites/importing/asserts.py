@@ -1,29 +1,26 @@
 """Asserts of promptfoo and AgentV, and evaluators of pydantic-evals, as ours; what has no counterpart is named and left out."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.computed import CONVERTERS, ConvertedAssert, plain
-from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, Findings, Part
-from persona_pipeline.suites.importing.prompts import alone_in, filled
+from persona_pipeline.suites.format.problems import ConfigEntry
+from persona_pipeline.suites.importing.computed import CONVERTERS, ConvertedAssert
+from persona_pipeline.suites.importing.findings import PROGRAM, PYDANTIC_EVALS, TABLES, Findings, Part
+from persona_pipeline.suites.importing.prompts import alone_in, filled, plain
 
 # Types of other tools without a counterpart, and what to do instead.
 REMEDIES: dict[str, str] = TABLES["asserts"]["without_counterpart"]
 # Types whose threshold alone decides: 0 lets everything pass.
 _PASS_FROM_THRESHOLD = ("assert_set", "g_eval")
 _GROUPS = ("assert", "assertions", "evaluators")
-# Of a composite's members, with what stands for nothing said.
+# Of a composite's members, with their defaults.
 _LEFT_ASIDE = {"negate": False, "weight": 1, "required": False}
 # From here on a mean score is no failure, and from there on a pass.
 NO_FAILURE, PASSES = 0.6, 0.8
 _FACTS = "Agrees with these facts and contradicts none of them: "
-_PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
 # What a type of Python's is in JSON.
 _TYPES: dict[str, str] = TABLES["asserts"]["types_of_python"]
 # The first argument of each evaluator, which may be there alone (``Contains: text``).
@@ -34,7 +31,7 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
     def convert(item: ConvertedAssert) -> dict[str, Any] | None:
         value, prompt = item.value(), item.take("prompt", "rubricPrompt", "rubric_prompt")
         criteria = item.take("criteria", "rubrics")
-        if isinstance(prompt, dict | list) or (isinstance(prompt, str) and _PROGRAM.search(prompt)):
+        if isinstance(prompt, dict | list) or (isinstance(prompt, str) and PROGRAM.search(prompt)):
             return item.none(f"{item.type} with a program as its prompt", "write the prompt out")
         if isinstance(prompt, str) and prompt.startswith(("file://", "./", "../")):
             prompt = item.part.file(prompt, "prompt").written()
@@ -102,8 +99,11 @@ def read_asserts(
             continue
         part.label = f"{{}} of assert {part.take('type')}"
         made = _converted(part, variables, gates)
-        if made is not None and (checked := _checked(part, made)):
-            found.append(checked)
+        if made is not None and part.valid(made, lambda reader, entry: read_assert(reader, entry, "assert", 0)):
+            found.append(made)
+        else:
+            # One finding says that all of it has no counterpart.
+            part.used.update(part.data)
     if findings.promptfoo and found and all(made.get("weight") == 0 for made in found):
         parts[0].warn("asserts that all have weight 0 pass always; here nothing is left to score by")
     taken: set[str] = set()
@@ -124,9 +124,7 @@ def _of_evaluator(part: Part, variables: Mapping[str, Any]) -> Part | None:
     if isinstance(given, dict) and isinstance(part.data, dict):
         arguments = part.child(name, label=f"evaluator {name}: {{}}")
     else:
-        arguments = Part(
-            part.findings, ConfigEntry({first: given} if isinstance(part.data, dict) else {}, part.entry.source)
-        )
+        arguments = part.made({first: given} if isinstance(part.data, dict) else {})
     value = arguments.take(first)
     value = variables.get("expected_output") if name == "EqualsExpected" else value
     if value is None:
@@ -152,8 +150,7 @@ def _of_evaluator(part: Part, variables: Mapping[str, Any]) -> Part | None:
     if made is None:
         remedy = "answers are text; compare fields with field_accuracy"
         return part.dropped(f"evaluator {name} of {value}", remedy)
-    entry = ConfigEntry(made | {"name": arguments.take("evaluation_name")}, part.entry.source, part.entry.location)
-    return part.findings.part(entry)
+    return part.made(made | {"name": arguments.take("evaluation_name")})
 
 
 def _referenced(part: Part) -> Part:
@@ -179,7 +176,6 @@ def _converted(part: Part, variables: Mapping[str, Any], gates: bool) -> dict[st
     kind = spelled.removeprefix("not-").replace("-", "_")
     convert = _CONVERTERS.get(kind)
     if convert is None:
-        part.used.update(part.data)
         return part.none(f"assert {spelled}", "type", remedy=REMEDIES.get(kind, ""))
     # Templates in data are promptfoo's text.
     value = part.data.get("value")
@@ -187,7 +183,6 @@ def _converted(part: Part, variables: Mapping[str, Any], gates: bool) -> dict[st
     inner = {key: value for key, value in part.data.items() if key in kept}
     data = filled(part, {k: v for k, v in part.data.items() if k not in inner}, variables)
     if data is None:
-        part.used.update(part.data)
         return None
     if findings.promptfoo and any(isinstance(variables.get(name), dict | list) for name in alone_in(value)):
         part.warn("data in an assert's template is [object Object] there; here it is JSON", "value")
@@ -196,11 +191,8 @@ def _converted(part: Part, variables: Mapping[str, Any], gates: bool) -> dict[st
     part.take("threshold", "min_score")
     item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
     made = convert(item)
-    if made is None:
-        # One finding says that all of it has no counterpart.
-        part.used.update(part.data)
-        return None
-    return _with_common(item, made, gates, negated=negated != (item.take("negate") is True))
+    negated = negated != (made is not None and item.take("negate") is True)
+    return made and _with_common(item, made, gates, negated=negated)
 
 
 def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, negated: bool) -> dict[str, Any]:
@@ -228,17 +220,6 @@ def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, ne
     elif (limit or item.threshold) and not gate and not item.findings.promptfoo:
         item.part.none(f"threshold of {item.type} that is not required", "threshold")
     return head | made
-
-
-def _checked(part: Part, made: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an assert as it is if a suite may hold it; what is wrong with it is a finding at its origin."""
-    reader = Reader(part.findings.reader.files, part.findings.out, registry)
-    read = read_assert(reader, ConfigEntry(made, part.entry.source, part.entry.location), "assert", 0)
-    if read is None:
-        part.findings.reader.warnings += reader.problems
-        part.used.update(part.data)
-        return None
-    return made
 
 
 def _group(item: ConvertedAssert) -> dict[str, Any] | None:

@@ -9,13 +9,11 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.loading.tests import Defaults, read_test
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader, RowSource
+from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import TYPES, over_threshold, read_asserts
-from persona_pipeline.suites.importing.findings import MOST, PYDANTIC_EVALS, Part, Reference, listed
+from persona_pipeline.suites.importing.findings import MOST, PROGRAM, PYDANTIC_EVALS, TABLES, Part, Reference, listed
 from persona_pipeline.suites.importing.prompts import (
     Prompt,
     TemplateError,
@@ -24,6 +22,7 @@ from persona_pipeline.suites.importing.prompts import (
     known_variables,
     messages,
     named,
+    plain,
 )
 from persona_pipeline.suites.importing.providers import Providers, read_execution, read_workspace, simulated_user
 
@@ -39,22 +38,15 @@ _SPELLED = re.compile(
     re.DOTALL,
 )
 _LIKE_A_TYPE = re.compile(r"(?P<negated>not-)?(?P<type>[a-z]+(?:-[a-z]+)*)(?:\([\d.]+\))?(?P<colon>:.*)?", re.DOTALL)
-# Words before a colon that stand for another type, and files with code.
-_OLDER = {
-    "fn": "javascript",
-    "eval": "javascript",
-    "javascript": "javascript",
-    "python": "python",
-    "grade": "llm-rubric",
-}
+# Words before a colon that stand for another type; what a type takes as its limit; files with code.
+_OLDER: dict[str, str] = TABLES["cells"]["older"]
+_LIMITED: dict[str, float] = TABLES["cells"]["limits"]
 _CODE = re.compile(r"file://.*\.(?P<ending>py|js|ts)(?::.*)?")
-# What a type takes as its limit where the cell gives no number.
-_LIMITED = {"cost": 0.75, "latency": 0.75}
 
 
 def read_rows(part: Part, key: str) -> Iterator[Part]:
     """Yield every test at a key of a file, each with its own place."""
-    yield from _rows(part.each(key, ROW), 0)
+    yield from _rows(part.each(key, label=ROW), 0)
 
 
 def _rows(places: list[Part], depth: int) -> Iterator[Part]:
@@ -174,7 +166,7 @@ def _name_what_looks_like_a_type(row: Part, column: str, cell: str) -> None:
 
 _ASSERTS = ("assert", "assertions", "evaluators")
 _SHARED = (*_ASSERTS, "input", "input_files")
-_PROGRAM = re.compile(r"\.(js|cjs|mjs|ts|py|rb|png|jpe?g|gif|webp|pdf|mp[34]|wav)(:\w+)?$")
+_MEDIA = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".mp3", ".mp4", ".wav")
 
 
 @dataclass
@@ -186,10 +178,6 @@ class ConvertedTest:
     number: int
     shared: Part | None = None
 
-    @property
-    def all_layers(self) -> list[Part]:
-        return [*self.layers, *([self.shared] if self.shared else [])]
-
     def get(self, *names: str) -> Any:
         """Return what the nearest layer says under one of these names."""
         found = [layer.take(*names) for layer in self.layers]
@@ -197,22 +185,18 @@ class ConvertedTest:
 
     def merged(self, name: str) -> dict[str, Any]:
         """Return a mapping of which every layer may give keys; the nearest wins."""
-        found: dict[str, Any] = {}
-        for layer in reversed(self.layers):
-            found |= layer.mapping(name)
-        return found
+        return {key: value for layer in reversed(self.layers) for key, value in layer.mapping(name).items()}
 
 
 def read_tests(part: Part, prompts: list[Prompt], providers: Providers) -> Iterator[dict[str, Any]]:
     """Yield the tests of a file as a suite has them: each with each of its prompts, for the providers that are to answer."""
-    findings = part.findings
     default = _default(part)
     kept = {key: part.take(key) for key in _SHARED if part.first(key)}
-    shared = findings.part(ConfigEntry(kept, part.entry.source, part.entry.location)) if kept else None
+    shared = part.made(kept) if kept else None
     above = [default] if default else []
     key = part.first("tests", "eval_cases", "cases") or "tests"
     rows = [(row, [row, *above]) for row in read_rows(part, key)]
-    for place in part.each("imports", "imports.{}"):
+    for place in part.each("imports", label="imports.{}"):
         rows += [(row, [row, *above]) for row in read_rows(place, "tests")]
     rows += [(test, [test, config, *above]) for config, test in scenarios(part)]
     for number, (row, layers) in enumerate(rows, start=1):
@@ -221,7 +205,7 @@ def read_tests(part: Part, prompts: list[Prompt], providers: Providers) -> Itera
 
 def scenarios(part: Part) -> Iterator[tuple[Part, Part]]:
     """Yield each test of each scenario with the row of settings it is crossed with."""
-    for place in part.each("scenarios", "scenario key {}"):
+    for place in part.each("scenarios", label="scenario key {}"):
         read: Part | None = place
         if isinstance(place.data, str):
             read = place.file(place.data).document("scenario key {}")
@@ -283,13 +267,10 @@ def _test(test: ConvertedTest, prompts: list[Prompt], providers: Providers) -> I
 
 def _valid(part: Part, made: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a test if a suite may hold it; what is wrong with it is a finding at its origin."""
-    findings = part.findings
-    findings.spend("tests", 1, part)
-    reader = Reader(findings.reader.files, findings.out, registry)
-    if read_test(reader, ConfigEntry(made, part.entry.source, part.entry.location), Defaults(""), "test") is not None:
+    part.findings.spend("tests", 1, part)
+    if part.valid(made, lambda reader, entry: read_test(reader, entry, Defaults(""), "test")):
         yield made
     else:
-        findings.reader.warnings += reader.problems
         part.dropped(f"test {made['id']}")
 
 
@@ -331,7 +312,7 @@ def _of_file(part: Part, reference: str, name: str) -> Any:
     if reference.endswith((".yaml", ".yml", ".json")):
         read = part.file(reference, "vars", name).document()
         return None if read is None else read.data
-    if _PROGRAM.search(reference):
+    if PROGRAM.search(reference) or reference.endswith(_MEDIA):
         return part.none(f"variable {name} from {reference}", "vars", name)
     return part.file(reference, "vars", name).read()
 
@@ -378,19 +359,19 @@ def _asserts(test: ConvertedTest, variables: Mapping[str, Any], *, gates: bool) 
     part = test.part
     execution = part.take("execution")
     skipping = [part.take("skip_defaults"), isinstance(execution, dict) and execution.get("skip_defaults")]
-    layers = test.layers[:1] if True in skipping else test.all_layers
+    layers = test.layers[:1] if True in skipping else [*test.layers, *([test.shared] if test.shared else [])]
     places = [item for layer in layers for key in _ASSERTS for item in layer.each(key)]
     asserts = read_asserts(part.findings, places, variables, gates=gates)
     if part.each("rubrics"):
-        entry = ConfigEntry({"type": "rubrics", "value": part.take("rubrics")}, part.entry.source, part.entry.location)
-        asserts += read_asserts(part.findings, [part.findings.part(entry)], variables, gates=False)
+        rubrics = part.made({"type": "rubrics", "value": part.take("rubrics")})
+        asserts += read_asserts(part.findings, [rubrics], variables, gates=False)
     return asserts
 
 
 def turns(part: Part, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the turns of AgentV's conversation as a suite has them: what the user says, and what is asked of the answer."""
     found = []
-    for place in part.each("turns", "turn key {}"):
+    for place in part.each("turns", label="turn key {}"):
         said = _own_input(place, "input", variables) if place.first("input") else None
         if said is None:
             place.dropped("a turn without input")
@@ -453,7 +434,7 @@ def _own_input(part: Part, key: str, variables: Mapping[str, Any]) -> Any:
     if isinstance(value, list) and key != "inputs":
         value = messages(part, value)
     elif value is not None and not isinstance(value, str):
-        value = stringify(value)
+        value = plain(value)
     if not files:
         return value
     parts: list[dict[str, Any]] = [{"type": "file", "value": name} for name in files]

@@ -10,8 +10,8 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.asserts.is_json import keywords
 from persona_pipeline.suites.asserts.texts import SPELLINGS
-from persona_pipeline.suites.format.javascript import stringify
-from persona_pipeline.suites.importing.findings import Findings, Part, listed
+from persona_pipeline.suites.importing.findings import PROGRAM, TABLES, Findings, Part, listed
+from persona_pipeline.suites.importing.prompts import plain
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
@@ -20,12 +20,7 @@ COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold",
 _MEMBER = re.compile(r"""[\s,]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|(?P<plain>[^",][^,]*))""")
 _QUOTED = re.compile(r'''\\(["\\])|""''')
 # Signs in a pattern that mean something else in JavaScript.
-_DIFFERENT = {
-    r"\\[wWbBdDsS]": r"\w, \d, \s and \b know all letters, figures and spaces here, there those of ASCII",
-    r"\\[pPuk][{<]|\[\^?\]": r"\p{...}, \u{...}, [^] and [] are text, or any character, in JavaScript",
-    r"\(\?\w*m\w*[:-].*[\^$]": r"with the flag m a line ends at \n alone here, there at \r, \u2028 and \u2029 too",
-    r"[^\0-\uffff]|\\u[dD][89a-fA-F]": "a character beyond U+FFFF, such as an emoji, is one here, there two",
-}
+_DIFFERENT: dict[str, str] = TABLES["asserts"]["different_in_patterns"]
 # What only the drafts of JSON schema that promptfoo reads say.
 _DRAFT_7 = ("dependencies", "additionalItems")
 # Formats that are checked here and there alike.
@@ -64,9 +59,7 @@ class ConvertedAssert:
         """Return ``value``; of a file its text."""
         given = self.take("value")
         if isinstance(given, str) and given.startswith("file://"):
-            if re.search(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$", given):
-                return None
-            return self.part.file(given, "value").read()
+            return None if PROGRAM.search(given) else self.part.file(given, "value").read()
         return given
 
     def differs(self, said: str) -> None:
@@ -104,10 +97,6 @@ def _members(text: str) -> list[str] | None:
         found.append(plain.strip() if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
         place = match.end()
     return found
-
-
-def plain(value: Any) -> str:
-    return value if isinstance(value, str) else stringify(value)
 
 
 def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -192,13 +181,8 @@ def _code(item: ConvertedAssert) -> dict[str, Any] | None:
         return item.none(remedy="write a code_judge")
     least, item.threshold = item.threshold, None
     variables = dict(item.variables) if "vars" in code else {}
-    config = {
-        "code": code.strip(),
-        "threshold": least,
-        "gate": item.gates,
-        "vars": variables,
-        "config": item.take("config"),
-    }
+    config = {"code": code.strip(), "threshold": least, "gate": item.gates, "vars": variables}
+    config["config"] = item.take("config")
     return {"type": "code_judge", "script": _INTERPRETERS[item.kind], "config": config}
 
 

@@ -15,15 +15,21 @@ from persona_pipeline.suites.format.loading.suite import MOST_DESCRIPTION, Suite
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import Reader
 from persona_pipeline.suites.importing.cases import read_tests
-from persona_pipeline.suites.importing.findings import AGENTV, PROMPTFOO, PYDANTIC_EVALS, Findings, Part, listed, whole
+from persona_pipeline.suites.importing.findings import (
+    AGENTV,
+    PROMPTFOO,
+    PYDANTIC_EVALS,
+    TABLES,
+    Findings,
+    Part,
+    listed,
+    whole,
+)
 from persona_pipeline.suites.importing.prompts import read_prompts
-from persona_pipeline.suites.importing.providers import Providers, read_execution, read_workspace
+from persona_pipeline.suites.importing.providers import PROVIDER, Providers, read_execution, read_workspace
 
 ORIGINS = (PROMPTFOO, AGENTV, PYDANTIC_EVALS)
 _PROVIDERS = ("providers", "targets", "target")
-_AGENTV_KEYS = (
-    "default_test", "evaluate_options", "assertions", "execution", "workspace", "target", "input_files", "imports", "governance",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def _origin(data: Mapping[str, Any], path: Path) -> str:
     if "cases" in data and "tests" not in data:
         return PYDANTIC_EVALS
     tests = [test for test in listed(data.get("tests")) if isinstance(test, dict)]
-    if any(key in data for key in _AGENTV_KEYS) or any("id" in test for test in tests):
+    if any(key in data for key in TABLES["keys_of_agentv"]) or any("id" in test for test in tests):
         return AGENTV
     return PROMPTFOO if "providers" in data or "prompts" in data else AGENTV
 
@@ -84,9 +90,9 @@ def _imported(part: Part) -> ImportedSuite:
     for key in ("$schema", "assertionTemplates"):
         part.take(key)
     prompts = read_prompts(part)
-    providers.found = providers.read(part.each(part.first(*_PROVIDERS), "provider key {}"))
+    providers.found = providers.read(part.each(*_PROVIDERS, label=PROVIDER))
     if (execution := part.inner("execution", "execution.{}")) is not None:
-        asked = execution.each(execution.first("targets", "target"), "provider key {}")
+        asked = execution.each("targets", "target", label=PROVIDER)
         providers.asked = [one for place in asked for one in providers.of(place)]
     suite = _metadata(part)
     key = part.first("evaluateOptions", "evaluate_options")
@@ -110,25 +116,20 @@ def _imported(part: Part) -> ImportedSuite:
 
 def _metadata(part: Part) -> dict[str, Any]:
     """Return what a file says of itself, as far as a suite may hold it."""
-    found: dict[str, Any] = {}
-    described = part.text("description")
-    if part.first("name") and not (described and len(described) <= MOST_DESCRIPTION):
-        part.none(
-            "name", "name", remedy=f"a suite with a name has a description, of at most {MOST_DESCRIPTION} characters"
-        )
-    elif part.first("name"):
-        found["name"] = re.sub(r"[^a-z0-9-]+", "-", (part.text("name") or "").lower()).strip("-")[:64]
-    found = {name: value for name, value in found.items() if value} | ({"description": described} if described else {})
-    found |= {name: value for name in ("version", "author", "license") if (value := part.text(name))}
+    found = {name: value for name in ("description", "version", "author", "license") if (value := part.text(name))}
+    name = re.sub(r"[^a-z0-9-]+", "-", (part.text("name") or "").lower()).strip("-")[:64]
+    if name and 1 <= len(found.get("description", "")) <= MOST_DESCRIPTION:
+        found = {"name": name, **found}
+    elif name:
+        remedy = f"a suite with a name has a description, of at most {MOST_DESCRIPTION} characters"
+        part.none("name", "name", remedy=remedy)
     found |= {"requires": requires} if (requires := part.mapping("requires")) else {}
     tags = part.take("tags")
     if isinstance(tags, dict):
         found["tags"] = [f"{name}:{value}" for name, value in tags.items()]
     elif tags is not None:
         found["tags"] = [str(tag) for tag in listed(tags)]
-    reader = Reader(part.findings.reader.files, part.findings.out)
-    if found and reader.validated(SuiteFields, found, part.entry, "suite") is None:
-        part.findings.reader.warnings += reader.problems
+    if not part.valid(found, lambda reader, entry: reader.validated(SuiteFields, found, entry, "suite")):
         found = {}
     # Nothing here reads it; it stays with the suite.
     governance = part.take("governance")

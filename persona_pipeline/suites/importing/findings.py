@@ -4,9 +4,10 @@ A rule reads a key through ``Part``. ``Findings.unread`` names each key that no 
 """
 
 import os
+import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,6 +19,8 @@ from persona_pipeline.suites.format.loading.external_tests import check_numbers,
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
+# A file of code, perhaps with the name of a function in it.
+PROGRAM = re.compile(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$")
 # What the tools' types of asserts and kinds of providers are here.
 TABLES = tomllib.loads((Path(__file__).parent / "data" / "tables.toml").read_text(encoding="utf-8"))
 # The budget of one import: a file may refer to itself and cross its lists.
@@ -124,17 +127,26 @@ class Part:
         """Return the mapping at a key; None where there is none. Another kind of value is a finding."""
         return self.child(name, label=label) if self.mapping(name) else None
 
+    def made(self, data: Any) -> "Part":
+        """Return data that is made of this part as a part at the same place."""
+        return self.findings.part(ConfigEntry(data, self.entry.source, self.entry.location))
+
+    def valid(self, data: Any, read: Callable[[Reader, ConfigEntry], Any]) -> bool:
+        """Return whether a suite may hold data that is made of this part; what ``read`` finds wrong with it is a finding here."""
+        reader = Reader(self.findings.reader.files, self.findings.out, self.findings.reader.assert_types)
+        found = read(reader, ConfigEntry(data, self.entry.source, self.entry.location)) is not None
+        self.findings.reader.warnings += () if found else reader.problems
+        return found
+
     def items(self, label: str = "{}") -> list["Part"]:
         """Return the parts of a list, and of anything else the one."""
-        return (
-            [self.child(index, label=label) for index in range(len(self.data))]
-            if isinstance(self.data, list)
-            else [self]
-        )
+        several = range(len(self.data)) if isinstance(self.data, list) else None
+        return [self] if several is None else [self.child(index, label=label) for index in several]
 
-    def each(self, name: str | None, label: str = "{}") -> list["Part"]:
-        """Return the parts of a list at a key, or of the one value there; none where there is nothing."""
-        return [] if name is None or self.first(name) is None else self.child(name, label=label).items(label)
+    def each(self, *names: str, label: str = "{}") -> list["Part"]:
+        """Return the parts of a list at the first of these keys that has a value, or of the one value there."""
+        name = self.first(*names)
+        return [] if name is None else self.child(name, label=label).items(label)
 
     def none(self, what: str, *keys: str | int, remedy: str = "") -> None:
         """Name something that has no counterpart; without ``keys`` it is the whole part."""

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.models import over_texts
-from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Part, Reference, listed
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, Part, Reference, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
 # Of one template: characters of its text; steps and characters on the way; how large one call may make a value.
@@ -32,6 +33,8 @@ class TemplateError(ValueError):
 
 # Blocks that run where nothing is counted. A macro calls itself; the others collect text.
 _UNBOUNDED = (nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.AssignBlock, nodes.With)
+# Nodes whose values are counted, because they take time or make larger ones.
+_GROWING = (nodes.Assign, nodes.Test, nodes.Compare, nodes.Operand, nodes.Concat)
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -104,34 +107,46 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def shown(self, value: Any) -> Any:
         self.sized(value)
-        return "" if value is None else stringify(value) if isinstance(value, dict | list | float | bool) else value
+        return "" if value is None else plain(value) if isinstance(value, dict | list | float | bool) else value
 
     def filled(self, template: str, variables: Mapping[str, Any]) -> str:
         """Return the text of a template, every part of it that can grow counted."""
         tree = self.parse(template)
         for node in tree.find_all(_UNBOUNDED):
             raise SecurityError(f"line {node.lineno}: {type(node).__name__.lower()} is not available")
-        for node in list(
-            tree.find_all((nodes.For, nodes.Assign, nodes.Test, nodes.Compare, nodes.Concat, nodes.Getitem))
-        ):
-            if isinstance(node, nodes.For):
-                inside = node.find_all((nodes.Node,))
-                cost = sum(1 + len(str(getattr(one, "data", getattr(one, "value", "")))) for one in inside)
-                node.iter = nodes.Filter(node.iter, "_looped", [nodes.Const(cost)], [], None, None)
-            elif isinstance(node, nodes.Compare):
-                node.expr = _counted(node.expr)
-                for operand in node.ops:
-                    operand.expr = _counted(operand.expr)
-            elif isinstance(node, nodes.Concat):
-                node.nodes = [_counted(one) for one in node.nodes]
-            elif not isinstance(node, nodes.Getitem) or isinstance(node.arg, nodes.Slice):
-                node.node = _counted(node.node)
+        for loop in tree.find_all(nodes.For):
+            inside = loop.find_all((nodes.Node,))
+            cost = sum(1 + len(str(getattr(one, "data", getattr(one, "value", "")))) for one in inside)
+            loop.iter = nodes.Filter(loop.iter, "_looped", [nodes.Const(cost)], [], None, None)
+        for node in [*tree.find_all(_GROWING), *(one for one in tree.find_all(nodes.Getitem) if _is_slice(one))]:
+            for name, value in [*node.iter_fields(only=("node", "nodes", "expr"))]:
+                setattr(node, name, [*map(_counted, value)] if isinstance(value, list) else _counted(value))
         tree.set_environment(self)
         return self.from_string(tree).render({**variables, "vars": dict(variables)})
 
 
+def _is_slice(node: nodes.Getitem) -> bool:
+    return isinstance(node.arg, nodes.Slice)
+
+
 def _counted(node: Any) -> nodes.Expr:
     return nodes.Filter(node, "_sized", [], [], None, None)
+
+
+def plain(value: Any) -> str:
+    """Return a text as it is, and data as JavaScript writes it: 1.0 is 1, and 1e-07 is 1e-7."""
+    if isinstance(value, float) and 1e-6 <= abs(value) < 1e21 and not value.is_integer():
+        return format(Decimal(repr(value)), "f")
+    text = value if isinstance(value, str) else stringify(_with_whole_numbers(value))
+    return text.replace("e-0", "e-") if isinstance(value, float) else text
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_whole_numbers(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_whole_numbers(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value
 
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
@@ -185,7 +200,6 @@ def known_variables(given: Mapping[str, Any]) -> dict[str, Any]:
 
 _TEXT = (".txt", ".md", ".j2", ".jinja", ".jinja2", ".prompt", ".njk")
 _DATA = (".json", ".yaml", ".yml")
-_OTHER_ROLES = {"developer": "system", "function": "tool", "model": "assistant", "human": "user", "ai": "assistant"}
 _PROGRAM = re.compile(r"exec:.+|\w+://\S+|\S+\.(js|cjs|mjs|ts|py|rb|sh|bash|pl|csv)(:\w+)?")
 _BETWEEN = re.compile(r"^---\s*$", re.MULTILINE)
 
@@ -292,7 +306,7 @@ def messages(part: Part, given: list[Any]) -> list[dict[str, Any]]:
     found = []
     for message in given:
         role = message.get("role") if isinstance(message, dict) else None
-        role = _OTHER_ROLES.get(str(role), role)
+        role = TABLES["roles"].get(str(role), role)
         if role not in ROLES:
             part.none(f"a message of role {role}")
             continue

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from persona_pipeline.base.documents.yaml import Location
-from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, ExecutionFields, apart, over_texts
+from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, ExecutionFields, apart, over_texts, present
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.importing.findings import TABLES, Part, listed
 from persona_pipeline.suites.importing.prompts import filled, messages
@@ -22,16 +22,12 @@ _TABLE = TABLES["providers"]
 # The provider here of each first word of an id; the other words of an id that choose an API.
 _MODELS: dict[str, str] = _TABLE["models"]
 _WAYS: dict[str, list[str]] = _TABLE["ways"]
-# Agents, and models that answer with something else than text.
-_NO_MODEL = re.compile(
-    r"(assistant|agents?|foundry-agent|chatkit|codex(-sdk|-app-server|-desktop)?|claude-(agent-sdk|code).*|kb|knowledge-base|live"
-    r"|.*\b(embeddings?|embed|image|video|realtime|transcri\w+|moderation|tts|stt|voice|audio|whisper|dall-e|sora|veo|imagen"
-    r"|nova-sonic|nova-reel)\b.*)(:.*)?"
-)
+_NO_MODEL = re.compile(_TABLE["no_models"])
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:env\.|process\.env\.)(\w+)\s*\}\}|\$\{\{\s*(?:env\.)?(\w+)\s*\}\}")
 _ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])*)")
 _REMEDY = "answer with a target of another kind, or grade recorded answers"
 _HTTP = {"GET", "POST", "PUT", "PATCH"}
+PROVIDER = "provider key {}"
 _SIMULATED_USER, _MOST_TURNS, _MOST_ALIASES = "promptfoo:simulated-user", 200, 10
 
 
@@ -75,14 +71,10 @@ class Providers:
 
     def of_test(self, layers: Sequence[Part]) -> tuple[list[ConvertedProvider], Part | None]:
         """Return the providers that answer a test, all of the file's where it names none, and its simulated user."""
-        nearest: list[Part] = []
-        for layer in layers:
-            key = layer.first("provider", "providers")
-            nearest = nearest or layer.each(key, "provider key {}")
-            layer.take("provider", "providers")
-        execution = layers[0].inner("execution", "execution.{}")
-        if execution is not None and execution.first("targets", "target"):
-            nearest = nearest or execution.each(execution.first("targets", "target"), "provider key {}")
+        found = [layer.each("provider", "providers", label=PROVIDER) for layer in layers]
+        if (execution := layers[0].inner("execution", "execution.{}")) is not None:
+            found.append(execution.each("targets", "target", label=PROVIDER))
+        nearest = next(filter(None, found), [])
         if not nearest:
             return self.default, None
         users = [part for part in nearest if _SIMULATED_USER in (part.data, part.first("id") and part.data["id"])]
@@ -111,12 +103,10 @@ def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
     if isinstance(value, dict) and len(value) == 1 and not part.first("id", "provider", "use_target"):
         # {"openai:gpt-4o": {config: ...}}
         value = next(iter(value))
-        part = part.inner(value, "provider key {}") or Part(
-            findings, ConfigEntry({}, part.entry.source, part.entry.location)
-        )
+        part = part.inner(value, PROVIDER) or part.made({})
     elif isinstance(value, str) and value.startswith("file://") and value.endswith((".yaml", ".yml", ".json")):
-        read = part.file(value).document("provider key {}")
-        for place in read.items("provider key {}") if read is not None else ():
+        read = part.file(value).document(PROVIDER)
+        for place in read.items(PROVIDER) if read is not None else ():
             yield from _read(place, left - 1)
         return
     elif isinstance(value, str) and not findings.promptfoo and ":" not in value and value not in ("echo", "mock"):
@@ -125,7 +115,7 @@ def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
     if (alias := part.text("use_target")) is not None:
         shown = str(part.take("label", "name", "id") or alias)
         for one in _named(part, alias, left):
-            yield ConvertedProvider(_name(shown), one.target, tuple(dict.fromkeys((_name(shown), shown))), one.prompts)
+            yield ConvertedProvider(_name(shown), one.target, (_name(shown), shown), one.prompts)
         return
     # AgentV: the id is the target's own name where the provider says what it is.
     backend, identity = part.take("provider"), part.take("id")
@@ -133,11 +123,7 @@ def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
     if not isinstance(spec, str) or not spec:
         return part.dropped("a provider without id")
     shown = str(part.take("label", "name") or identity or spec)
-    config, prompts, workers = (
-        _config(part, spec),
-        part.take("prompts"),
-        part.number("workers"),
-    )
+    config, prompts, workers = _config(part, spec), part.take("prompts"), part.number("workers")
     if part.first("runtime") and part.data["runtime"] == "host":
         part.take("runtime")
     rule = _RULES.get(spec.partition(":")[0])
@@ -151,7 +137,7 @@ def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
         # One finding says that all of it has no counterpart.
         for one in (part, config):
             one.used.update(one.data if isinstance(one.data, dict) else ())
-    yield ConvertedProvider(name, target, tuple(dict.fromkeys((name, shown, spec))), prompts)
+    yield ConvertedProvider(name, target, (name, shown, spec), prompts)
 
 
 def _config(part: Part, spec: str) -> Part:
@@ -160,7 +146,7 @@ def _config(part: Part, spec: str) -> Part:
     if not part.findings.promptfoo and part.first("config") is None:
         part.label = label
         return part
-    return part.inner("config", label) or Part(part.findings, ConfigEntry({}, part.entry.source, part.entry.location))
+    return part.inner("config", label) or part.made({})
 
 
 def _named(part: Part, name: str, left: int) -> Iterator[ConvertedProvider]:
@@ -177,10 +163,10 @@ def _described(part: Part, name: str) -> Part | None:
     for file in part.file(".agentv").above("targets.yaml", "providers.yaml"):
         read = file.document()
         if read is not None and isinstance(read.data, dict):
-            read = read.child(key, label="provider key {}") if (key := read.first("targets", "providers")) else None
+            read = read.child(key, label=PROVIDER) if (key := read.first("targets", "providers")) else None
         for index, one in enumerate(read.data) if read is not None and isinstance(read.data, list) else ():
             if isinstance(one, dict) and name in map(one.get, ("label", "name", "id")):
-                return read and read.child(index, label="provider key {}")
+                return read and read.child(index, label=PROVIDER)
         return None
     return None
 
@@ -191,13 +177,10 @@ def _name(text: str) -> str:
 
 def _checked(part: Part, target: dict[str, Any]) -> dict[str, Any] | None:
     """Return a target as it is if a targets file may hold it; what is wrong with it is a finding."""
-    model = find_provider(target["provider"])
+    model, label = find_provider(target["provider"]), f"provider {target['name']!r}"
     assert model is not None, target["provider"]
-    reader = Reader(part.findings.reader.files, part.findings.out)
-    if reader.validated(model, target, part.entry, f"provider {target['name']!r}") is None:
-        part.findings.reader.warnings += reader.problems
-        return None
-    return target
+    held = part.valid(target, lambda reader, entry: reader.validated(model, target, entry, label))
+    return target if held else None
 
 
 def simulated_user(
@@ -209,24 +192,19 @@ def simulated_user(
     """
     for key in ("id", "label"):
         part.take(key)
-    empty = Part(part.findings, ConfigEntry({}, part.entry.source, part.entry.location))
-    config = (part.inner("config", "{} of the simulated user") if isinstance(part.data, dict) else None) or empty
+    config = part.inner("config", "{} of the simulated user") or part.made({})
     goal = filled(config, config.text("instructions") or "{{ instructions }}", variables, "instructions")
     turns = config.number("maxTurns")
     if config.take("stateful"):
         config.none("stateful of the simulated user", "stateful")
     if not isinstance(goal, str) or not goal.strip():
         return None if goal is None else part.dropped("a simulated user without instructions")
-    models = [
-        one.name
-        for one in answering
-        if one.target and getattr(find_provider(one.target["provider"]), "is_model", False)
-    ]
-    name = models[0] if models else "simulated-user"
-    remedy = "change user.target to have another" if models else f"describe target {name} in targets.yaml"
-    part.warn(
-        f"promptfoo's own service plays the simulated user; here target {name} does, and asserts see the answers alone: {remedy}"
-    )
+    targets = {one.name: find_provider(one.target["provider"]) for one in answering if one.target}
+    model = next((name for name, kind in targets.items() if getattr(kind, "is_model", False)), None)
+    name = model or "simulated-user"
+    remedy = "change user.target to have another" if model else f"describe target {name} in targets.yaml"
+    said = f"here target {name} does, and asserts see the answers alone: {remedy}"
+    part.warn(f"promptfoo's own service plays the simulated user; {said}")
     before = _initial(config, variables)
     written = [before.pop()["content"]] if before and before[-1]["role"] == "user" else []
     most = min(_MOST_TURNS, max(1, int(10 if turns is None else turns)) + len(written))
@@ -271,16 +249,8 @@ def _model(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
     if key or variable:
         target["api_key"] = key or f"${{{{ {variable} }}}}"
     tokens = config.take("max_tokens", "maxTokens", "max_completion_tokens", "max_output_tokens")
-    parameters = {
-        name: config.take(name)
-        for name in _TABLE["parameters"]
-        if config.first(name) and not _in_a_file(config.data[name])
-    }
-    return (
-        target
-        | ({"max_tokens": tokens} if tokens is not None else {})
-        | ({"parameters": parameters} if parameters else {})
-    )
+    names = [name for name in _TABLE["parameters"] if config.first(name) and not _in_a_file(config.data[name])]
+    return target | present({"max_tokens": tokens, "parameters": {name: config.take(name) for name in names} or None})
 
 
 def _in_a_file(value: Any) -> bool:
@@ -332,11 +302,8 @@ def _program(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
     # Without a folder it runs next to the eval file.
     cwd = config.text("basePath", "cwd") or str(part.findings.reader.suite_folder)
     folder, limit = part.file(cwd).written(), config.number("timeout_seconds")
-    if folder is None:
-        return None
-    return {"provider": "cli", "command": argv, "cwd": folder} | (
-        {} if limit is None else {"timeout_seconds": float(limit)}
-    )
+    made = {"provider": "cli", "command": argv, "cwd": folder, "timeout_seconds": limit and float(limit)}
+    return None if folder is None else present(made)
 
 
 def _function(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
@@ -353,21 +320,13 @@ def _function(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
     return {"provider": "python", "function": f"{module}:{name}"}
 
 
-def _echo(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
-    return {"provider": "cli", "command": ["printf", "%s", "{PROMPT}"]}
-
-
-def _mock(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
-    return {"provider": "mock", "response": config.text("response") or "ok"}
-
-
 # The first word of an id, and what makes a target of it.
 _RULES: dict[str, Callable[[Part, Part, str], dict[str, Any] | None]] = {
     **dict.fromkeys(("http", "https"), _server),
     **dict.fromkeys(("exec", "cli"), _program),
     **dict.fromkeys(("python", "file"), _function),
-    "echo": _echo,
-    "mock": _mock,
+    "echo": lambda part, config, spec: {"provider": "cli", "command": ["printf", "%s", "{PROMPT}"]},
+    "mock": lambda part, config, spec: {"provider": "mock", "response": config.text("response") or "ok"},
     **dict.fromkeys(_MODELS, _model),
 }
 
@@ -398,13 +357,12 @@ def read_execution(part: Part, options: Part | None) -> dict[str, Any]:
             if "trials" in made:
                 part.none("execution.trials next to repeat", "execution", "trials")
             made["trials"] = trials
+
     # What no suite may hold is a finding, and left out.
-    for name in list(made):
-        reader = Reader(part.findings.reader.files, part.findings.out)
-        if reader.validated(ExecutionFields, {name: made[name]}, part.entry, "execution") is None:
-            part.findings.reader.warnings += reader.problems
-            del made[name]
-    return made
+    def read(reader: Reader, entry: ConfigEntry) -> ExecutionFields | None:
+        return reader.validated(ExecutionFields, entry.data, entry, "execution")
+
+    return {name: value for name, value in made.items() if part.valid({name: value}, read)}
 
 
 def _repeated(part: Part) -> dict[str, Any] | None:
