@@ -9,7 +9,7 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.format.loading.external_tests import json_lines
+from persona_pipeline.suites.format.loading.external_tests import METADATA, json_lines
 from persona_pipeline.suites.format.loading.tests import Defaults, read_test
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import TYPES, over_threshold, read_asserts
@@ -29,8 +29,7 @@ from persona_pipeline.suites.importing.providers import Providers, read_executio
 ROW = "test key {}"
 _MOST_NESTED = 8
 _EXPECTED = re.compile(r"__expected\d*")
-_METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
-_CONFIG = re.compile(r"__config:(?P<column>__expected\d*):threshold")
+_CONFIG = re.compile(r"__config:__expected\d*:threshold")
 # A cell: a type, perhaps a number, and everything behind the colon.
 _SPELLED = re.compile(
     rf"(?P<type>(?:not-)?(?:{'|'.join(sorted(map(re.escape, TYPES), key=len, reverse=True))}))"
@@ -110,7 +109,7 @@ def _row_test(row: Part, source: RowSource) -> dict[str, Any]:
             source.columns[f"assert[{len(test['assert'])}]"] = source.columns[name]
             limit = _number("threshold", row.data.get(f"__config:{name}:threshold", ""))
             test["assert"].append(_expectation(row, name, cell) | limit | ({"metric": metric} if metric else {}))
-        elif match := _METADATA.fullmatch(name):
+        elif match := METADATA.fullmatch(name):
             test["metadata"][match["key"]] = [one.strip() for one in cell.split(",")] if match["list"] else cell
         elif name == "__description":
             test["description"] = cell
@@ -206,9 +205,8 @@ def read_tests(part: Part, prompts: list[Prompt], providers: Providers) -> Itera
 def scenarios(part: Part) -> Iterator[tuple[Part, Part]]:
     """Yield each test of each scenario with the row of settings it is crossed with."""
     for place in part.each("scenarios", label="scenario key {}"):
-        read: Part | None = place
+        read = place.followed()
         if isinstance(place.data, str):
-            read = place.file(place.data).document("scenario key {}")
             read = read.child("scenarios", label="scenario key {}") if read and read.first("scenarios") else read
             if read is None or not isinstance(read.data, list):
                 place.none(f"scenarios {place.data}")
@@ -229,10 +227,8 @@ def _default(part: Part) -> Part | None:
     if key is None:
         return None
     place = part.child(key, label=ROW)
-    found = place.file(place.data).document(ROW) if isinstance(place.data, str) else place
-    if found is None or isinstance(found.data, dict):
-        return found
-    return place.none(key)
+    found = place.followed()
+    return found if found is None or isinstance(found.data, dict) else place.none(key)
 
 
 def _test(test: ConvertedTest, prompts: list[Prompt], providers: Providers) -> Iterator[dict[str, Any]]:
@@ -342,17 +338,13 @@ def _shared(test: ConvertedTest, variables: Mapping[str, Any]) -> dict[str, Any]
     checked = checked or any("assert" in turn for turn in made.get("turns", ()))
     if not asserts and not checked:
         return part.dropped(f"a test with nothing to check ({made['id']})", "give it an assert or criteria")
-    if asserts:
-        made["assert"] = asserts
     metadata = test.merged("metadata") | ({"description": described} if described and described != identity else {})
     if governance := part.take("governance"):
         metadata["governance"] = governance
-    if metadata:
-        made["metadata"] = metadata
-    if (conversation := part.take("conversation_id")) is not None:
-        made["conversation_id"] = str(conversation)
-    execution = read_execution(part, None)
-    return made | ({"execution": execution} if execution else {}) | read_workspace(part)
+    conversation = part.take("conversation_id")
+    more = {"assert": asserts, "metadata": metadata, "execution": read_execution(part, None), **read_workspace(part)}
+    more["conversation_id"] = "" if conversation is None else str(conversation)
+    return made | {key: value for key, value in more.items() if value}
 
 
 def _asserts(test: ConvertedTest, variables: Mapping[str, Any], *, gates: bool) -> list[dict[str, Any]]:

@@ -116,7 +116,9 @@ def _imported(part: Part) -> ImportedSuite:
 
 def _metadata(part: Part) -> dict[str, Any]:
     """Return what a file says of itself, as far as a suite may hold it."""
-    found = {name: value for name in ("description", "version", "author", "license") if (value := part.text(name))}
+    found: dict[str, Any] = {
+        name: value for name in ("description", "version", "author", "license") if (value := part.text(name))
+    }
     name = re.sub(r"[^a-z0-9-]+", "-", (part.text("name") or "").lower()).strip("-")[:64]
     if name and 1 <= len(found.get("description", "")) <= MOST_DESCRIPTION:
         found = {"name": name, **found}

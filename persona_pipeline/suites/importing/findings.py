@@ -148,6 +148,10 @@ class Part:
         name = self.first(*names)
         return [] if name is None else self.child(name, label=label).items(label)
 
+    def followed(self) -> "Part | None":
+        """Return what the file that this text names holds, and any other value as it is; None, and a finding, without the file."""
+        return self.file(self.data).document(self.label) if isinstance(self.data, str) else self
+
     def none(self, what: str, *keys: str | int, remedy: str = "") -> None:
         """Name something that has no counterpart; without ``keys`` it is the whole part."""
         self.warn(f"{what} has no counterpart{'; ' + remedy if remedy else ''}", *keys)

@@ -118,15 +118,12 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             inside = loop.find_all((nodes.Node,))
             cost = sum(1 + len(str(getattr(one, "data", getattr(one, "value", "")))) for one in inside)
             loop.iter = nodes.Filter(loop.iter, "_looped", [nodes.Const(cost)], [], None, None)
-        for node in [*tree.find_all(_GROWING), *(one for one in tree.find_all(nodes.Getitem) if _is_slice(one))]:
+        slices = [one for one in tree.find_all(nodes.Getitem) if isinstance(one.arg, nodes.Slice)]
+        for node in [*tree.find_all(_GROWING), *slices]:
             for name, value in [*node.iter_fields(only=("node", "nodes", "expr"))]:
                 setattr(node, name, [*map(_counted, value)] if isinstance(value, list) else _counted(value))
         tree.set_environment(self)
         return self.from_string(tree).render({**variables, "vars": dict(variables)})
-
-
-def _is_slice(node: nodes.Getitem) -> bool:
-    return isinstance(node.arg, nodes.Slice)
 
 
 def _counted(node: Any) -> nodes.Expr:

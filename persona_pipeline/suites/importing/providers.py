@@ -339,8 +339,6 @@ def read_execution(part: Part, options: Part | None) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if (place := part.inner("execution", "execution.{}")) is not None:
         place.take("skip_defaults")
-        if isinstance(cache := place.take("cache"), bool):
-            made["cache"] = cache
         path = place.text("cache_path")
         if path and (path := place.file(path, "cache_path").written()):
             made["cache_path"] = path
@@ -351,12 +349,14 @@ def read_execution(part: Part, options: Part | None) -> dict[str, Any]:
         if options.take("budget_usd") is not None:
             remedy = "pass --max-usd, or set trials.cost_limit_usd"
             options.none(options.label.replace("{}", "budget_usd"), "budget_usd", remedy=remedy)
-        if isinstance(cache := options.take("cache"), bool):
-            made["cache"] = cache
         if options.first("repeat") and (trials := _repeated(options)):
             if "trials" in made:
                 part.none("execution.trials next to repeat", "execution", "trials")
             made["trials"] = trials
+
+    for where in (place, options):
+        if where is not None and isinstance(cache := where.take("cache"), bool):
+            made["cache"] = cache
 
     # What no suite may hold is a finding, and left out.
     def read(reader: Reader, entry: ConfigEntry) -> ExecutionFields | None:
@@ -391,13 +391,9 @@ def read_workspace(part: Part) -> dict[str, Any]:
     """Return ``workspace`` of a suite or a test, its hooks in place."""
     if part.first("workspace") is None:
         return {}
-    place: Part | None = part.child("workspace", label="workspace.{}")
-    if isinstance(place.data, str):
-        place = place.file(place.data).document("workspace.{}")
-    if place is None:
-        return {}
-    if not isinstance(place.data, dict):
-        return part.none("workspace", "workspace") or {}
+    place = part.child("workspace", label="workspace.{}").followed()
+    if place is None or not isinstance(place.data, dict):
+        return (place and part.none("workspace", "workspace")) or {}
     made: dict[str, Any] = {}
     template = place.text("template")
     if template and (folder := place.file(template, "template").written(folder="workspace.template")):

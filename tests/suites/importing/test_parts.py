@@ -746,6 +746,10 @@ VARIABLES = {
     "order": {"items": "two"},
     "share": 1.0,
     "small": 1e-7,
+    "tiny": 1e-5,
+    "large": 1e20,
+    "half": 0.5,
+    "parts": {"a": [1.0, 2.5]},
 }
 
 
@@ -760,6 +764,8 @@ VARIABLES = {
         ("{{ data }}", {"a": 1}),
         ("{{ data.a }} {{ order.items }} {{ order.items.length }}", "1 two 3"),
         ("{{ share }} {{ small }}", "1 1e-7"),
+        ("{{ tiny }} {{ large }} {{ half }}", "0.00001 100000000000000000000 0.5"),
+        ("{{ parts }};", '{"a":[1,2.5]};'),
         ({"k": ["{{ name }}"]}, {"k": ["Pam"]}),
         ("no template", "no template"),
     ],

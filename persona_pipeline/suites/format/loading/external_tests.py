@@ -65,8 +65,8 @@ _PLAIN = (*_TEXT, *_DATA, "expected_output", "skip_defaults", "targets", "tags")
 _SPECIAL = ("__description", "__prefix", "__suffix", "__metric", "__threshold", "__expected")
 _EXPECTED = re.compile(r"__expected([1-9][0-9]*)?")
 _CONFIG = re.compile(r"__config:__expected([1-9][0-9]*)?:threshold")
-_METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
-_PATTERNS = (_EXPECTED, _CONFIG, _METADATA)
+METADATA = re.compile(r"__metadata:(?P<key>[^\[\]]+)(?P<list>\[\])?")
+_PATTERNS = (_EXPECTED, _CONFIG, METADATA)
 
 
 class RowError(Exception):
@@ -160,7 +160,7 @@ def _data(row: dict[str, str], name: str) -> Any:
 def _metadata(row: dict[str, str]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"tags": names_in(row["tags"])} if "tags" in row else {}
     for name, text in row.items():
-        match = _METADATA.fullmatch(name)
+        match = METADATA.fullmatch(name)
         if match:
             metadata[match["key"]] = names_in(text) if match["list"] else text
     return metadata
