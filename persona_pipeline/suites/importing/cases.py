@@ -10,7 +10,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.format.json_text import stringify
 from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.loading.tests import Defaults, read_test
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, RowSource

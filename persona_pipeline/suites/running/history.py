@@ -23,7 +23,7 @@ from persona_pipeline.suites.asserts.pairwise import (
     outcome_of,
     shown_of,
 )
-from persona_pipeline.suites.format.javascript import json_rows
+from persona_pipeline.suites.format.json_text import json_rows
 from persona_pipeline.suites.format.models import Suite
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.results import (
@@ -131,7 +131,7 @@ def _parsed(text: str, path: Path) -> Iterator[tuple[int, Any]]:
             if isinstance(data, dict) and isinstance(data.get("tests"), list):
                 yield from enumerate(data["tests"], start=1)
                 return
-    yield from json_rows(text, str(path), "is not results: {error}", json.loads)
+    yield from ((number, row) for number, _, row in json_rows(text, str(path), "is not results: {error}"))
 
 
 def earlier_results(path: Path) -> list[TestResult]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.json_text import parse_json
 from persona_pipeline.suites.format.problems import ReasonedError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from persona_pipeline.base.documents.yaml import Document, Limits, parse_documen
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.text import names_in
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
-from persona_pipeline.suites.format.javascript import json_file, parse_float, parse_json
+from persona_pipeline.suites.format.json_text import json_file, json_rows, parse_float, parse_json
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource
 
 _SPELLED = re.compile(
@@ -311,19 +311,10 @@ def read_document(path: Path, text: str, *, merge: bool = False) -> Document:
 
 
 def json_lines(
-    reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {reason}"
+    reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {error}"
 ) -> Iterator[tuple[ConfigEntry, str]]:
     """Yield the object of every line that is not blank. ``malformed``: what to say of a line that is not JSON."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = parse_json(line, unique_keys=True)
-        except ValueError as error:
-            column = getattr(error, "colno", 1)
-            reason = getattr(error, "msg", None) or error
-            reader.problems.append(Problem(malformed.format(number=number, reason=reason), path, number, column))
-            continue
+    for number, line, value in json_rows(text, path, malformed, reader.problems):
         yield ConfigEntry(value, LineSource(path, number, line)), f"line {number}"
 
 

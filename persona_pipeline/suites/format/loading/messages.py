@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.format.json_text import stringify
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 ROLES = ("system", "user", "assistant", "tool")

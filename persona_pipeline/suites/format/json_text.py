@@ -1,0 +1,83 @@
+"""JSON text of the suite format, and numbers in text."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from persona_pipeline.base.documents.json import JsonError, strict_json
+from persona_pipeline.base.errors import ConfigError, Problem
+
+_LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def parse_float(text: str) -> float | None:
+    """Return the number a text starts with (``"100 USD"`` is 100), None where there is none."""
+    match = _LEADING_NUMBER.match(text.lstrip())
+    value = float(match[0]) if match else math.nan
+    return value if math.isfinite(value) else None
+
+
+def stringify(value: Any, indent: int | None = None) -> str:
+    """Return compact JSON text without escapes beyond JSON's own."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a program's JSON, in which the last of equal keys counts; ``ValueError``: it is none."""
+    return strict_json(text, unique_keys=False)
+
+
+def json_file(text: str, source: str, *, unique_keys: bool = False) -> Any:
+    """Return the value of a file of JSON; ``ConfigError``: it is none. ``source``: the file, for that."""
+    try:
+        return strict_json(text, unique_keys=unique_keys)
+    except JsonError as error:
+        raise ConfigError(Problem(f"is not JSON: {error.msg}", source, error.lineno, error.colno)) from error
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object inside an answer: code fences dropped, first ``{`` to last ``}``; None when there is none."""
+    try:
+        value = parse_json(text[text.index("{") : text.rindex("}") + 1])
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """Return whether two JSON values are the same: 5 is 5.0, but true is not 1; the order of keys does not matter."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(json_equal(item, right[key]) for key, item in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    return left == right
+
+
+def json_rows(
+    text: str, source: str, malformed: str, problems: list[Problem] | None = None
+) -> Iterator[tuple[int, str, Any]]:
+    """Yield each row that is not blank: its line number, its text and its value.
+
+    Args:
+        source: the file, for problems.
+        malformed: what to say of a line that is not JSON; ``{number}`` and ``{error}`` stand for its number and the reason.
+        problems: gets the lines that are not JSON, and the keys of an object must differ. None: the first such line is a
+            ``ConfigError``, but a last line without an end is left out: the run that wrote it was killed.
+    """
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, line, strict_json(line, unique_keys=problems is not None)
+        except JsonError as error:
+            problem = Problem(malformed.format(number=number, error=error.msg), source, number, error.colno)
+            if problems is not None:
+                problems.append(problem)
+            elif number < len(lines):
+                raise ConfigError(problem) from error
