@@ -32,7 +32,7 @@ from persona_pipeline.judging.verdict import Answer, Evidence, Question, Verdict
 from persona_pipeline.reporting.html import page_html
 from persona_pipeline.reporting.page import Page, Quote
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.json_text import parse_json
+from persona_pipeline.suites.format.text import parse_json
 from tests.support.command_line import in_process
 from tests.support.judging import LINES, request, requests
 

@@ -11,9 +11,9 @@ from typing import Any, Self
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
 from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, read_turns
-from persona_pipeline.suites.format.json_text import parse_object, stringify
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import present
+from persona_pipeline.suites.format.text import parse_object, stringify
 
 # What an answer is recorded with beside its messages, as the target said it.
 _TEXTS = ("file_changes", "start_time", "end_time")

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.format.json_text import json_equal, parse_float, parse_object, stringify
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, Weight
+from persona_pipeline.suites.format.text import json_equal, parse_float, parse_object, stringify
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.grading.statistics import weighted_mean

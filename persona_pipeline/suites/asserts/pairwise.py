@@ -13,9 +13,9 @@ from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.files import FileError
-from persona_pipeline.suites.format.json_text import stringify
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.judge_questions import (
     PAIRWISE_SCHEMA,

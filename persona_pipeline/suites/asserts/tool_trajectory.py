@@ -10,10 +10,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.is_json import usable_schema, validator_of
-from persona_pipeline.suites.format.json_text import json_equal, stringify
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, over_texts
-from persona_pipeline.suites.format.patterns import compile_pattern, search
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.text import compile_pattern, json_equal, search, stringify
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 

@@ -24,8 +24,8 @@ from persona_pipeline.suites.asserts.pairwise import (
     shown_of,
     whole,
 )
-from persona_pipeline.suites.format.json_text import json_rows
 from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.format.text import json_rows
 from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.judge_questions import label_of
 from persona_pipeline.suites.grading.results import (

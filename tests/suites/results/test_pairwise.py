@@ -56,7 +56,10 @@ def test_answers_that_differ_in_their_calls_are_judged(tmp_path: Path) -> None:
 
     def better(question: Question) -> dict[str, Any]:
         asked.append(question)
-        return {"reasoning": "calls", "better": "first" if "refund" in json.loads(question.evidence)["first"] else "second"}
+        return {
+            "reasoning": "calls",
+            "better": "first" if "refund" in json.loads(question.evidence)["first"] else "second",
+        }
 
     with closing(SuiteJudge(OpenedJudge(ScriptedBackend(better), ()))) as judge:
         found = judge_pairs(judge, [row], [{**row, "output": called}], {"": suite})

@@ -11,8 +11,8 @@ from persona_pipeline.base.documents.yaml import Document, Limits, parse_documen
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.text import names_in
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
-from persona_pipeline.suites.format.json_text import json_file, json_rows, parse_float, parse_json
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource
+from persona_pipeline.suites.format.text import json_file, json_rows, parse_float, parse_json
 
 _SPELLED = re.compile(
     r"(?P<negated>not-)?(?P<kind>[a-z][a-z-]*)(?:\((?P<argument>[^()]*)\))?(?::(?P<value>.*))?\Z", re.DOTALL

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.suites.format.json_text import (
+from persona_pipeline.suites.format.text import (
     json_equal,
     parse_float,
     parse_json,
