@@ -90,6 +90,23 @@ def test_an_empty_answer_of_an_api_is_read_without_words(value: Any) -> None:
     assert not any(turn.text for turn in read_turns(value))
 
 
+def test_items_of_the_responses_api_stay_with_who_said_them() -> None:
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "message", "role": "user", "content": "Well?"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+    ]
+    turns = read_turns(items)
+    assert [(turn.role, turn.text, [call.name for call in turn.calls or ()]) for turn in turns] == [
+        ("user", "Hi", []),
+        ("assistant", "Hello", ["look"]),
+        ("user", "Well?", []),
+        ("assistant", "Done.", []),
+    ]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
