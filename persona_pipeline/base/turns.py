@@ -27,6 +27,11 @@ _LIKE_CALLS = re.compile(
     r"(?:\w+_)?(?:tool|function)s?_(?:call|use|invocation|request|execution|result|return|response|output)s?(?:_list|_chunks)?"
     r"|(?:called|used|invoked)_(?:tool|function)s?|(?:tool|function)s?_(?:called|used|invoked)|intermediate_steps"
 )
+# How models write calls into their text, for a server to take them out.
+_CALL_IN_TEXT = re.compile(
+    r"<\|?(?:tool_calls?|function_calls?|python_tag|function=|invoke name=)|<｜tool|\[TOOL_CALLS\]|^Action Input:",
+    re.MULTILINE | re.IGNORECASE,
+)
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
 _TAG = "(?:think|thinking|thought|reasoning)"
 # Thinking in front of an answer: between tags, before a closing tag that has no opening one, or cut off before its end.
@@ -64,7 +69,7 @@ class Turn:
         role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written.
         text: its words without thinking; None: it has none.
         data: what stands in place of words, such as an object.
-        calls: None where the form has no place for calls, so that nothing is known of them.
+        calls: None where nothing is known of them: the form has no place for calls, or the text holds one that no server took out.
         stop: why the model stopped, in lower case, where that is written.
         extras: what else was written of it.
     """
@@ -124,6 +129,9 @@ def read_turns(value: Any) -> list[Turn]:
         reader.read(value, "messages" if isinstance(value, list) else "")
     except RecursionError:
         raise TurnError("an answer is nested too deeply") from None
+    for turn in reader.turns:
+        if turn.calls == [] and turn.role == ASSISTANT and _is_a_call(turn.text or ""):
+            turn.calls = None
     stops = {turn.stop for turn in reader.turns} & _STOPPED_TO_CALL
     if stops and not any(turn.calls for turn in reader.turns):
         raise UnknownCallError("the answer", f"stopped with {min(stops)!r}, and no tool call was found in it")
@@ -329,11 +337,12 @@ def _is_like_a_call(value: Mapping[str, Any]) -> bool:
     """
     if _form_of(_word(value, "kinds") or "") in ("call", "result"):
         return True
+    value = {_snake(str(key)): item for key, item in value.items()}
     given = [value[key] for key in _KEYS["arguments"] if key in value]
     if not given or "description" in value:
         return False
     named = isinstance(value.get("name"), str) or isinstance(value.get("action"), str)
-    has_data = any(isinstance(item, Mapping) or _is_object(item) for item in given)
+    has_data = any(isinstance(item, Mapping) or _object(item) is not None for item in given)
     return bool(_word(value, "tools")) or "action_input" in value or (named and has_data)
 
 
@@ -350,7 +359,7 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     arguments: Any = next((body[key] for key in _KEYS["arguments"] if key in body), None)
     read = {"name", "type", *(key for row in ("tools", "arguments", "ids", "results") for key in _KEYS[row])}
     given = {
-        "input": json.loads(arguments) if _is_object(arguments) else arguments,
+        "input": arguments if (parsed := _object(arguments)) is None else parsed,
         "output": _first(body, _KEYS["results"]),
         "id": _first(body, _KEYS["ids"]),
     }
@@ -359,14 +368,24 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     return ToolCall(name, {key: item for key, item in given.items() if item is not None})
 
 
-def _is_object(text: Any) -> bool:
-    """Whether a text is a JSON object."""
+def _object(text: Any) -> dict[str, Any] | None:
+    """Return the JSON object that a text is, None where it is none."""
     if not isinstance(text, str) or text.lstrip()[:1] != "{":
-        return False
+        return None
     try:
-        return isinstance(json.loads(text), dict)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _is_a_call(text: str) -> bool:
+    """Whether a text holds a call as models write it, or is one: a name and its arguments, and nothing else."""
+    found = _object(text) or {}
+    named = "name" in found and bool(found.keys() & {"arguments", "parameters"})
+    return bool(_CALL_IN_TEXT.search(text)) or (
+        named and found.keys() <= {"name", "arguments", "parameters", "type", "id"}
+    )
 
 
 def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:

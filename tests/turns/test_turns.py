@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.turns import ToolCall, Turn, TurnError, UnknownCallError, read_turns, split_thinking
-from tests.turns.shapes import GIVEN, SHAPES, UNKNOWN
+from tests.turns.shapes import GIVEN, IN_TEXT, SHAPES, UNKNOWN
 
 
 def calls_in(turns: list[Turn]) -> list[ToolCall]:
@@ -79,6 +79,12 @@ def test_of_a_text_nothing_is_known_of_calls_and_of_messages_it_is() -> None:
         [],
     ]
     assert read_turns([{"role": "assistant", "content": "a"}])[0].calls == []
+
+
+@pytest.mark.parametrize("name", IN_TEXT)
+def test_where_a_text_holds_a_call_nothing_is_known_of_calls(name: str) -> None:
+    said, done = {"role": "assistant", "content": IN_TEXT[name]}, {"role": "assistant", "content": "Done."}
+    assert [turn.calls for turn in read_turns([said, done])] == [None, []]
 
 
 @pytest.mark.parametrize(
