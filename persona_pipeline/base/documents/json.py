@@ -88,7 +88,9 @@ def _constant(name: str) -> Any:
 
 def _float(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _constant(text[:20])
+    if not math.isfinite(number):
+        raise JsonError(f"{text[:20]} is too large", "", 0)
+    return number
 
 
 def _int(text: str) -> int:

@@ -99,7 +99,7 @@ class Output:
             waited_ms=_total(turn.waited_ms for turn in turns),
             truncated=any(turn.truncated for turn in turns),
             turns=turns,
-            user_cost_usd=_known(turn.user_cost_usd for turn in turns),
+            user_cost_usd=known_sum(turn.user_cost_usd for turn in turns),
             calls_reported=all(turn.calls_reported for turn in turns),
         )
 
@@ -266,7 +266,7 @@ def _number(value: Any) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def _known(values: Iterable[float | None]) -> float | None:
+def known_sum(values: Iterable[float | None]) -> float | None:
     """Return the sum of what is known, None where nothing is."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None
@@ -275,7 +275,7 @@ def _known(values: Iterable[float | None]) -> float | None:
 def _total(values: Iterable[float | None]) -> float | None:
     """Return a sum, None where a part of it is not known."""
     found = [*values]
-    return None if None in found else _known(found)
+    return None if None in found else known_sum(found)
 
 
 class Need(StrEnum):

@@ -205,11 +205,6 @@ def grade_of(found: ComparedAnswer) -> Grade:
             PairwiseOutcome.TIE: "Neither answer is better, in either order.",
             PairwiseOutcome.LOSS: "The other answer is better, in either order.",
         }[found.outcome]
+    details = {"outcome": found.outcome.value, "orders": [item.value for item in found.orders]}
     won = found.outcome is PairwiseOutcome.WIN
-    return Grade(
-        found.outcome.score,
-        (said,) if won else (),
-        () if won else (said,),
-        found.reasoning,
-        details={"outcome": found.outcome.value, "orders": [item.value for item in found.orders]},
-    )
+    return Grade.saying(said, won, found.outcome.score, reasoning=found.reasoning, details=details)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
+from persona_pipeline.suites.asserts.field_accuracy import MISSING, value_at
 from persona_pipeline.suites.asserts.is_json import usable_schema, validator_of
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, over_texts
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
@@ -18,7 +19,6 @@ from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 ArgsMatch = Literal["exact", "superset", "subset", "ignore", "schema", "pattern"] | list[str]
 _WAYS = ("exact", "superset", "subset", "ignore", "schema", "pattern")
-_MISSING: Any = object()
 
 
 def _args(value: Any) -> Any:
@@ -236,8 +236,8 @@ def arguments_match(expected: dict[str, Any], actual: dict[str, Any], how: str |
         return validator_of(expected).is_valid(actual)
     if how == "pattern":
         return _covers(actual, expected, _matches)
-    wanted = [(path, _at(expected, path)) for path in how]
-    return all(value is _MISSING or json_equal(value, _at(actual, path)) for path, value in wanted)
+    wanted = [(path, value_at(expected, path)) for path in how]
+    return all(value is MISSING or json_equal(value, value_at(actual, path)) for path, value in wanted)
 
 
 def _covers(large: Any, small: Any, same: Callable[[Any, Any], bool]) -> bool:
@@ -254,14 +254,6 @@ def _matches(actual: Any, expected: Any) -> bool:
     if not isinstance(expected, str):
         return json_equal(actual, expected)
     return search(expected, actual if isinstance(actual, str) else stringify(actual))
-
-
-def _at(value: Any, path: str) -> Any:
-    for part in path.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return _MISSING
-        value = value[part]
-    return value
 
 
 def _shown(item: ExpectedCall) -> str:

@@ -1,5 +1,6 @@
 """Tests in files of their own: YAML lists, JSON lines, CSV tables, globs of them."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -320,21 +321,18 @@ def json_lines(
 
 def check_numbers(data: Any, source: Any) -> None:
     """Refuse NaN and infinity anywhere: no score can be made of them, and JSON cannot hold them."""
-    problems: list[Problem] = []
-    waiting: list[tuple[Any, tuple[str | int, ...]]] = [(data, ())]
-    while waiting:
-        value, location = waiting.pop()
-        if isinstance(value, float):
-            if value - value != 0.0:
-                name = location[-1] if location else "the value"
-                problems.append(source.problem(location, f"{name}: must be a finite number, not {value}"))
-        elif isinstance(value, dict):
-            waiting += [
-                (item, (*location, key)) for key, item in value.items() if isinstance(item, float | dict | list)
-            ]
-        elif isinstance(value, list):
-            waiting += [
-                (item, (*location, index)) for index, item in enumerate(value) if isinstance(item, float | dict | list)
-            ]
+    problems = [
+        source.problem(location, f"{location[-1] if location else 'the value'}: must be a finite number, not {value}")
+        for location, value in _not_finite(data)
+    ]
     if problems:
         raise ConfigError(problems)
+
+
+def _not_finite(value: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield (), value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if isinstance(item, float | dict | list):
+            yield from (((key, *inside), number) for inside, number in _not_finite(item))
