@@ -8,7 +8,7 @@ OpenTelemetry GenAI. What looks like a tool call and has none of these forms is 
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, Weight
-from persona_pipeline.suites.format.text import json_equal, parse_float, parse_object, stringify
+from persona_pipeline.suites.format.text import MISSING, json_equal, parse_float, parse_object, stringify, value_at
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.grading.statistics import weighted_mean
@@ -100,8 +100,6 @@ def _day(year: int, month: int, day: int) -> date | None:
 
 
 MOST_SENTENCES = 4
-MISSING: Any = object()
-_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 # What 0.3 - 0.1 differs from 0.2 by must not decide whether a number is within its tolerance.
 _ROUNDING = 1e-12
 
@@ -196,21 +194,6 @@ def expected_value(messages: Any) -> Any:
         found = parse_object(content)
         return MISSING if found is None else found
     return MISSING
-
-
-def value_at(value: Any, path: str) -> Any:
-    """Return what stands at a path of keys and list positions, such as ``a.b[0].c``; ``MISSING``: nothing."""
-    for match in _STEP.finditer(path):
-        index, key = match.groups()
-        if isinstance(value, list):
-            # lines.0 is lines[0]: a list has no other keys.
-            number = index if index is not None else key if key.isascii() and key.isdigit() else None
-            value = MISSING if number is None or int(number) >= len(value) else value[int(number)]
-        elif isinstance(value, dict):
-            value = value.get(key if index is None else index, MISSING)
-        else:
-            return MISSING
-    return value
 
 
 def _as_number(value: Any) -> float | None:

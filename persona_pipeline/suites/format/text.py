@@ -17,6 +17,8 @@ from persona_pipeline.base.documents.json import JsonError, strict_json
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.suites.format.problems import ReasonedError
 
+MISSING: Any = object()
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -64,6 +66,21 @@ def json_equal(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(json_equal, left, right))
     return left == right
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return what stands at a path of keys and list positions, such as ``a.b[0].c``; ``MISSING``: nothing."""
+    for match in _STEP.finditer(path):
+        index, key = match.groups()
+        if isinstance(value, list):
+            # lines.0 is lines[0]: a list has no other keys.
+            number = index if index is not None else key if key.isascii() and key.isdigit() else None
+            value = MISSING if number is None or int(number) >= len(value) else value[int(number)]
+        elif isinstance(value, dict):
+            value = value.get(key if index is None else index, MISSING)
+        else:
+            return MISSING
+    return value
 
 
 def json_rows(
