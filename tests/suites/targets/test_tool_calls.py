@@ -123,7 +123,7 @@ def test_of_a_call_in_the_text_nothing_can_be_told(tmp_path: Path, suite: Any, n
     assert reasons == dict.fromkeys(("never refunds", "no calls", "no refund at all"), "not_reported") | {
         "says so": None
     }
-    asked = target(tmp_path, provider="openai", model="m", base_url="http://127.0.0.1:9")
+    asked: Any = target(tmp_path, provider="openai", model="m", base_url="http://127.0.0.1:9")
     assert not asked.read({"choices": [{"message": message}]}).calls_reported
 
 
