@@ -8,7 +8,7 @@ from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry
 from persona_pipeline.suites.importing.computed import CONVERTERS, ConvertedAssert
-from persona_pipeline.suites.importing.findings import PROGRAM, PYDANTIC_EVALS, TABLES, Findings, Part
+from persona_pipeline.suites.importing.findings import PROGRAM, PYDANTIC_EVALS, TABLES, FilePart, Findings
 from persona_pipeline.suites.importing.prompts import alone_in, filled, plain
 
 # Types of other tools without a counterpart, and what to do instead.
@@ -76,7 +76,7 @@ def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
 
 
 def read_asserts(
-    findings: Findings, parts: Sequence[Part], variables: Mapping[str, Any], *, gates: bool
+    findings: Findings, parts: Sequence[FilePart], variables: Mapping[str, Any], *, gates: bool
 ) -> list[dict[str, Any]]:
     """Return the asserts that these have a counterpart in.
 
@@ -113,7 +113,7 @@ def read_asserts(
     return found
 
 
-def _of_evaluator(part: Part, variables: Mapping[str, Any]) -> Part | None:
+def _of_evaluator(part: FilePart, variables: Mapping[str, Any]) -> FilePart | None:
     """Return the assert that an evaluator is, at its place; None, and a finding, where there is none."""
     data: dict[str, Any] = part.data if isinstance(part.data, dict) else {str(part.data): {}}
     name, given = next(iter(data.items()), ("", {}))
@@ -153,7 +153,7 @@ def _of_evaluator(part: Part, variables: Mapping[str, Any]) -> Part | None:
     return part.made(made | {"name": arguments.take("evaluation_name")})
 
 
-def _referenced(part: Part) -> Part:
+def _referenced(part: FilePart) -> FilePart:
     """Follow ``$ref: '#/assertionTemplates/name'``."""
     reference = part.data.get("$ref") if isinstance(part.data, dict) else None
     document = getattr(part.entry.source, "data", None)
@@ -170,7 +170,7 @@ def _referenced(part: Part) -> Part:
     return part.findings.part(ConfigEntry(data, part.entry.source, tuple(keys)))
 
 
-def _converted(part: Part, variables: Mapping[str, Any], gates: bool) -> dict[str, Any] | None:
+def _converted(part: FilePart, variables: Mapping[str, Any], gates: bool) -> dict[str, Any] | None:
     findings, spelled = part.findings, part.data["type"]
     negated = spelled.startswith("not-")
     kind = spelled.removeprefix("not-").replace("-", "_")
@@ -249,7 +249,7 @@ def _group(item: ConvertedAssert) -> dict[str, Any] | None:
     return made | ({"_passes_from": item.threshold} if item.threshold else {})
 
 
-def over_threshold(part: Part, asserts: list[dict[str, Any]], threshold: float) -> list[dict[str, Any]]:
+def over_threshold(part: FilePart, asserts: list[dict[str, Any]], threshold: float) -> list[dict[str, Any]]:
     """Return asserts of which the mean must reach a threshold: one group that is a gate."""
     if threshold < NO_FAILURE:
         said = f"threshold {threshold:g}: a test fails below {NO_FAILURE}, which is the least a suite can ask"

@@ -13,7 +13,15 @@ from persona_pipeline.suites.format.loading.external_tests import METADATA, json
 from persona_pipeline.suites.format.loading.tests import Defaults, read_test
 from persona_pipeline.suites.format.problems import ConfigEntry, RowSource
 from persona_pipeline.suites.importing.asserts import TYPES, over_threshold, read_asserts
-from persona_pipeline.suites.importing.findings import MOST, PROGRAM, PYDANTIC_EVALS, TABLES, Part, Reference, listed
+from persona_pipeline.suites.importing.findings import (
+    MOST,
+    PROGRAM,
+    PYDANTIC_EVALS,
+    TABLES,
+    FilePart,
+    Reference,
+    listed,
+)
 from persona_pipeline.suites.importing.prompts import (
     Prompt,
     TemplateError,
@@ -43,12 +51,12 @@ _LIMITED: dict[str, float] = TABLES["cells"]["limits"]
 _CODE = re.compile(r"file://.*\.(?P<ending>py|js|ts)(?::.*)?")
 
 
-def read_rows(part: Part, key: str) -> Iterator[Part]:
+def read_rows(part: FilePart, key: str) -> Iterator[FilePart]:
     """Yield every test at a key of a file, each with its own place."""
     yield from _rows(part.each(key, label=ROW), 0)
 
 
-def _rows(places: list[Part], depth: int) -> Iterator[Part]:
+def _rows(places: list[FilePart], depth: int) -> Iterator[FilePart]:
     for place in places:
         value = place.data
         if isinstance(value, dict) and isinstance(value.get("path"), str) and not value.keys() & {"vars", "input"}:
@@ -66,7 +74,7 @@ def _rows(places: list[Part], depth: int) -> Iterator[Part]:
             place.none("a test that is no mapping")
 
 
-def _rows_of_file(reference: Reference, depth: int) -> Iterator[Part]:
+def _rows_of_file(reference: Reference, depth: int) -> Iterator[FilePart]:
     part, ending = reference.part, reference.path.suffix.lower()
     part.findings.spend("files", 1, part)
     if depth > _MOST_NESTED:
@@ -85,18 +93,18 @@ def _rows_of_file(reference: Reference, depth: int) -> Iterator[Part]:
             yield from _rows([part.findings.part(row, ROW) for row in lines], depth + 1)
 
 
-def _table(part: Part, path: str, text: str) -> Iterator[Part]:
+def _table(part: FilePart, path: str, text: str) -> Iterator[FilePart]:
     """Yield the rows of a table: columns are variables, those that begin with two lines say more."""
     rows = csv_rows(text, path, part.findings.reader.problems)
     names = [name.strip() for name in next(rows, (1, []))[1]]
     for line, cells in rows:
         if any(cell.strip() for cell in cells):
             source = RowSource(path, line, {name: index for index, name in enumerate(names, start=1)})
-            row = Part(part.findings, ConfigEntry(dict(zip(names, cells, strict=False)), source), "column {}")
+            row = FilePart(part.findings, ConfigEntry(dict(zip(names, cells, strict=False)), source), "column {}")
             yield part.findings.part(ConfigEntry(_row_test(row, source), source), ROW)
 
 
-def _row_test(row: Part, source: RowSource) -> dict[str, Any]:
+def _row_test(row: FilePart, source: RowSource) -> dict[str, Any]:
     test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}, "options": {}}
     metric = row.data.get("__metric")
     for name, cell in row.data.items():
@@ -129,7 +137,7 @@ def _number(name: str, text: str) -> dict[str, float]:
         return {}
 
 
-def _expectation(row: Part, column: str, cell: str) -> dict[str, Any]:
+def _expectation(row: FilePart, column: str, cell: str) -> dict[str, Any]:
     """Return the assert of a cell: ``type:value``, ``type(number)``, or a text that must be equalled."""
     word, colon, rest = cell.partition(":")
     if colon and word in _OLDER:
@@ -152,7 +160,7 @@ def _expectation(row: Part, column: str, cell: str) -> dict[str, Any]:
     return item | ({"value": value} if value else {}) | limit
 
 
-def _name_what_looks_like_a_type(row: Part, column: str, cell: str) -> None:
+def _name_what_looks_like_a_type(row: FilePart, column: str, cell: str) -> None:
     """Name a cell that promptfoo compares as a text and whose author may have meant a type."""
     match = _LIKE_A_TYPE.fullmatch(cell.strip())
     if match is None:
@@ -172,10 +180,10 @@ _MEDIA = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".mp3", ".mp4", ".wa
 class ConvertedTest:
     """One test before its prompts: what it and the defaults above it say. ``shared``: what the suite gives to every test."""
 
-    part: Part
-    layers: Sequence[Part]
+    part: FilePart
+    layers: Sequence[FilePart]
     number: int
-    shared: Part | None = None
+    shared: FilePart | None = None
 
     def get(self, *names: str) -> Any:
         """Return what the nearest layer says under one of these names."""
@@ -187,7 +195,7 @@ class ConvertedTest:
         return {key: value for layer in reversed(self.layers) for key, value in layer.mapping(name).items()}
 
 
-def read_tests(part: Part, prompts: list[Prompt], providers: Providers) -> Iterator[dict[str, Any]]:
+def read_tests(part: FilePart, prompts: list[Prompt], providers: Providers) -> Iterator[dict[str, Any]]:
     """Yield the tests of a file as a suite has them: each with each of its prompts, for the providers that are to answer."""
     default = _default(part)
     kept = {key: part.take(key) for key in _SHARED if part.first(key)}
@@ -202,7 +210,7 @@ def read_tests(part: Part, prompts: list[Prompt], providers: Providers) -> Itera
         yield from _test(ConvertedTest(row, layers, number, shared), prompts, providers)
 
 
-def scenarios(part: Part) -> Iterator[tuple[Part, Part]]:
+def scenarios(part: FilePart) -> Iterator[tuple[FilePart, FilePart]]:
     """Yield each test of each scenario with the row of settings it is crossed with."""
     for place in part.each("scenarios", label="scenario key {}"):
         read = place.followed()
@@ -222,7 +230,7 @@ def scenarios(part: Part) -> Iterator[tuple[Part, Part]]:
                 yield from ((config, test) for test in tests)
 
 
-def _default(part: Part) -> Part | None:
+def _default(part: FilePart) -> FilePart | None:
     key = part.first("defaultTest", "default_test")
     if key is None:
         return None
@@ -261,7 +269,7 @@ def _test(test: ConvertedTest, prompts: list[Prompt], providers: Providers) -> I
             yield from _valid(part, {"id": identity, **question, **{k: v for k, v in made.items() if k != "id"}, **own})
 
 
-def _valid(part: Part, made: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _valid(part: FilePart, made: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a test if a suite may hold it; what is wrong with it is a finding at its origin."""
     part.findings.spend("tests", 1, part)
     if part.valid(made, lambda reader, entry: read_test(reader, entry, Defaults(""), "test")):
@@ -270,7 +278,7 @@ def _valid(part: Part, made: dict[str, Any]) -> Iterator[dict[str, Any]]:
         part.dropped(f"test {made['id']}")
 
 
-def _option(options: Sequence[Part], name: str) -> Any:
+def _option(options: Sequence[FilePart], name: str) -> Any:
     return next((value for value in [inner.take(name) for inner in options] if value is not None), None)
 
 
@@ -304,7 +312,7 @@ def _expanded(test: ConvertedTest, expands: bool) -> Iterator[dict[str, Any]]:
         yield known_variables(given | dict(zip(several, values, strict=True)))
 
 
-def _of_file(part: Part, reference: str, name: str) -> Any:
+def _of_file(part: FilePart, reference: str, name: str) -> Any:
     if reference.endswith((".yaml", ".yml", ".json")):
         read = part.file(reference, "vars", name).document()
         return None if read is None else read.data
@@ -360,7 +368,7 @@ def _asserts(test: ConvertedTest, variables: Mapping[str, Any], *, gates: bool) 
     return asserts
 
 
-def turns(part: Part, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+def turns(part: FilePart, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the turns of AgentV's conversation as a suite has them: what the user says, and what is asked of the answer."""
     found = []
     for place in part.each("turns", label="turn key {}"):
@@ -378,7 +386,7 @@ def turns(part: Part, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _answer(part: Part, value: Any) -> Any:
+def _answer(part: FilePart, value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
         return messages(part, value)
     return value if isinstance(value, str | dict | list) or value is None else str(value)
@@ -418,7 +426,7 @@ def _as_messages(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [{"role": "user", "content": value}]
 
 
-def _own_input(part: Part, key: str, variables: Mapping[str, Any]) -> Any:
+def _own_input(part: FilePart, key: str, variables: Mapping[str, Any]) -> Any:
     value = filled(part, part.take(key), variables, key)
     files = [
         path for name in listed(part.take("input_files")) if (path := part.file(str(name), "input_files").written())

@@ -10,7 +10,7 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.asserts.is_json import keywords
 from persona_pipeline.suites.asserts.texts import SPELLINGS
-from persona_pipeline.suites.importing.findings import PROGRAM, TABLES, Findings, Part, listed
+from persona_pipeline.suites.importing.findings import PROGRAM, TABLES, FilePart, Findings, listed
 from persona_pipeline.suites.importing.prompts import plain
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
@@ -31,7 +31,7 @@ _SAME_FORMATS = ("date", "time", "date-time", "email", "ipv4", "ipv6")
 class ConvertedAssert:
     """One assert being converted: what it says, filled in."""
 
-    part: Part
+    part: FilePart
     kind: str
     data: dict[str, Any]
     variables: Mapping[str, Any]

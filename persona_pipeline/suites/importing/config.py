@@ -20,8 +20,8 @@ from persona_pipeline.suites.importing.findings import (
     PROMPTFOO,
     PYDANTIC_EVALS,
     TABLES,
+    FilePart,
     Findings,
-    Part,
     listed,
     whole,
 )
@@ -85,7 +85,7 @@ def _origin(data: Mapping[str, Any], path: Path) -> str:
     return PROMPTFOO if "providers" in data or "prompts" in data else AGENTV
 
 
-def _imported(part: Part) -> ImportedSuite:
+def _imported(part: FilePart) -> ImportedSuite:
     findings, providers = part.findings, Providers()
     for key in ("$schema", "assertionTemplates"):
         part.take(key)
@@ -114,7 +114,7 @@ def _imported(part: Part) -> ImportedSuite:
     return ImportedSuite(suite, {"targets": targets} if targets else None, tuple(found), findings.origin)
 
 
-def _metadata(part: Part) -> dict[str, Any]:
+def _metadata(part: FilePart) -> dict[str, Any]:
     """Return what a file says of itself, as far as a suite may hold it."""
     found: dict[str, Any] = {
         name: value for name in ("description", "version", "author", "license") if (value := part.text(name))

@@ -1,6 +1,6 @@
 """What every part of an import shares: values that know their place and which of their keys were read, and the gate to files.
 
-A rule reads a key through ``Part``. ``Findings.unread`` names each key that no rule read, so no list of known keys is needed.
+A rule reads a key through ``FilePart``. ``Findings.unread`` names each key that no rule read, so no list of known keys is needed.
 """
 
 import os
@@ -38,7 +38,7 @@ class Findings:
     reader: Reader
     out: Path
     origin: str
-    parts: dict[tuple[int, Location, int], "Part"] = field(default_factory=dict)
+    parts: dict[tuple[int, Location, int], "FilePart"] = field(default_factory=dict)
     documents: dict[str, ConfigEntry] = field(default_factory=dict)
     spent: Counter[str] = field(default_factory=Counter)
     groups: list[tuple[int, Location]] = field(default_factory=list)
@@ -52,12 +52,12 @@ class Findings:
         """Whether every assert must pass for its test to pass."""
         return self.origin != AGENTV
 
-    def part(self, entry: ConfigEntry, label: str = "{}") -> "Part":
+    def part(self, entry: ConfigEntry, label: str = "{}") -> "FilePart":
         """Return the part at a place: the same one for each rule that reads it. ``label`` names its keys, ``{}`` is the key."""
         if not isinstance(entry.data, dict):
-            return Part(self, entry, label)
+            return FilePart(self, entry, label)
         # Data made of a place, such as a template of asserts with keys added, is a part of its own.
-        return self.parts.setdefault((id(entry.source), entry.location, id(entry.data)), Part(self, entry, label))
+        return self.parts.setdefault((id(entry.source), entry.location, id(entry.data)), FilePart(self, entry, label))
 
     def unread(self) -> None:
         """Name every key of every mapping that no rule read. A key without a value says nothing."""
@@ -66,7 +66,7 @@ class Findings:
                 if value is not None and key not in part.used:
                     part.none(part.label.replace("{}", key), key)
 
-    def spend(self, what: str, amount: int, part: "Part") -> None:
+    def spend(self, what: str, amount: int, part: "FilePart") -> None:
         """Count what the import reads or makes, by a key of ``MOST``. Raises ``ConfigError``: it is more than allowed."""
         self.spent[what] += amount
         if self.spent[what] > MOST[what]:
@@ -75,7 +75,7 @@ class Findings:
 
 
 @dataclass(eq=False)
-class Part:
+class FilePart:
     """A value of a file, its place, and the keys of it that were read."""
 
     findings: Findings
@@ -118,16 +118,16 @@ class Part:
             return value
         return self.warn(f"{self.first(*names)} must be {said}, and is left out", self.first(*names) or "")
 
-    def child(self, *keys: str | int, label: str = "{}") -> "Part":
+    def child(self, *keys: str | int, label: str = "{}") -> "FilePart":
         """Return the part of a value inside this one, and count it as read; the value must be there."""
         self.used.add(keys[0])
         return self.findings.part(self.entry.child(*keys), label)
 
-    def inner(self, name: str, label: str = "{}") -> "Part | None":
+    def inner(self, name: str, label: str = "{}") -> "FilePart | None":
         """Return the mapping at a key; None where there is none. Another kind of value is a finding."""
         return self.child(name, label=label) if self.mapping(name) else None
 
-    def made(self, data: Any) -> "Part":
+    def made(self, data: Any) -> "FilePart":
         """Return data that is made of this part as a part at the same place."""
         return self.findings.part(ConfigEntry(data, self.entry.source, self.entry.location))
 
@@ -138,17 +138,17 @@ class Part:
         self.findings.reader.warnings += () if found else reader.problems
         return found
 
-    def items(self, label: str = "{}") -> list["Part"]:
+    def items(self, label: str = "{}") -> list["FilePart"]:
         """Return the parts of a list, and of anything else the one."""
         several = range(len(self.data)) if isinstance(self.data, list) else None
         return [self] if several is None else [self.child(index, label=label) for index in several]
 
-    def each(self, *names: str, label: str = "{}") -> list["Part"]:
+    def each(self, *names: str, label: str = "{}") -> list["FilePart"]:
         """Return the parts of a list at the first of these keys that has a value, or of the one value there."""
         name = self.first(*names)
         return [] if name is None else self.child(name, label=label).items(label)
 
-    def followed(self) -> "Part | None":
+    def followed(self) -> "FilePart | None":
         """Return what the file that this text names holds, and any other value as it is; None, and a finding, without the file."""
         return self.file(self.data).document(self.label) if isinstance(self.data, str) else self
 
@@ -179,7 +179,7 @@ class Reference:
     A path that the gate refuses is a finding, and nothing of it reaches the suite.
     """
 
-    part: Part
+    part: FilePart
     text: str
     keys: tuple[str | int, ...] = ()
 
@@ -219,7 +219,7 @@ class Reference:
         except FileError as problem:
             return self.part.warn(str(problem), *self.keys)
 
-    def document(self, label: str = "{}", *, quiet: bool = False) -> Part | None:
+    def document(self, label: str = "{}", *, quiet: bool = False) -> FilePart | None:
         """Return what a YAML or JSON file holds; None, and a finding, where it cannot be had. ``quiet``: not of its syntax."""
         findings, found = self.part.findings, self.opened()
         if found is None:

@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.models import over_texts
 from persona_pipeline.suites.format.text import stringify
-from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, Part, Reference, listed
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, FilePart, Reference, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")
 # Of one template: characters of its text; steps and characters on the way; how large one call may make a value.
@@ -171,7 +171,7 @@ def _fill(template: str, variables: Mapping[str, Any]) -> Any:
     return text
 
 
-def filled(part: Part, value: Any, variables: Mapping[str, Any], *keys: str | int) -> Any:
+def filled(part: FilePart, value: Any, variables: Mapping[str, Any], *keys: str | int) -> Any:
     """Return a value with its templates filled; None, and a finding, where one cannot be. pydantic-evals has none."""
     if part.findings.origin == PYDANTIC_EVALS:
         return value
@@ -206,7 +206,7 @@ class Prompt:
     """One prompt: a template, or messages with templates in them. ``names``: what providers and tests may call it."""
 
     content: Any
-    part: Part
+    part: FilePart
     names: tuple[str, ...] = ()
 
     @property
@@ -214,14 +214,14 @@ class Prompt:
         return self.names[0] if self.names else ""
 
 
-def read_prompts(part: Part) -> list[Prompt]:
+def read_prompts(part: FilePart) -> list[Prompt]:
     """Return the prompts of a file, ``{{ prompt }}`` where it has none; those that are programs are named and left out."""
     if "prompts" not in part.data:
         return [Prompt("{{ prompt }}" if part.findings.promptfoo else "{{ input }}", part)]
     return [prompt for place in part.each("prompts", "prompt key {}") for prompt in _read(place)]
 
 
-def _read(part: Part) -> Iterator[Prompt]:
+def _read(part: FilePart) -> Iterator[Prompt]:
     value, names = part.data, ()
     if isinstance(value, dict):
         value = part.take("prompt", "raw", "id", "path")
@@ -236,7 +236,7 @@ def _read(part: Part) -> Iterator[Prompt]:
         part.dropped("a prompt that is no text")
 
 
-def _of_text(part: Part, text: str, names: tuple[str, ...]) -> Iterator[Prompt]:
+def _of_text(part: FilePart, text: str, names: tuple[str, ...]) -> Iterator[Prompt]:
     reference = text.removeprefix("file://")
     single = "\n" not in text and len(text) < 500
     if single and _PROGRAM.fullmatch(reference):
@@ -252,7 +252,7 @@ def _of_text(part: Part, text: str, names: tuple[str, ...]) -> Iterator[Prompt]:
         yield from _of_file(part, file, (*(names or (file.path.stem,)), text))
 
 
-def _of_file(part: Part, file: Reference, names: tuple[str, ...]) -> Iterator[Prompt]:
+def _of_file(part: FilePart, file: Reference, names: tuple[str, ...]) -> Iterator[Prompt]:
     content = file.read()
     if content is None:
         return
@@ -298,7 +298,7 @@ def asked(prompt: Prompt, variables: Mapping[str, Any], around: tuple[str, str] 
     return filled if isinstance(filled, str) else json.dumps(filled, ensure_ascii=False)
 
 
-def messages(part: Part, given: list[Any]) -> list[dict[str, Any]]:
+def messages(part: FilePart, given: list[Any]) -> list[dict[str, Any]]:
     """Return messages as a suite has them; parts that are no text are named and left out."""
     found = []
     for message in given:
@@ -315,7 +315,7 @@ def messages(part: Part, given: list[Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _parts(part: Part, given: list[Any]) -> list[dict[str, Any]]:
+def _parts(part: FilePart, given: list[Any]) -> list[dict[str, Any]]:
     found = []
     for one in given:
         kind = one.get("type") if isinstance(one, dict) else None

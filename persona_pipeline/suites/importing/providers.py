@@ -14,7 +14,7 @@ from typing import Any
 from persona_pipeline.base.documents.yaml import Location
 from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, ExecutionFields, apart, over_texts, present
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.findings import TABLES, Part, listed
+from persona_pipeline.suites.importing.findings import TABLES, FilePart, listed
 from persona_pipeline.suites.importing.prompts import filled, messages
 from persona_pipeline.suites.targets.registry import find_provider
 
@@ -60,7 +60,7 @@ class Providers:
         brought = [one for found in self.own.values() for one in found]
         return [one.target for one in [*self.found, *brought] if one.target is not None]
 
-    def read(self, parts: Sequence[Part]) -> list[ConvertedProvider]:
+    def read(self, parts: Sequence[FilePart]) -> list[ConvertedProvider]:
         """Return the providers that these parts describe or name; those without a counterpart are named."""
         found = [one for part in parts for one in _read(part, _MOST_ALIASES)]
         for provider in found:
@@ -69,7 +69,7 @@ class Providers:
                 provider.target["name"] = provider.name
         return found
 
-    def of_test(self, layers: Sequence[Part]) -> tuple[list[ConvertedProvider], Part | None]:
+    def of_test(self, layers: Sequence[FilePart]) -> tuple[list[ConvertedProvider], FilePart | None]:
         """Return the providers that answer a test, all of the file's where it names none, and its simulated user."""
         found = [layer.each("provider", "providers", label=PROVIDER) for layer in layers]
         if (execution := layers[0].inner("execution", "execution.{}")) is not None:
@@ -82,7 +82,7 @@ class Providers:
             return self.default, users[0]
         return [one for part in nearest for one in self.of(part)], None
 
-    def of(self, part: Part) -> list[ConvertedProvider]:
+    def of(self, part: FilePart) -> list[ConvertedProvider]:
         """Return the providers of the file that a part names, else those that it describes."""
         known = [*self.found, *self.asked] if isinstance(part.data, str) else []
         named = [one for one in known if part.data in one.names]
@@ -92,7 +92,7 @@ class Providers:
         return named or self.own[key]
 
 
-def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
+def _read(part: FilePart, left: int) -> Iterator[ConvertedProvider]:
     """Yield what a part describes. ``left``: how many names and files it may still lead through."""
     findings, value = part.findings, part.data
     findings.spend("files", 1, part)
@@ -140,7 +140,7 @@ def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
     yield ConvertedProvider(name, target, (name, shown, spec), prompts)
 
 
-def _config(part: Part, spec: str) -> Part:
+def _config(part: FilePart, spec: str) -> FilePart:
     """Return the settings of a provider; in AgentV's targets file they are next to the name."""
     label = f"{{}} of provider {spec}"
     if not part.findings.promptfoo and part.first("config") is None:
@@ -149,7 +149,7 @@ def _config(part: Part, spec: str) -> Part:
     return part.inner("config", label) or part.made({})
 
 
-def _named(part: Part, name: str, left: int) -> Iterator[ConvertedProvider]:
+def _named(part: FilePart, name: str, left: int) -> Iterator[ConvertedProvider]:
     """Yield the target of this name in AgentV's own targets file, the nearest above the eval file."""
     place = None if _ENVIRONMENT.search(name) else _described(part, name)
     if place is not None:
@@ -159,7 +159,7 @@ def _named(part: Part, name: str, left: int) -> Iterator[ConvertedProvider]:
     yield ConvertedProvider(name, None, (name,))
 
 
-def _described(part: Part, name: str) -> Part | None:
+def _described(part: FilePart, name: str) -> FilePart | None:
     for file in part.file(".agentv").above("targets.yaml", "providers.yaml"):
         read = file.document()
         if read is not None and isinstance(read.data, dict):
@@ -175,7 +175,7 @@ def _name(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text.removeprefix("file://")).strip("-.") or "target"
 
 
-def _checked(part: Part, target: dict[str, Any]) -> dict[str, Any] | None:
+def _checked(part: FilePart, target: dict[str, Any]) -> dict[str, Any] | None:
     """Return a target as it is if a targets file may hold it; what is wrong with it is a finding."""
     model, label = find_provider(target["provider"]), f"provider {target['name']!r}"
     assert model is not None, target["provider"]
@@ -184,7 +184,7 @@ def _checked(part: Part, target: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def simulated_user(
-    part: Part, variables: Mapping[str, Any], answering: Sequence[ConvertedProvider]
+    part: FilePart, variables: Mapping[str, Any], answering: Sequence[ConvertedProvider]
 ) -> dict[str, Any] | None:
     """Return what a test says of its simulated user: ``user``, the messages before it, and its first turn if it is written.
 
@@ -212,7 +212,7 @@ def simulated_user(
     return {"input": before, "user": user} | ({"turns": written} if written else {})
 
 
-def _initial(config: Part, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _initial(config: FilePart, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     own = config.take("initialMessages")
     given = variables.get("initialMessages") or own
     if isinstance(given, str) and given.startswith("file://"):
@@ -227,7 +227,7 @@ def _initial(config: Part, variables: Mapping[str, Any]) -> list[dict[str, Any]]
     return messages(config, filled(config, listed(given), variables, "initialMessages") or [])
 
 
-def _model(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+def _model(part: FilePart, config: FilePart, spec: str) -> dict[str, Any] | None:
     kind, *words = spec.split(":")
     provider, ways = _MODELS[kind], _WAYS.get(kind, _WAYS["others"])
     free = kind in _TABLE["with_colons"]
@@ -257,7 +257,7 @@ def _in_a_file(value: Any) -> bool:
     return any(isinstance(one, str) and one.startswith("file://") for one in listed(value))
 
 
-def _server(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+def _server(part: FilePart, config: FilePart, spec: str) -> dict[str, Any] | None:
     url = config.text("url") or (spec if "://" in spec else None)
     if url is None:
         return part.none(f"provider {spec} without url")
@@ -287,7 +287,7 @@ def _server(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
     return target
 
 
-def _program(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+def _program(part: FilePart, config: FilePart, spec: str) -> dict[str, Any] | None:
     given = config.take("command", "command_template")
     try:
         argv = list(given) if isinstance(given, list) else shlex.split(str(given or spec.partition(":")[2]))
@@ -306,7 +306,7 @@ def _program(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
     return None if folder is None else present(made)
 
 
-def _function(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+def _function(part: FilePart, config: FilePart, spec: str) -> dict[str, Any] | None:
     file, ending, name = spec.removeprefix("python:").removeprefix("file://").partition(".py")
     if spec.startswith("file") and (not ending or not re.fullmatch(r"(:\w+)?", name)):
         return part.none(f"provider {spec}", remedy=_REMEDY)
@@ -321,7 +321,7 @@ def _function(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
 
 
 # The first word of an id, and what makes a target of it.
-_RULES: dict[str, Callable[[Part, Part, str], dict[str, Any] | None]] = {
+_RULES: dict[str, Callable[[FilePart, FilePart, str], dict[str, Any] | None]] = {
     **dict.fromkeys(("http", "https"), _server),
     **dict.fromkeys(("exec", "cli"), _program),
     **dict.fromkeys(("python", "file"), _function),
@@ -334,7 +334,7 @@ _RULES: dict[str, Callable[[Part, Part, str], dict[str, Any] | None]] = {
 _STRATEGIES = {"pass_any": "pass_at_k", "pass_all": "all", **{name: name for name in STRATEGIES}}
 
 
-def read_execution(part: Part, options: Part | None) -> dict[str, Any]:
+def read_execution(part: FilePart, options: FilePart | None) -> dict[str, Any]:
     """Return ``execution`` of a suite or a test, its targets aside. ``options``: those of the run, None where there are none."""
     made: dict[str, Any] = {}
     if (place := part.inner("execution", "execution.{}")) is not None:
@@ -365,7 +365,7 @@ def read_execution(part: Part, options: Part | None) -> dict[str, Any]:
     return {name: value for name, value in made.items() if part.valid({name: value}, read)}
 
 
-def _repeated(part: Part) -> dict[str, Any] | None:
+def _repeated(part: FilePart) -> dict[str, Any] | None:
     repeat = part.take("repeat")
     if isinstance(repeat, int) and not isinstance(repeat, bool):
         if repeat > 1:
@@ -376,7 +376,7 @@ def _repeated(part: Part) -> dict[str, Any] | None:
     return _count(part.child("repeat", label="repeat.{}"))
 
 
-def _count(part: Part) -> dict[str, Any]:
+def _count(part: FilePart) -> dict[str, Any]:
     """Return trials: their count, their strategy by the name that it has here, and their limit."""
     made = {key: value for key in ("count", "cost_limit_usd") if (value := part.take(key)) is not None}
     given = part.take("strategy")
@@ -387,7 +387,7 @@ def _count(part: Part) -> dict[str, Any]:
     return made | {"strategy": _STRATEGIES.get(str(given or "pass_any"), "mean")}
 
 
-def read_workspace(part: Part) -> dict[str, Any]:
+def read_workspace(part: FilePart) -> dict[str, Any]:
     """Return ``workspace`` of a suite or a test, its hooks in place."""
     if part.first("workspace") is None:
         return {}
@@ -406,7 +406,7 @@ def read_workspace(part: Part) -> dict[str, Any]:
     return {"workspace": made} if made else {}
 
 
-def _hook(part: Part) -> dict[str, Any] | None:
+def _hook(part: FilePart) -> dict[str, Any] | None:
     script = part.take("script", "command")
     if isinstance(script, str) and script:
         script = ["sh", "-lc", script]
