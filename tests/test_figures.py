@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "status", "telemetry", "text",
+        "options", "settings", "status", "telemetry", "text", "turns",
     },
     "cli": {
         "",
@@ -84,7 +84,7 @@ SHOWN = {
         "voice_alarm.model",
     },
     "suites": {
-        "answering.base", "answering.output", "format.models", "grading.results", "grading.statistics", "importing.config",
+        "answering.base", "format.models", "grading.results", "grading.statistics", "importing.config",
         "running.history", "running.opening", "running.plan", "running.suite_run",
     },
     "viewer": {

@@ -31,19 +31,21 @@ app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args
 
 @app.command()
 def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
-    """Check suites: every problem with its file, line and column.
+    """Check suites and the targets that they name: every problem with its file, line and column.
 
     Exit code 2 if there is one.
     """
     from persona_pipeline.base.settings import get_settings
-    from persona_pipeline.suites.running.opening import find_suites, load_suite, suite_roots
+    from persona_pipeline.suites.running.opening import find_suites, load_suite, open_targets, suite_roots
+    from persona_pipeline.suites.running.plan import target_problems
 
     rows, problems = [], []
     for path in find_suites(places):
         try:
             suite = load_suite(path, suite_roots(path, get_settings(), allow_path or ()))
-            if suite.missing:
-                raise ConfigError(suite.missing)
+            found = open_targets(suite, None, get_settings())
+            if wrong := [*suite.missing, *(target_problems(suite, found) if found else ())]:
+                raise ConfigError(wrong)
         except ConfigError as error:
             problems += error.problems
             rows.append({"path": str(path), "valid": False, "problems": [vars(item) for item in error.problems]})

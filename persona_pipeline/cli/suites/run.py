@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.cli.options import AsJson, JudgeName, MaxUsd, Notify, Record, judge_name, world_settings
+from persona_pipeline.cli.options import AsJson, JudgeName, Notify, Record, judge_name, world_settings
 from persona_pipeline.cli.running import end, tell
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def run(
     allow_targets: AllowTargets = False,
     judge: JudgeName = None,
     record: Record = False,
-    max_usd: MaxUsd = None,
+    max_usd: Annotated[
+        float | None, typer.Option(help="US dollars that judge and targets may cost; what it stops is unscored.")
+    ] = None,
     out: Annotated[
         list[Path] | None,
         typer.Option(help="Write results to .jsonl, .json, .xml (JUnit) or .html; repeatable.", show_default=False),

@@ -233,7 +233,7 @@ def schema_texts() -> dict[str, str]:
     from persona_pipeline.guard.labels.files import Label
     from persona_pipeline.lab.interview_scenes import InterviewFile
     from persona_pipeline.scoring.facts.known import CanonFile
-    from persona_pipeline.suites.importing.config import suite_schema
+    from persona_pipeline.suites.format.models import SUITE_SCHEMA
     from persona_pipeline.world.personas import PersonaFile
     from persona_pipeline.world.propositions.models import PropositionFile
     from persona_pipeline.world.settings import WorldFile
@@ -242,7 +242,7 @@ def schema_texts() -> dict[str, str]:
         "propositions.json": PropositionFile.model_json_schema(),
         "persona.json": PersonaFile.model_json_schema(),
         "canon.json": CanonFile.model_json_schema(),
-        "suite.json": suite_schema(),
+        "suite.json": json.loads(SUITE_SCHEMA.read_text(encoding="utf-8")),
         "world.json": WorldFile.model_json_schema(),
         "label.json": Label.model_json_schema(),
         "interview.json": InterviewFile.model_json_schema(),

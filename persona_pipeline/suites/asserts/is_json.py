@@ -3,20 +3,19 @@
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NoReturn
 
 from pydantic import AfterValidator, Field
 
-from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.javascript import is_json, reject
-from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
+from persona_pipeline.suites.answering.output import Need, Output
+from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 # What other spellings of the type say beside it.
 SPELLINGS: dict[str, dict[str, Any]] = {"contains_json": {"anywhere": True}}
 _MOST_PLACES = 1000
-_DECODER = json.JSONDecoder(parse_constant=reject)
+_MOST_DIGITS = 4000
 
 
 # Dots between atoms, and a domain of two labels or more: jsonschema itself asks for an @ alone.
@@ -32,12 +31,15 @@ def _language(schema: dict[str, Any]) -> Any:
     return validator_for(schema, default=Draft202012Validator)
 
 
-def _usable(schema: dict[str, Any]) -> dict[str, Any]:
+def usable_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema that can be used. Raises ``ValueError``: it cannot, and why."""
+    from jsonschema import FormatChecker
     from jsonschema.exceptions import SchemaError
 
     language = _language(schema)
     try:
-        language.check_schema(schema)
+        # Patterns are those of ``regex``, which knows more than Python's ``re``: they are compiled below.
+        language.check_schema(schema, format_checker=FormatChecker(()))
     except SchemaError as error:
         raise ValueError(f"is no JSON schema: {error.message}") from None
     for key, value in keywords(schema):
@@ -74,10 +76,11 @@ class IsJson(Assert):
     With ``anywhere`` an object or a list in the answer is enough. With ``schema`` it must fit that.
     """
 
+    needs = (Need.TEXT, Need.COMPLETE)
     spellings = SPELLINGS
     unsaid: ClassVar = {"anywhere": False}
 
-    schema_: Annotated[dict[str, Any], AfterValidator(_usable)] | None = Field(
+    schema_: Annotated[dict[str, Any], AfterValidator(usable_schema)] | None = Field(
         None,
         alias="schema",
         description="JSON schema of it, 2020-12 unless its $schema says another; patterns as in regex, no references to elsewhere.",
@@ -86,15 +89,13 @@ class IsJson(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         try:
-            if self.schema_ is None and not self.anywhere:
-                return Grade.of(is_json(output.text), "The answer is valid JSON.", "The answer is not valid JSON.")
             found = list(_values(output.text)) if self.anywhere else _whole(output.text)
             problems = [self._problem(value) for value in found]
         except RecursionError as error:
             raise UngradedError("too_deep", "the answer nests too deep to be read") from error
-        where = "holds" if self.anywhere else "is"
         if not found:
-            return Grade(0.0, misses=(f"The answer {where} no valid JSON.",))
+            return Grade(0.0, misses=(f"The answer {'holds no' if self.anywhere else 'is not'} valid JSON.",))
+        where = "holds" if self.anywhere else "is"
         fits = " that fits the schema" if self.schema_ is not None else ""
         return Grade.of(
             None in problems, f"The answer {where} valid JSON{fits}.", f"The answer's JSON does not fit: {problems[0]}"
@@ -108,26 +109,44 @@ class IsJson(Assert):
 
     @cached_property
     def _validator(self) -> Any:
-        from jsonschema import FormatChecker, ValidationError
-        from jsonschema.validators import extend
-        from referencing import Registry
+        return validator_of(self.schema_ or {})
 
-        def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
-            if isinstance(value, str) and not search(pattern, value, units=False):
-                yield ValidationError(f"{value!r} does not match {pattern!r}")
 
-        language = _language(self.schema_ or {})
-        formats = FormatChecker(())
-        formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": (_is_email, ())}
-        return extend(language, {"pattern": matches})(self.schema_ or {}, registry=Registry(), format_checker=formats)
+def validator_of(schema: dict[str, Any]) -> Any:
+    """Return the validator of a usable schema: patterns run in bounded time, and references lead nowhere else."""
+    from jsonschema import FormatChecker, ValidationError
+    from jsonschema.validators import extend
+    from referencing import Registry
+
+    def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not search(pattern, value):
+            yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+    language = _language(schema)
+    formats = FormatChecker(())
+    formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": (_is_email, ())}
+    return extend(language, {"pattern": matches})(schema, registry=Registry(), format_checker=formats)
 
 
 def _is_email(value: Any) -> bool:
     return not isinstance(value, str) or search(_EMAIL, value)
 
 
+def _refuse(constant: str) -> NoReturn:
+    """Raise ``ValueError`` for NaN and infinity, which Python's JSON has and JSON has not."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _number(text: str) -> float:
+    # Python refuses integers of more than 4,300 digits, JSON does not.
+    return int(text) if len(text) <= _MOST_DIGITS else float(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=_number)
+
+
 def _whole(text: str) -> list[Any]:
-    """Return the value that a text is, if it is one; a number too large is infinite, as it is in JavaScript."""
+    """Return the value that a text is, if it is one; a number too large is infinite."""
     try:
         return [_DECODER.decode(text)]
     except ValueError:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import PASS, Limit, Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -21,6 +21,7 @@ class AgentClaims(Assert):
     """What is judged by the claims of an agent of the world."""
 
     judged = True
+    needs = (Need.TEXT,)
 
     agent: Text = Field(description="The agent of the world.")
 
@@ -167,11 +168,12 @@ class CharacterFades(AgentClaims):
         wanted = self.half_life_at_least
         if lost:
             text = f"{self.agent} is out of character from message {end} of {len(turns)} on"
-            return Grade(float(end > wanted), *(((text,), ()) if end > wanted else ((), (text,))), details=details)
+            return Grade.saying(text, end > wanted, float(end > wanted), details=details)
         if len(turns) < wanted:
             text = f"the conversation ends in character after {len(turns)} messages, and {wanted} are asked for; make it longer"
             raise UngradedError("too_short", text)
-        return Grade(1.0, (f"{self.agent} is in character to the end, after {len(turns)} messages",), details=details)
+        said = f"{self.agent} is in character to the end, after {len(turns)} messages"
+        return Grade.saying(said, True, 1.0, details=details)
 
 
 class VoiceSounds(Assert):
@@ -179,6 +181,8 @@ class VoiceSounds(Assert):
 
     The check is learnt from the world's ``labels/voice.jsonl``. Without enough labels the assert is an error: nothing can be told.
     """
+
+    needs = (Need.TEXT,)
 
     agent: Text = Field(description="The agent it should sound like.")
 
@@ -200,4 +204,4 @@ class VoiceSounds(Assert):
         score, worst = min((check.score(text), text) for text in texts)
         said = f"{worst[:80]!r} sounds like {self.agent} with {score:.2f} of 1; {check} {check.error()}."
         details = {"labels": check.labels, "auc": round(check.auc, 4)}
-        return Grade(score, *(((said,), ()) if score >= 0.5 else ((), (said,))), details=details)
+        return Grade.saying(said, score >= 0.5, score, details=details)

@@ -312,11 +312,14 @@ def judge_identity(name: str, settings: Settings) -> Any:
     return [*where, settings.judge_grouping, PROMPT_VERSION, wording]
 
 
-def named_judge(name: str, settings: Settings, root: Path, given: GivenJudge = None) -> SuiteJudge:
+def named_judge(
+    name: str, settings: Settings, root: Path, given: GivenJudge = None, max_usd: float | None = None
+) -> SuiteJudge:
     """Return the judge of a name, whose recordings are those of a world's folder; ``given`` None: only who it is is asked."""
     from persona_pipeline.judging.open import RECORDED, RECORDINGS
 
-    return SuiteJudge(given, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
+    recordings = root / RECORDINGS if name == RECORDED else None
+    return SuiteJudge(given, lambda: judge_identity(name, settings), recordings, max_usd)
 
 
 def open_judge(
@@ -325,6 +328,7 @@ def open_judge(
     """Return the judge of a name, opened by who needs it: suites that ask nothing need no recordings, no key and no settings.
 
     Args:
+        max_usd: US dollars that it and the targets of a run may cost together; None: no limit.
         world: whose recordings and store are used; None: those of the settings.
 
     Raises:
@@ -341,4 +345,4 @@ def open_judge(
         options = judging.JudgeOptions(max_usd, record, recorded=False)
         return judging.open_judge(name, world, options, settings=settings)
 
-    return named_judge(name, settings, world.root if world else settings.world_root, opened)
+    return named_judge(name, settings, world.root if world else settings.world_root, opened, max_usd)
