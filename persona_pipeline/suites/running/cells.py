@@ -125,6 +125,12 @@ class CellRunner:
             return OutputCache(self.suite.path.parent / self.suite.cache_path)
         return OutputCache(state_folder(self.suite.path, self.options.state) / "cache" / "suites")
 
+    def before_all(self) -> None:
+        """Run the suite's first hook. Raises ``WorkspaceError``: it failed."""
+        watched = self.suite.framing and self.options.allow_code
+        with self.bases.recording(("suite",)) if watched else contextlib.nullcontext():
+            self.workspaces.suite_hook("before_all")
+
     def prefetch(self, cells: Sequence[PlannedTest]) -> None:
         """Let targets that answer in batches do so; a batch that fails is no loss, its tests are then asked one by one."""
         for target in {id(cell.target): cell.target for cell in cells}.values():
@@ -138,11 +144,26 @@ class CellRunner:
             ]
             with contextlib.suppress(TargetError, FileError):
                 requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
-                if requests:
-                    target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+                if requests and target is not None:
+                    with self._recording(target.name, *(cell.test for cell in own)):
+                        target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+
+    def _recording(self, target: str, *tests: Test) -> contextlib.AbstractContextManager[None]:
+        """Record what a target's programs open that run in this context."""
+        if not (self.targets and self.targets.runs_code(target)):
+            return contextlib.nullcontext()
+        return self.bases.recording(*(("target", target, test.id) for test in tests))
 
     def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
+        # What changes while it runs is not what the result rests on.
+        digest = self.bases.digest(cell.test, cell.target_name) if self.keyed else None
+        if not (self.options.allow_code and self.bases.has_programs(cell.test)):
+            return self._run(cell, digest)
+        with self.bases.recording(("test", cell.test.id, cell.target_name or "")):
+            return self._run(cell, digest)
+
+    def _run(self, cell: PlannedTest, digest: str | None) -> TestResult:
         test = cell.test
         notes: list[str] = []
         trials = self.suite.trials_of(test)
@@ -161,16 +182,17 @@ class CellRunner:
             conversation_id=test.conversation_id,
             metadata=test.metadata,
             request_key=self.request_key(test),
-            digest=self.bases.digest(test, cell.target_name) if self.keyed else None,
+            digest=digest,
             timestamp=self.options.clock().isoformat(),
             notes=[*notes, *result.notes],
         )
 
     def is_done(self, cell: PlannedTest, earlier: TestResult) -> bool:
         """Return whether an earlier result still stands: nothing that it rests on has changed, and all of that can be seen."""
-        if earlier.verdict is SuiteVerdict.ERROR or not self.bases.of(cell.test, cell.target_name).is_seen:
+        basis = self.bases.of(cell.test, cell.target_name)
+        if earlier.verdict is SuiteVerdict.ERROR or not self.bases.is_seen(basis):
             return False
-        return earlier.digest == self.bases.digest(cell.test, cell.target_name)
+        return earlier.digest == self.bases.digest_of(basis)
 
     def asserts(self, test: Test) -> Sequence[Assert]:
         """Return a test's asserts; without any, the suite's evaluator judges the answer by the test's goal."""
@@ -303,10 +325,10 @@ class CellRunner:
         # A long conversation is not held twice because its run was killed.
         kept = turn is not None and bool(self.options.written)
         if made is None and (cached or kept):
-            basis = self.bases.of_answer(target.name)
-            # An answer that nobody can tell from that of another program is not kept.
-            if basis.is_seen:
-                made_of = {"basis": basis.digest(self.bases.top)}
+            basis = self.bases.of_answer(target.name, cell.test)
+            # An answer that cannot be told from that of another program is not kept.
+            if self.bases.is_seen(basis):
+                made_of = {"basis": self.bases.digest_of(basis)}
                 key = cache_key(made_of, asked, test_id=cell.test.id, attempt=number)
             known = self.cache.get(key) if key is not None and (cached or self.options.resume) else None
             if known is not None:
@@ -315,7 +337,8 @@ class CellRunner:
         began = time.monotonic()
         target.prepare()
         deadline += time.monotonic() - began
-        output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
+        with self._recording(target.name, cell.test):
+            output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
         if key is not None:
             self.cache.put(key, output)
         return output, False
@@ -360,9 +383,9 @@ class CellRunner:
                 context.require_code(f"target {name!r}")
             message = {"role": "user", "content": prompt}
             key = request_key([message], {})
-            return target.respond(
-                Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
-            ).text
+            request = Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
+            with self._recording(name, context.test):
+                return target.respond(request).text
 
     def _answer_of(self, name: str, context: Context) -> Output:
         """What another target says to the same test."""

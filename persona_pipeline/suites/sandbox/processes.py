@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.sandbox.opened import watched
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
@@ -103,8 +104,6 @@ def run_process(
 
     It gets a session of its own; when it ends, runs out of time or is abandoned, everything it started is killed with it.
     """
-    limits = limits or ProcessLimits()
-    mark = uuid.uuid4().hex
     # A relative program is the one in its folder, as a shell would find it there.
     program = argv[0]
     if not Path(program).is_absolute() and "/" in program:
@@ -112,8 +111,23 @@ def run_process(
     if (os.sep in program and not os.access(program, os.X_OK)) or not cwd.is_dir():
         reason = "is not executable" if Path(program).is_file() else "does not exist"
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
+    given = environment or {}
+    with watched([program, *argv[1:]], cwd, given) as notes:
+        return _run([program, *argv[1:]], cwd, stdin, timeout, {**given, **notes}, limits or ProcessLimits(), argv[0])
+
+
+def _run(
+    argv: Sequence[str],
+    cwd: Path,
+    stdin: bytes,
+    timeout: float,
+    environment: Mapping[str, str],
+    limits: ProcessLimits,
+    shown: str,
+) -> ProcessResult:
+    mark = uuid.uuid4().hex
     own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
-    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
+    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), *argv]
     # The little that programs need: no keys, no tokens, no settings of this project.
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     started = time.monotonic()
@@ -125,14 +139,14 @@ def run_process(
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**kept, **(environment or {}), MARK: mark},
+                env={**kept, **environment, MARK: mark},
                 stdin=source,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise ProcessError("not_found", f"{argv[0]!r} could not be started: {error}") from error
+            raise ProcessError("not_found", f"{shown!r} could not be started: {error}") from error
         try:
             while process.poll() is None:
                 if time.monotonic() > started + timeout:
@@ -147,7 +161,7 @@ def run_process(
         err.seek(max(0, os.fstat(err.fileno()).st_size - _STDERR_KEPT))
         result = ProcessResult(process.returncode, out.read(), err.read(), time.monotonic() - started)
     if result.returncode == 127 and not result.stdout:
-        raise ProcessError("not_found", f"{argv[0]!r} could not be started: {result.error_text[-500:]}")
+        raise ProcessError("not_found", f"{shown!r} could not be started: {result.error_text[-500:]}")
     return result
 
 
