@@ -112,12 +112,12 @@ class Bases:
         """Return a digest: SHA-256, the same wherever the repository lies. Nothing is added to the basis afterwards."""
         if id(basis) not in self._digests:
             looks = {entry: self.places.look(entry) for entry in basis.entries}
-            if not basis.since:
-                found = content_hash([basis.values, self.places.portable(looks)])
+            if basis.since and looks == basis.looks:
+                found = basis.since
             else:
-                found = (
-                    basis.since if looks == basis.looks else content_hash([basis.since, self.places.portable(looks)])
-                )
+                # Programs that differ may open other files than those that were recorded.
+                whole = {entry: self.places.look(entry) for entry in self.places.everything} if basis.since else {}
+                found = content_hash([basis.values, basis.since, self.places.portable({**looks, **whole})])
             parts = {name: self.digest_of(part) for name, part in basis.parts.items()}
             self._digests[id(basis)] = content_hash([found, parts]) if parts else found
         return self._digests[id(basis)]
@@ -146,8 +146,26 @@ class Bases:
         shared = self._once(("target", name), lambda: self._of_target(name))
         if not (self.targets and name in self.targets.entries and self.targets.runs_code(name)):
             return shared
-        programs = self._programs(("target", name, test.id))
+        programs = self._programs(self.answer_key(name, test))
         return self._once(("answer", name, test.id), lambda: Basis(parts={"target": shared, "programs": programs}))
+
+    def answer_key(self, name: str, test: Test) -> tuple[str, ...]:
+        """Return the key of the record of what a target opens for a test: another entry or another question is another key."""
+        asked = {
+            key: value for key, value in test.model_dump().items() if key not in ("assert", "asserts", "each_turn")
+        }
+        target = self._once(("target", name), lambda: self._of_target(name))
+        return ("target", name, test.id, content_hash([target.values, self._portable(asked)])[:16])
+
+    def grading_key(self, test: Test, target: str | None) -> tuple[str, ...]:
+        """Return the key of the record of the programs that prepare and grade a test."""
+        return ("test", test.id, target or "", content_hash(self._portable(own_values(self.suite, test)))[:16])
+
+    @property
+    def frame_key(self) -> tuple[str, ...]:
+        """The key of the record of the programs that run once before a suite."""
+        hooks = {name: hook.model_dump(exclude_none=True) for name, hook in self.suite.framing.items()}
+        return ("suite", content_hash(self._portable(hooks))[:16])
 
     def has_programs(self, test: Test) -> bool:
         """Return whether programs grade a test or prepare its workspace."""
@@ -186,7 +204,7 @@ class Bases:
             if test.workspace and test.workspace.template:
                 basis.entries.add(("tree", Path(test.workspace.template).resolve()))
             if self.suite.framing:
-                basis.parts["hooks"] = self._programs(("suite",))
+                basis.parts["hooks"] = self._programs(self.frame_key)
             if test.user is not None and not (self.targets and self.targets.is_recorded(target)):
                 basis.parts[f"target {test.user.target}"] = self.of_answer(test.user.target, test)
                 self._add_persona(basis, self.world, test.user.agent)
@@ -200,7 +218,7 @@ class Bases:
         for item in flat:
             self._add_assert(basis, item, test)
         if self.has_programs(test):
-            basis.parts["programs"] = self._programs(("test", test.id, target or ""))
+            basis.parts["programs"] = self._programs(self.grading_key(test, target))
         if any(item.needs_judge for item in asserts):
             agents = frozenset(item.agent for item in flat if isinstance(item, AgentClaims))
             basis.parts["judge"] = self._once(("judge", agents), lambda: self._of_judge(agents))

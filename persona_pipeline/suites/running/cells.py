@@ -128,7 +128,7 @@ class CellRunner:
     def before_all(self) -> None:
         """Run the suite's first hook. Raises ``WorkspaceError``: it failed."""
         watched = self.suite.framing and self.options.allow_code
-        with self.bases.recording(("suite",)) if watched else contextlib.nullcontext():
+        with self.bases.recording(self.bases.frame_key) if watched else contextlib.nullcontext():
             self.workspaces.suite_hook("before_all")
 
     def prefetch(self, cells: Sequence[PlannedTest]) -> None:
@@ -150,9 +150,9 @@ class CellRunner:
 
     def _recording(self, target: str, *tests: Test) -> contextlib.AbstractContextManager[None]:
         """Record what a target's programs open that run in this context."""
-        if not (self.targets and self.targets.runs_code(target)):
+        if not (self.targets and target in self.targets.entries and self.targets.runs_code(target)):
             return contextlib.nullcontext()
-        return self.bases.recording(*(("target", target, test.id) for test in tests))
+        return self.bases.recording(*(self.bases.answer_key(target, test) for test in tests))
 
     def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
@@ -160,7 +160,7 @@ class CellRunner:
         digest = self.bases.digest(cell.test, cell.target_name) if self.keyed else None
         if not (self.options.allow_code and self.bases.has_programs(cell.test)):
             return self._run(cell, digest)
-        with self.bases.recording(("test", cell.test.id, cell.target_name or "")):
+        with self.bases.recording(self.bases.grading_key(cell.test, cell.target_name)):
             return self._run(cell, digest)
 
     def _run(self, cell: PlannedTest, digest: str | None) -> TestResult:

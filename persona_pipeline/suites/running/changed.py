@@ -101,9 +101,11 @@ class _Diff:
     def reasons(self, bases: Bases, part: Basis) -> list[str]:
         """Return why a part is not as it was; many tests share one."""
         if id(part) not in self._reasons:
-            self._reasons[id(part)] = [
-                reason for entry in sorted(part.entries) for reason in self._found(bases, part, entry)
-            ]
+            found = [reason for entry in sorted(part.entries) for reason in self._found(bases, part, entry)]
+            if not found and any(bases.places.look(entry) != look for entry, look in part.looks.items()):
+                # Programs that differ from those that were recorded may open other files.
+                found = [reason for entry in bases.places.everything for reason in self._found(bases, part, entry)]
+            self._reasons[id(part)] = found
         return self._reasons[id(part)]
 
     def _found(self, bases: Bases, part: Basis, entry: Entry) -> Iterator[str]:

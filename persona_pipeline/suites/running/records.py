@@ -4,6 +4,7 @@ Records are in ``.persona/opened``, a file a suite. Records that git tracks are 
 """
 
 import contextlib
+import itertools
 import json
 import os
 import stat as modes
@@ -154,7 +155,7 @@ class Places:
             new = [root / name for name in git_names(root, "--others", "--exclude-standard")]
             return [*tracked, *(path for path in new if self.counts(path))]
         except ConfigError:
-            return [*self._walked(root)]
+            return [*itertools.islice(self._walked(root), _MOST_FILES + 1)]
 
     def _walked(self, root: Path) -> Iterable[Path]:
         for place, folders, names in os.walk(root):
@@ -214,16 +215,17 @@ def _listed(folder: Path, endings: tuple[str, ...] = ("",), *, folders: bool = F
 
 def lead(text: str, most: int = 40) -> tuple[Path, list[Path]]:
     """Return where an absolute path leads, and the links on the way."""
-    real, links, parts = Path("/"), list[Path](), [part for part in text.split("/") if part not in ("", ".")]
+    parts = [*Path(text).parts]
+    real, links = Path(parts.pop(0)), list[Path]()
     while parts:
         part = parts.pop(0)
         real = real.parent if part == ".." else real / part
         if part != ".." and most and real.is_symlink():
             most -= 1
             links.append(real)
-            target = str(real.readlink())
-            parts[:0] = [part for part in target.split("/") if part not in ("", ".")]
-            real = Path("/") if target.startswith("/") else real.parent
+            target = real.parent / real.readlink()
+            parts[:0] = target.parts[1:]
+            real = Path(target.anchor)
     return real, links
 
 
@@ -296,7 +298,7 @@ class Records:
             with contextlib.suppress(OSError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 if self.path.exists() and self.path.stat().st_size > _MOST_BYTES // 2:
+                    # Without a record the whole repository counts.
                     self.path.unlink()
-                    row["looks"] = self.places.portable(looks)
                 with self.path.open("a", encoding="ascii") as stream:
                     stream.write(f"\n{json.dumps(row)}\n")

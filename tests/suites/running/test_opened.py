@@ -22,7 +22,10 @@ LISTING = "import os\nprint('hello', sorted(os.listdir('../data')))\n"
 ASKING = "import pathlib\nprint('bye' if pathlib.Path('../flags/rude').exists() else 'hello')\n"
 IN_LIB = "import sys\nsys.path.insert(0, '../lib')\nimport words\nprint(words.SAID)\n"
 FOUND = "import os\nHERE = os.path.dirname(os.path.abspath(__file__))\n"
-CHILD = "import subprocess, sys\nprint(subprocess.run([sys.executable, '../tools/say.py'], capture_output=True, text=True).stdout)\n"
+CHILD = (
+    "import subprocess, sys\ncommand = [sys.executable, '../tools/say.py']\n"
+    "print(subprocess.run(command, capture_output=True, text=True).stdout)\n"
+)
 SYSTEM = "import os, sys\nsys.stdout.flush()\nos.system('cat ../data/words.txt')\n"
 POOLED = """
 import multiprocessing, pathlib
@@ -61,9 +64,9 @@ def remove(name: str) -> Callable[[Path], None]:
     return lambda root: (root / name).unlink()
 
 
-def turn(name: str, target: str) -> Callable[[Path], None]:
+def linked(name: str, target: str) -> Callable[[Path], None]:
     def change(root: Path) -> None:
-        (root / name).unlink()
+        (root / name).unlink(missing_ok=True)
         (root / name).symlink_to(target)
 
     return change
@@ -116,12 +119,18 @@ class Layout:
 
 WORDS = edit("data/words.txt", "go away")
 JUDGE = "{type: code_judge, script: [python3, ../tools/grade.py]}"
-GRADE = "import json, sys\nsys.path.insert(0, '../lib')\nimport words\nprint(json.dumps({'score': float(len(words.SAID) > 2)}))\n"
+GRADE = (
+    "import json, sys\nsys.path.insert(0, '../lib')\nimport words\nprint(json.dumps({'score': len(words.SAID) / 5}))\n"
+)
 LAYOUTS = [
     Layout("its own script", edit("agent/answer.py", "print('go away')\n")),
     Layout("../data", WORDS),
     Layout("../lib", edit("lib/words.py", "SAID = 'go away'\n"), IN_LIB),
-    Layout("a module of ../lib that appears beside the script", edit("agent/words.py", "SAID = 'no'\n"), IN_LIB.replace("0,", "99,")),
+    Layout(
+        "a module of ../lib that appears beside the script",
+        edit("agent/words.py", "SAID = 'no'\n"),
+        IN_LIB.replace("0,", "99,"),
+    ),
     Layout(
         "a file that ../lib reads when it is imported",
         WORDS,
@@ -129,26 +138,90 @@ LAYOUTS = [
         {"lib/words.py": f"{FOUND}SAID = open(HERE + '/../data/words.txt').read()\n"},
     ),
     Layout("../tools, a Python program that it starts", edit("tools/say.py", "print('go away')\n"), CHILD),
-    Layout("../tools, that a shell script starts", edit("tools/say.sh", "echo go away\n"), "sh ../tools/say.sh\n", command=("sh", "answer.py"), precise=False),
+    Layout(
+        "../tools, that a shell script starts",
+        edit("tools/say.sh", "echo go away\n"),
+        "sh ../tools/say.sh\n",
+        command=("sh", "answer.py"),
+        precise=False,
+    ),
     Layout("what a program reads that it starts through a shell", WORDS, SYSTEM, precise=False),
     Layout("what a forked process reads", WORDS, POOLED.replace("METHOD", "fork")),
     Layout("what a spawned process reads", WORDS, POOLED.replace("METHOD", "spawn")),
     Layout("a new file in a folder that it lists", edit("data/more.txt", "x"), LISTING),
     Layout("a file gone from a folder that it lists", remove("data/words.txt"), LISTING),
     Layout("a new file that it looks for", edit("flags/rude", ""), ASKING),
-    Layout("a file gone that it looks for", remove("flags/rude"), ASKING.replace("'bye' if", "'hello' if").replace("else 'hello'", "else 'bye'"), {"flags/rude": ""}),
-    Layout("a link on the way to its file", turn("data/now", "v2"), ANSWER.replace("data/", "data/now/"), before=lambda root: (root / "data/now").symlink_to("v1")),
-    Layout("the file behind a link", edit("data/v1/words.txt", "go away"), ANSWER.replace("data/", "data/now/"), before=lambda root: (root / "data/now").symlink_to("v1")),
-    Layout("a script that is a link", edit("lib/said.py", "print('go away')\n"), "", {"lib/said.py": "print('hello')\n"}, ("python3", "said.py"), before=lambda root: (root / "agent/said.py").symlink_to("../lib/said.py")),
+    Layout(
+        "a file gone that it looks for",
+        remove("flags/rude"),
+        ASKING.replace("hello", "no").replace("bye", "hello"),
+        {"flags/rude": ""},
+    ),
+    Layout(
+        "a link on the way to its file",
+        linked("data/now", "v2"),
+        ANSWER.replace("data/", "data/now/"),
+        before=linked("data/now", "v1"),
+    ),
+    Layout(
+        "the file behind a link",
+        edit("data/v1/words.txt", "go away"),
+        ANSWER.replace("data/", "data/now/"),
+        before=linked("data/now", "v1"),
+    ),
+    Layout(
+        "a script that is a link",
+        edit("lib/said.py", "print('go away')\n"),
+        "",
+        {"lib/said.py": "print('hello')\n"},
+        ("python3", "said.py"),
+        before=linked("agent/said.py", "../lib/said.py"),
+    ),
     Layout("a database", store("go away"), STORED, before=store("hello")),
     Layout("what a library in C may read", WORDS, IN_C, precise=False),
     Layout("a distribution of its environment", upgrade, INSTALLED),
-    Layout("a module of a package", edit("agent/pack/words.py", "SAID = 'no'\n"), "", {"agent/pack/__init__.py": "", "agent/pack/words.py": "SAID = 'hello'\n", "agent/pack/say.py": "from . import words\nprint(words.SAID)\n"}, ("python3", "-m", "pack.say")),
-    Layout("a function's module", edit("agent/NAME.py", "def say(prompt):\n    return 'go away'\n"), files={"agent/NAME.py": "def say(prompt):\n    return 'hello'\n"}, function="say", precise=False),
-    Layout("../data of a function", WORDS, files={"agent/NAME.py": f"{FOUND}SAID = open(HERE + '/../data/words.txt').read()\ndef say(prompt):\n    return SAID\n"}, function="say", precise=False),
-    Layout("../lib of a code judge", edit("lib/words.py", "SAID = ''\n"), files={"tools/grade.py": GRADE}, test=f"assert: [{JUDGE}]", readers=GRADING),
-    Layout("../data of a hook", WORDS, files={"tools/setup.py": ANSWER}, test="workspace: {setup: {script: [python3, ../tools/setup.py]}}, assert: [{type: contains, value: hello}]", readers=GRADING),
-]  # fmt: skip
+    Layout(
+        "a module of a package",
+        edit("agent/pack/words.py", "SAID = 'no'\n"),
+        "",
+        {
+            "agent/pack/__init__.py": "",
+            "agent/pack/words.py": "SAID = 'hello'\n",
+            "agent/pack/say.py": "from . import words\nprint(words.SAID)\n",
+        },
+        ("python3", "-m", "pack.say"),
+    ),
+    Layout(
+        "a function's module",
+        edit("agent/NAME.py", "def say(prompt):\n    return 'go away'\n"),
+        files={"agent/NAME.py": "def say(prompt):\n    return 'hello'\n"},
+        function="say",
+        precise=False,
+    ),
+    Layout(
+        "../data of a function",
+        WORDS,
+        files={
+            "agent/NAME.py": f"{FOUND}SAID = open(HERE + '/../data/words.txt').read()\ndef say(prompt):\n    return SAID\n"
+        },
+        function="say",
+        precise=False,
+    ),
+    Layout(
+        "../lib of a code judge",
+        edit("lib/words.py", "SAID = ''\n"),
+        files={"tools/grade.py": GRADE},
+        test=f"assert: [{JUDGE}]",
+        readers=GRADING,
+    ),
+    Layout(
+        "../data of a hook",
+        WORDS,
+        files={"tools/setup.py": ANSWER},
+        test="workspace: {setup: {script: [python3, ../tools/setup.py]}}, assert: [{type: contains, value: hello}]",
+        readers=GRADING,
+    ),
+]
 
 
 @dataclass
@@ -231,11 +304,11 @@ def test_a_change_of_what_a_program_reads_is_seen(repository: Repository, layout
     repository.make(layout)
     repository.remember()
     seen = {reader: repository.seen(reader) for reader in layout.readers}
-    assert seen == dict.fromkeys(layout.readers, []), "nothing has changed"
+    assert seen == {reader: [] for reader in layout.readers}, "nothing has changed"
     if layout.precise:
         write(repository.root, {"unrelated/other.py": "OTHER = 2\n", "docs/page.md": "another page\n"})
         seen = {reader: repository.seen(reader) for reader in layout.readers}
-        assert seen == dict.fromkeys(layout.readers, []), "it reads nothing of that"
+        assert seen == {reader: [] for reader in layout.readers}, "it reads nothing of that"
     layout.change(repository.root)
     seen = {reader: repository.seen(reader) for reader in layout.readers}
-    assert seen == dict.fromkeys(layout.readers, ["t"])
+    assert seen == {reader: ["t"] for reader in layout.readers}
