@@ -701,7 +701,7 @@ def test_labels_of_a_pull_request_do_not_count_and_what_they_would_do_is_named(c
     done = cli(*DRIFTED, "--against", "HEAD")
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "base: not red only because of labels/adherence.jsonl: by HEAD, michael dropped (adherence)"
+        "base: not red only because of labels/adherence.jsonl: by HEAD, michael drifted (adherence)"
     )
 
 

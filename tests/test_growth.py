@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.growth import AXES, fitted, measured, pooled
+from benchmarks.growth import fitted, pooled
 from benchmarks.scale import Place
 from benchmarks.scale_table import CALLS, DOLLARS, fleet
 
@@ -58,20 +58,6 @@ def test_where_the_error_is_large_nothing_is_said_to_grow() -> None:
 def test_the_error_is_learnt_from_what_was_repeated() -> None:
     assert pooled([[1.0], [3.0]]) == 0.0
     assert pooled([[0.9, 1.1], [10.0, 10.0]]) == pytest.approx(0.1)
-
-
-def test_a_quadratic_process_is_measured_as_one(tmp_path: Path) -> None:
-    """By way of all of it: worlds, processes and their figures."""
-    from dataclasses import replace
-
-    code = "import sys; n = int(sys.argv[1]); print(sum(range(n * n * 3000)))"
-    axis = replace(
-        AXES["commits"], sizes=(1, 10, 20, 40), build=lambda place, size: (place.folder / "n").write_text(str(size)),
-        rows={"quadratic": lambda place: place.process("-c", code, (place.folder / "n").read_text())},
-    )  # fmt: skip
-    _, _, fits = measured(axis, 1, postgres=False)
-    found = fits["quadratic", "CPU seconds"]
-    assert found.low is not None and found.low > 1.1 and fits["quadratic", "MB"].state == "flat"
 
 
 def test_a_process_that_fails_is_no_measurement(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ _TEXT = "object"
 
 _AGENTS: Mapping[str, tuple[str, Callable[[AgentRow], Any]]] = {
     "agent": (_TEXT, lambda row: row.agent_id),
-    "status": (_TEXT, lambda row: row.status.value),
+    "status": (_TEXT, lambda row: row.status.name),
     "overall": ("float64", lambda row: row.overall),
     "baseline": ("float64", lambda row: row.overall_baseline),
     "delta": ("float64", lambda row: row.overall_delta),

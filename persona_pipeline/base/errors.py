@@ -1,9 +1,8 @@
-"""The errors a user can cause, with place and remedy; and the three answers of a run with their exit codes."""
+"""The errors a user can cause, with place and remedy; and exit codes."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from persona_pipeline.base.text import printable
@@ -77,14 +76,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 _SEVERITY = (EXIT_CONFIG, EXIT_REGRESSION, EXIT_BUDGET, EXIT_COVERAGE)
-
-
-class Result(StrEnum):
-    """The three verdicts on agents and runs. The tests of suites have words of their own."""
-
-    HELD = "held"
-    FELL = "fell"
-    CANNOT_TELL = "cannot_tell"
 
 
 def worst_exit_code(codes: Collection[int]) -> int:

@@ -293,7 +293,8 @@ def correction_effects(store: Store, agent_ids: Iterable[str]) -> dict[str, Corr
                 continue
             before = _newest_run(connection, agent_id, _RUNS.c.window_end <= moment)
             after = _newest_run(connection, agent_id, _RUNS.c.window_end > moment)
-            if before is not None and after is not None:
+            # The newest run counts whatever became of it: without a score, no effect can be told.
+            if before is not None and after is not None and any(_scores(after.summary).values()):
                 effects[agent_id] = _effect(moment, before, after)
     return effects
 
@@ -303,7 +304,6 @@ def _newest_run(connection: Connection, agent_id: str, when: sa.ColumnElement[bo
         sa.select(_RUNS.c.window_end, _RUNS.c.summary)
         .where(
             _RUNS.c.agent_id == agent_id,
-            _RUNS.c.status == "completed",
             _RUNS.c.synthetic.is_(False),
             _RUNS.c.summary.is_not(None),
             when,

@@ -182,7 +182,7 @@ def report_of_interest(world: World, lines: Sequence[AgentVerdict], fail_on: Seq
     report = RunReport()
     for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
         run = saved_run(find_run(world.store, line.run_id)) if line.run_id else None
-        if run and run.report:
+        if run:
             report.agents[line.agent_id] = run.report
     report.findings = nothing_evaluated(report.agents.values())
     report.expenses = [expense for item in report.agents.values() for expense in item.expenses]

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from persona_pipeline.base.status import STATUSES
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.report import Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
@@ -12,7 +13,7 @@ from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.render import table_records
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_text, one_line
-from persona_pipeline.reporting.view import ReportView, estimate_text, verdict_label
+from persona_pipeline.reporting.view import ReportView, estimate_text
 from persona_pipeline.world.propositions.models import dimension_label
 
 Metadata = dict[str, Any]
@@ -25,7 +26,7 @@ MOST_SHOWN = 3
 def conclusion_metadata(conclusion: Conclusion) -> Metadata:
     """Return what is concluded in the words of every report, why, and the command that would decide what cannot be told."""
     why = {"reason": conclusion.reason, "command": conclusion.command}
-    return {"verdict": verdict_label(conclusion), **{name: text for name, text in why.items() if text}}
+    return {"verdict": conclusion.status.word, **{name: text for name, text in why.items() if text}}
 
 
 def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue:
@@ -36,7 +37,7 @@ def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue
             "baseline": format_score(item.baseline),
             "now": format_score(item.current),
             "change": format_delta(item.delta),
-            "status": _STATUS[item.status],
+            "status": STATUSES[item.status].word,
             "people": estimate_text(item.people),
             "can_see": item.sight.text if item.sight else "",
         }
@@ -111,13 +112,3 @@ def table(rows: Sequence[Mapping[str, str | float]], columns: Sequence[str]) -> 
         *([markdown_text(str(row.get(name, ""))) for name in filled] for row in rows),
     ]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in cells))
-
-
-_STATUS = {
-    "ok": "as before",
-    "regressed": "regressed",
-    "no_baseline": "no baseline",
-    "unscored": "no score now",
-    "incomplete": "not all judged",
-    "other_judge": "another judge's baseline",
-}

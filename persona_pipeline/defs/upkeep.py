@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.status import Result
 from persona_pipeline.corrections.statistics import forget_bypasses, forget_texts
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.specs import Specs
@@ -25,7 +26,7 @@ from persona_pipeline.defs.platform.run_tags import AGENT, Ours, request_tags
 from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.evaluation.calibrate import calibrate_world
 from persona_pipeline.evaluation.decide import Guard, compared
-from persona_pipeline.evaluation.history import saved_run
+from persona_pipeline.evaluation.history import SavedRun, saved_run
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import Baseline
@@ -64,15 +65,15 @@ def review_agent(world: World, agent_id: str, *, now: datetime, days: int, trust
     except ConfigError as error:
         return Reviewed(agent_id, None, None, tuple(str(problem) for problem in error.problems))
     saved = saved_run(newest_run_row(world.store, agent_id))
-    run = saved.evaluation if saved else None
     if baseline is None:
         remark = "no baseline; run capture_baseline once its scores are as they should be"
-        return Reviewed(agent_id, None, run.overall if run else None, (remark,))
-    if run is None:
+        return Reviewed(agent_id, None, saved.evaluation.overall if saved else None, (remark,))
+    if saved is None:
         return Reviewed(agent_id, baseline.captured_at, None, ("never evaluated; run evaluate_agent",))
+    run = saved.evaluation
     report = compared(run, baseline, Guard(GateRules(), trust=trust or Trust()))
     judges = [finding.text for finding in report.findings if finding.kind in _OF_JUDGES]
-    remarks = (*_age(baseline, now, days), *judges, *_drift(report), *report.comparison.warnings)
+    remarks = (*_age(baseline, now, days), *_verdict(saved), *judges, *_outgrown(report), *report.comparison.warnings)
     return Reviewed(agent_id, baseline.captured_at, run.overall, remarks)
 
 
@@ -81,9 +82,14 @@ def _age(baseline: Baseline, now: datetime, days: int) -> Sequence[str]:
     return [f"{age} days old; take it again if the agent is as it should be"] if age >= days else []
 
 
-def _drift(report: AgentReport) -> Sequence[str]:
-    remarks = [f"{item.dimension} regressed ({format_delta(item.delta)})" for item in report.comparison.regressions]
-    remarks += [
+def _verdict(saved: SavedRun) -> Sequence[str]:
+    """Return the verdict of the newest run as it was decided; nothing where the agent held."""
+    told = saved.report.conclusion
+    return [] if told.verdict is Result.HELD else [f"{told.status.word}: {told.reason}"]
+
+
+def _outgrown(report: AgentReport) -> Sequence[str]:
+    remarks = [
         f"{item.dimension} has outgrown its baseline ({format_delta(item.delta)}); take it again to guard what was gained"
         for item in report.comparison.dimensions.values()
         if item.delta is not None and item.delta > OUTGROWN

@@ -15,13 +15,13 @@ from typing import TypeVar
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.status import Result
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
     EXIT_REGRESSION,
     Conclusion,
     Finding,
-    Result,
     RunReport,
 )
 from persona_pipeline.judging.verdict import Ask, Judge, JudgeRequest, Usage, Verdict
@@ -39,7 +39,6 @@ MOST_FILES = 12
 MOST_NAMED = 3
 
 
-_WORDS = {Result.HELD: "is in character", Result.FELL: "dropped", Result.CANNOT_TELL: "cannot be told"}
 _ORDER = (Result.FELL, Result.CANNOT_TELL, Result.HELD)
 
 # What is said of a dimension of an agent; of an agent as a whole under no dimension.
@@ -296,7 +295,7 @@ def _told(verdicts: Verdicts) -> str:
             continue
         grouped.setdefault((agent_id, said), []).extend([dimension] if dimension else [])
     told = [
-        f"{agent or 'the run'} {_WORDS[said]}{f' ({_named(own)})' if own else ''}"
+        f"{agent or 'the run'} {said.status.word}{f' ({_named(own)})' if own else ''}"
         for (agent, said), own in grouped.items()
     ]
     return _named(told, "; ")

@@ -1,6 +1,7 @@
 """Runs as rows of the store: how they are written, what they say again, scores over windows, and the slow drift they show."""
 
 import logging
+import shlex
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.status import Result
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, Trend, WindowScore, find_moved, find_trends
 from persona_pipeline.guard.baselines.models import BaselineComparison
@@ -19,8 +21,8 @@ from persona_pipeline.guard.gate import GateRules, exit_code_of, nothing_evaluat
 from persona_pipeline.guard.report import (
     AgentEvaluation,
     AgentReport,
+    Conclusion,
     Finding,
-    Result,
     RunReport,
     expenses_of,
     uuid_from,
@@ -29,7 +31,7 @@ from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Message, Window
-from persona_pipeline.world.runs import MOST_WINDOWS, Row, RunRows
+from persona_pipeline.world.runs import MOST_WINDOWS, UNFINISHED, Row, RunRows
 
 
 @dataclass(frozen=True)
@@ -133,10 +135,11 @@ class SavedRun:
     """A run as it is stored, whole: its scores and their comparison.
 
     Attributes:
-        comparison, findings: None and nothing while dimensions of the run are still to come.
+        comparison, findings: None and nothing while dimensions of the run are still to come; a forgotten run has no comparison.
         whole: every dimension the agent has propositions of is in it.
         read_at: when its messages were read.
         is_baseline: the agent's baseline was taken from it.
+        finished: the run was decided.
     """
 
     evaluation: AgentEvaluation
@@ -145,23 +148,23 @@ class SavedRun:
     whole: bool = True
     read_at: datetime | None = None
     is_baseline: bool = False
+    finished: bool = True
 
     @property
-    def report(self) -> AgentReport | None:
-        """The report as it was when the run was saved, with what it cost then; None when it was not compared yet."""
-        if self.comparison is None:
-            return None
+    def report(self) -> AgentReport:
+        """The report as it was when the run was saved, with what it cost then. An unfinished run cannot be told."""
+        agent_id = self.evaluation.agent_id
         return AgentReport(
             evaluation=self.evaluation,
-            comparison=self.comparison,
-            findings=list(self.findings),
-            expenses=expenses_of(self.evaluation.agent_id, self.evaluation.dimensions.values()),
+            comparison=self.comparison or BaselineComparison(agent_id=agent_id),
+            findings=list(self.findings) if self.finished else [unfinished_finding(agent_id)],
+            expenses=expenses_of(agent_id, self.evaluation.dimensions.values()),
         )
 
 
 def saved_run(row: Row | None) -> SavedRun | None:
     """Return a run as it was saved, from its row; None: there is none."""
-    return None if row is None else _saved(row, row.result, row.whole)
+    return None if row is None else _saved(row, row.result or row.outline, row.whole)
 
 
 def _saved(row: Row, evaluation: Any, whole: bool = True) -> SavedRun:
@@ -170,6 +173,30 @@ def _saved(row: Row, evaluation: Any, whole: bool = True) -> SavedRun:
         BaselineComparison.model_validate(row.comparison) if row.comparison else None,
         [Finding.model_validate(finding) for finding in row.findings or ()],
         whole,
+        finished=row.status not in UNFINISHED,
+    )
+
+
+def saved_verdict(row: Row) -> tuple[Conclusion, list[Finding]]:
+    """Return a run's verdict as it was decided, and its findings, from a row of ``runs.newest_verdict_rows``."""
+    findings = [Finding.model_validate(finding) for finding in row.findings or ()]
+    if row.status in UNFINISHED:
+        findings = [unfinished_finding(row.agent_id)]
+    elif row.verdict is not None:
+        return Conclusion.model_validate(row.verdict), findings
+    # Decided before verdicts were saved: a run with a score held where nothing serious was found.
+    scored = Conclusion(verdict=Result.HELD) if row.status == "completed" else Conclusion(reason="no score")
+    return Conclusion.of(findings) or scored, findings
+
+
+def unfinished_finding(agent_id: str) -> Finding:
+    """Return the finding of a run that was not decided: a part of it was judged, or its process ended before."""
+    return Finding(
+        kind="coverage",
+        message=f"{agent_id}: the newest run is not finished, so it has no verdict",
+        remedy="materialize baseline_comparisons, or evaluate the agent again",
+        command=f"persona-pipeline evaluate --agents {shlex.quote(agent_id)}",
+        agent_id=agent_id,
     )
 
 
@@ -179,9 +206,8 @@ def saved_runs(rows: Iterable[Row]) -> list[SavedRun]:
 
 
 def outlines(rows: Iterable[Row]) -> dict[str, AgentReport]:
-    """Return compared runs without their claims, by agent, from ``runs.newest_outline_rows``."""
-    reports = ((row.agent_id, _saved(row, row.outline).report) for row in rows)
-    return {agent_id: report.model_copy(update={"outlined": True}) for agent_id, report in reports if report}
+    """Return runs without their claims, by agent, from ``runs.newest_outline_rows``."""
+    return {row.agent_id: _saved(row, row.outline).report.model_copy(update={"outlined": True}) for row in rows}
 
 
 def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
@@ -293,17 +319,17 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
     same = ("agent_id", "window_start", "window_end", "sample_size", "synthetic")
     made = ("persona_hash", "messages_hash", "judge", "judge_model", "prompt_version")
     scored = any(item.score is not None for item in evaluation.dimensions.values())
-    complete, adherence = run.comparison is not None, evaluation.dimensions.get("adherence")
+    adherence = evaluation.dimensions.get("adherence")
     return {
         "id": run_id,
         **{name: getattr(evaluation, name) for name in same},
         **{name: evaluation.provenance.get(name) for name in made},
-        "status": ("completed" if scored else "failed") if complete else "running",
+        "status": ("completed" if scored else "failed") if run.finished else "running",
         "dimensions": list(evaluation.dimensions),
         "overall_score": evaluation.overall,
         "token_usage": vars(evaluation.usage),
         # Not the database's clock: SQLite's counts whole seconds, and the newest of two runs must be told.
-        "completed_at": datetime.now(UTC) if complete else None,
+        "completed_at": datetime.now(UTC) if run.finished else None,
         "result": evaluation.model_dump(mode="json"),
         # Without claims and statistics.
         "outline": evaluation.model_dump(
@@ -315,7 +341,8 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         "whole": run.whole,
         "regressed": run.comparison.regressed if run.comparison else None,
         "comparison": run.comparison.model_dump(mode="json") if run.comparison else None,
-        "findings": [finding.model_dump(mode="json") for finding in run.findings] if run.comparison else None,
+        "findings": [finding.model_dump(mode="json") for finding in run.findings] if run.finished else None,
+        "verdict": run.report.conclusion.model_dump(mode="json") if run.finished else None,
     }
 
 

@@ -320,7 +320,7 @@ class WorldReader:
     def reports(
         self, agent_ids: Collection[str], since: datetime | None = None, *, whole: int | None = None
     ) -> dict[str, AgentReport]:
-        """Return what was said of agents when their newest runs were compared; of those without one nothing.
+        """Return the reports of agents' newest runs, whatever became of them, by agent; agents without a run are left out.
 
         Windows that end before ``since`` are left out. ``whole`` is of how many agents claims and reasons are read, those with
         findings first; None: of all.
@@ -328,8 +328,7 @@ class WorldReader:
         known = outlines(runs.newest_outline_rows(self.world.store, since))
         found = {agent_id: known[agent_id] for agent_id in agent_ids if agent_id in known}
         for agent_id in by_need(found)[:whole]:
-            run = saved_run(runs.find_run(self.world.store, found[agent_id].evaluation.run_id))
-            if run and run.report:
+            if run := saved_run(runs.find_run(self.world.store, found[agent_id].evaluation.run_id)):
                 found[agent_id] = run.report
         return found
 

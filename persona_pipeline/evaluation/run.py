@@ -254,7 +254,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
         judged = _judged(snapshot, plans, judge, guard)
-        _write(world, [SavedRun(judged[0].evaluation, whole=False)], snapshot, {}, {})
+        _write(world, [SavedRun(judged[0].evaluation, whole=False, finished=False)], snapshot, {}, {})
     return judged[0].evaluation
 
 

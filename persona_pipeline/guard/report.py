@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
+from persona_pipeline.base.status import NOTHING, Result, Status
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.results import (
@@ -204,6 +205,11 @@ class Conclusion(BaseModel, extra="forbid", frozen=True):
     verdict: Result | None = None
     reason: str = ""
     command: str = ""
+
+    @property
+    def status(self) -> Status:
+        """What every surface shows of the verdict."""
+        return self.verdict.status if self.verdict else NOTHING
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> "Conclusion | None":

@@ -11,9 +11,10 @@ from typing_extensions import Unpack
 
 import persona_pipeline as pp
 from persona_pipeline.api.evaluating import check_keywords
-from persona_pipeline.base.errors import EXIT_OK, EXIT_REGRESSION, Result, worst_exit_code
+from persona_pipeline.base.errors import EXIT_OK, EXIT_REGRESSION, worst_exit_code
 from persona_pipeline.base.options import OF_JUDGE, EvaluationRequest, given
 from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.falls import is_covered
 from persona_pipeline.guard.gate import weighed
 from persona_pipeline.pytest_plugin import RECORDED

@@ -13,6 +13,7 @@ from itertools import groupby
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from persona_pipeline.base.status import STATUSES
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.page import (
@@ -43,11 +44,10 @@ from persona_pipeline.reporting.text import (
     one_line,
     plural,
 )
-from persona_pipeline.reporting.view import VERDICTS, dropped
+from persona_pipeline.reporting.view import dropped
 from persona_pipeline.world.propositions.models import dimension_label
 
 _PACKAGE = "persona_pipeline.reporting"
-_STATES = {**{result.value: label for result, label in VERDICTS.items()}, "nothing": "nothing to judge"}
 _SPANS = {"code": "code", "strong": "b", "em": "em"}
 _NOTEBOOK_LINES, _NOTEBOOK_TEXT = 12, 300
 
@@ -96,7 +96,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         score=format_score, delta=format_delta, dimension=dimension_label, unscored=unscored_label, percent=format_share,
-        plural=plural, words=lambda state: _STATES[state].capitalize(), line=_line, heads=_heads, groups=_groups,
+        plural=plural, words=lambda state: STATUSES[state].word.capitalize(), line=_line, heads=_heads, groups=_groups,
         p_value=format_p, dropped=dropped,
         kind=lambda block: type(block).__name__, drawn=_drawn, plain=plain_text, cell=cell_text, tone=_tone,
         as_quote=lambda evidence: Quote(evidence.quote, evidence.message_id, evidence.verified),

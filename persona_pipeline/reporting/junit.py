@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, cast
 
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
-from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Conclusion, Finding, RunReport
+from persona_pipeline.base.status import status_of
+from persona_pipeline.guard.report import Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_delta, format_score, xml_text
-from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell, verdict_label
+from persona_pipeline.reporting.view import AgentRow, ReportView, ScoreCell
 from persona_pipeline.scoring.results import ANSWERS
 
 if TYPE_CHECKING:
     from persona_pipeline.suites.grading.results import SuiteResult
     from persona_pipeline.suites.grading.results import TestResult as SuiteTest
 
+_KINDS = {"failure": Failure, "error": Error, "skipped": Skipped}
 _DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 
@@ -30,7 +32,7 @@ def render_junit(report: RunReport) -> str:
     document = JUnitXml("persona-pipeline")
     for row in view.rows:
         suite = TestSuite(xml_text(row.agent_id))
-        suite.add_property("verdict", row.status.value)
+        suite.add_property("verdict", row.status.name)
         for case in _cases(row):
             suite.add_testcase(case)
         document.add_testsuite(suite)
@@ -83,7 +85,7 @@ def _dimension_case(row: AgentRow, cell: ScoreCell, findings: list[Finding]) -> 
         results.append(_result(kind, reason or "not_evaluated", unscored_label(reason)))
     case = _case(_class(row), cell.dimension, *results)
     case.system_out = xml_text(
-        f"{verdict_label(cell.conclusion or Conclusion())}: score {format_score(cell.score)}, "
+        f"{(cell.conclusion or Conclusion()).status.word}: score {format_score(cell.score)}, "
         f"baseline {format_score(cell.baseline)}, judged {cell.n_scored}/{cell.n_expected}"
     )
     return case
@@ -96,9 +98,8 @@ def _case(classname: str, name: str, *results: Failure | Error | Skipped) -> Tes
 
 
 def _kind(finding: Finding) -> type:
-    if finding.exit_code == EXIT_OK:
-        return Skipped
-    return Failure if finding.exit_code == EXIT_REGRESSION else Error
+    # A warning is said without failing the case.
+    return _KINDS[status_of(finding.exit_code).junit or "skipped"]
 
 
 def _result(kind: type, type_: str, message: str, text: str = "") -> Failure | Error | Skipped:

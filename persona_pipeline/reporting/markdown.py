@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from persona_pipeline.base.status import STATUSES
 from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.page import (
     Agent,
@@ -22,7 +23,6 @@ from persona_pipeline.reporting.text import format_delta, format_score, markdown
 
 MARKER = "<!-- persona-pipeline -->"
 COMMENT_LIMIT = 65_536
-_ICONS = {"held": "✅", "fell": "🔻", "cannot_tell": "❔", "nothing": "⚪"}
 _CHANGED = {"fell": " 🔻", "untold": " ❔"}
 _SIGNS = {"good": "✅", "bad": "❌", "warn": "❔"}
 _LEGEND = "Scores are 0–9 with the change against the baseline in brackets; 🔻 dropped further than allowed, ❔ cannot be told."
@@ -126,7 +126,7 @@ def _cell(cell: AnyCell) -> str:
     if isinstance(cell, Score):
         return _score(cell)
     if isinstance(cell, Agent):
-        icon = f"{_ICONS[cell.state]} " if cell.state else ""
+        icon = f"{STATUSES[cell.state].icon} " if cell.state else ""
         return f"{icon}{markdown_code(cell.id, _MOST_ID, in_table=True)}"
     if isinstance(cell, str):
         return markdown_text(cell)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.status import Result
 from persona_pipeline.base.text import names_in
-from persona_pipeline.guard.report import EXIT_OK, Result, RunReport
+from persona_pipeline.guard.report import EXIT_OK, RunReport
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world.settings import WORLD_FILE, load_world_file
 

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-# What a colour says.
-Tone = Literal["", "good", "bad", "warn", "dim"]
+from persona_pipeline.base.status import Tone
 
 
 def verdict_tone(verdict: str) -> Tone:

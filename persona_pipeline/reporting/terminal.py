@@ -10,6 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from persona_pipeline.base.status import BROKEN, STATUSES, VERDICTS
 from persona_pipeline.reporting.page import (
     Agent,
     AnyCell,
@@ -27,11 +28,13 @@ from persona_pipeline.reporting.page import (
 )
 from persona_pipeline.reporting.text import format_delta, format_score, one_line, printable, spaced
 
-_MARKS = {"held": " ", "fell": "!", "cannot_tell": "?", "nothing": "-", "": " "}
 _CHANGED = {"fell": "*", "untold": "?"}
 _STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good": "", "": ""}
 _ROWS: dict[Tone, str] = {**_STYLES, "bad": "bold red"}
-_LEGEND = "! drifted   ? cannot be told   - nothing to judge   * dropped beyond what is allowed   n/m: judgments scored of expected"
+_SHOWN = "   ".join(
+    f"{status.mark} {status.word}" for status in VERDICTS if status.mark.strip() and status is not BROKEN
+)
+_LEGEND = f"{_SHOWN}   * dropped beyond what is allowed   n/m: judgments scored of expected"
 _PEOPLE = "   (7.4±0.5): what people would give"
 _ANY_WIDTH = 10_000
 _FACT = 34
@@ -70,7 +73,7 @@ def cell_text(cell: AnyCell, *, short: bool = False) -> str:
         mark = "" if cell.whole else _CHANGED.get(cell.state, "")
         return f"{format_score(cell.value, 1)} {change}{mark}{people}".strip()
     if isinstance(cell, Agent):
-        return f"{_MARKS[cell.state]} {one_line(cell.id, 40)}"
+        return f"{STATUSES[cell.state].mark if cell.state else ' '} {one_line(cell.id, 40)}"
     text = one_line(cell.text if isinstance(cell, Cell) else cell)
     return f"{text} {one_line(cell.note)}" if isinstance(cell, Cell) and cell.note else text
 

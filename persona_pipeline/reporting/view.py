@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 
+from persona_pipeline.base.status import VERDICTS, Result, Status
 from persona_pipeline.guard.baselines.models import (
     FEWEST_LABELS,
     DimensionComparison,
@@ -16,16 +16,13 @@ from persona_pipeline.guard.baselines.models import (
     PropositionDrop,
     Sight,
 )
-from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, RunReport
+from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
 NOBODY = "Judge not validated: 0 human labels. Run `persona-pipeline label`"
-# What is concluded, as a person reads it.
-VERDICTS = {Result.HELD: "in character", Result.FELL: "drifted", Result.CANNOT_TELL: "cannot be told"}
-NOTHING_TO_JUDGE = "nothing to judge"
 # Headings of columns where there is little room, by their labels.
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
@@ -54,22 +51,9 @@ def kind_label(kind: str) -> str:
     return _KINDS.get(kind, kind.replace("_", " "))
 
 
-def verdict_label(conclusion: Conclusion) -> str:
-    return VERDICTS[conclusion.verdict] if conclusion.verdict else NOTHING_TO_JUDGE
-
-
 def in_order(names: Collection[str]) -> list[str]:
     """Return dimensions in their own order, those that are not known any more last."""
     return [name for name in ALL_DIMENSIONS if name in names] + sorted(set(names) - set(ALL_DIMENSIONS))
-
-
-class AgentStatus(StrEnum):
-    """What the row of an agent says at a glance: what is concluded of it, or that there was nothing to judge."""
-
-    HELD = "held"
-    FELL = "fell"
-    CANNOT_TELL = "cannot_tell"
-    NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
@@ -184,10 +168,10 @@ class AgentRow:
     def conclusion(self) -> Conclusion:
         return self.report.conclusion
 
-    @cached_property
-    def status(self) -> AgentStatus:
-        verdict = self.conclusion.verdict
-        return AgentStatus(verdict.value) if verdict else AgentStatus.NOTHING
+    @property
+    def status(self) -> Status:
+        """What every surface shows of the agent's verdict."""
+        return self.conclusion.status
 
     @property
     def is_new(self) -> bool:
@@ -197,14 +181,13 @@ class AgentRow:
 
     @property
     def severity(self) -> int:
-        """What to look at first: 0 for who drifted, then who cannot be told, has nothing to judge, and is in character."""
-        order = (AgentStatus.FELL, AgentStatus.CANNOT_TELL, AgentStatus.NOTHING, AgentStatus.HELD)
-        return 2 * order.index(self.status) + self.is_new
+        """The order of rows: agents that drifted first, then those that cannot be told, have nothing to judge, are in character."""
+        return 2 * VERDICTS.index(self.status) + self.is_new
 
     @property
     def needs_a_look(self) -> bool:
         """Whether it dropped, or cannot be told for more than a baseline that was never taken."""
-        return self.status in (AgentStatus.FELL, AgentStatus.CANNOT_TELL) and not self.is_new
+        return bool(self.status.severity) and not self.is_new
 
     @property
     def sights(self) -> dict[str, Sight]:
@@ -297,21 +280,20 @@ class ReportView:
     def headline(self) -> str:
         if not self.rows:
             return "No agent was evaluated"
-        count = Counter(row.status for row in self.rows)
-        total, judged = len(self.rows), len(self.rows) - count[AgentStatus.NOTHING]
-        silent = f"{count[AgentStatus.NOTHING]} {'has' if count[AgentStatus.NOTHING] == 1 else 'have'} nothing to judge"
+        count = Counter(row.conclusion.verdict for row in self.rows)
+        total, judged = len(self.rows), len(self.rows) - count[None]
+        silent = f"{count[None]} {'has' if count[None] == 1 else 'have'} nothing to judge"
         if len(self.new) == total:
             said = f"No baseline yet: {plural(total, 'agent')} scored, nothing to compare with"
         elif not judged:
             said = "Nobody has anything to judge"
-        elif count[AgentStatus.HELD] == total:
+        elif count[Result.HELD] == total:
             said = "The agent is in character" if total == 1 else f"All {total} agents are in character"
-        elif count[AgentStatus.HELD] == judged:
+        elif count[Result.HELD] == judged:
             said = f"{judged} of {judged} judged agents in character; {silent}"
         else:
-            counted = {label: count[AgentStatus(verdict.value)] for verdict, label in VERDICTS.items()}
-            said = ", ".join(f"{number} {label}" for label, number in counted.items() if number)
-            if self.new and len(self.new) == count[AgentStatus.CANNOT_TELL]:
+            said = ", ".join(f"{count[verdict]} {verdict.status.word}" for verdict in Result if count[verdict])
+            if self.new and len(self.new) == count[Result.CANNOT_TELL]:
                 said += " (no baseline yet)"
             said += f"; {silent}" if judged < total else ""
         return said + self._besides
@@ -321,7 +303,7 @@ class ReportView:
         """What is concluded of the run where its agents alone would say another thing."""
         of_run = Conclusion.of(self.report.findings)
         if of_run and not any(row.conclusion.verdict in (Result.FELL, of_run.verdict) for row in self.rows):
-            return f"; the run as a whole {VERDICTS[of_run.verdict or Result.CANNOT_TELL]}: {of_run.reason}"
+            return f"; the run as a whole {of_run.status.word}: {of_run.reason}"
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
         # In character by somebody's word is not the same as by the scores.

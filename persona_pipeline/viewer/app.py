@@ -15,12 +15,13 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.status import BROKEN, VERDICTS, Result
 from persona_pipeline.guard.labels.files import LABELS
 from persona_pipeline.reporting.charts.scores import small_line
 from persona_pipeline.reporting.html import page_style, templates_beside
 from persona_pipeline.reporting.pages.evaluation import score_of
 from persona_pipeline.reporting.text import html_text
-from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, AgentStatus, in_order
+from persona_pipeline.reporting.view import in_order
 from persona_pipeline.scoring.facts.known import known_facts, load_canon, mark_canon
 from persona_pipeline.suites.grading.results import reason_of
 from persona_pipeline.viewer import messages as listing
@@ -58,7 +59,7 @@ class Viewer:
             "score_of": score_of,
             "small_line": small_line,
             "window_text": listing.window_text,
-            "states": {**{result.value: words for result, words in VERDICTS.items()}, "nothing": NOTHING_TO_JUDGE},
+            "states": {status.name: status.word for status in reversed(VERDICTS) if status is not BROKEN},
         }
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
@@ -169,7 +170,7 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
         rows = [
             row
             for row in found["rows"]
-            if verdict in ("", row.status.value) and named in f"{row.name} {row.agent_id}".casefold()
+            if verdict in ("", row.status.name) and named in f"{row.name} {row.agent_id}".casefold()
         ]
         silent = [name for name in found["silent"] if verdict in ("", "nothing") and named in name.casefold()]
         return viewer.page("agents_list.html.j2", found=found, rows=rows, silent=silent, q=q, verdict=verdict)
@@ -184,7 +185,7 @@ def _add_agents(app: FastAPI, viewer: Viewer) -> None:
         figure = page["block"].timeline
         if figure:
             # That there is no slow trend is no news of an agent that dropped at once.
-            told = figure.caption if page["block"].mark or page["row"].status is AgentStatus.HELD else ""
+            told = figure.caption if page["block"].mark or page["row"].conclusion.verdict is Result.HELD else ""
             figure = replace(figure, title="Scores by window", caption=told, href="")
         return viewer.page("agent.html.j2", page=page, figure=figure)
 

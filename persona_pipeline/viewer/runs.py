@@ -16,9 +16,8 @@ from persona_pipeline.evaluation import history
 from persona_pipeline.evaluation.history import SavedRun, report_of
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.gate import GateRules
-from persona_pipeline.guard.report import AgentReport, RunReport
+from persona_pipeline.guard.report import RunReport
 from persona_pipeline.reporting.pages.browser import MOST_DRAWN, AgentBlock
 from persona_pipeline.reporting.statistics import HistoryPoint, Statistics, trends_now
 from persona_pipeline.reporting.view import ReportView
@@ -73,8 +72,7 @@ def agent_page(world: World, agent_id: str, run_id: str = "") -> dict[str, Any] 
     saved = stored_run(world.store, line.id) if line else None
     if line is None or saved is None:
         return None
-    uncompared = AgentReport(evaluation=saved.evaluation, comparison=BaselineComparison(agent_id=agent_id))
-    report = report_of({agent_id: saved.report or uncompared}, GateRules())
+    report = report_of({agent_id: saved.report}, GateRules())
     report.statistics["trends"] = trends_now(world, report)
     row = ReportView(report).rows[0]
     points = history.points_of([agent_id], summary_rows(world.store, [agent_id]))

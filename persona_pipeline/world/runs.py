@@ -100,10 +100,15 @@ def _window_id(agent_id: str, window: Window) -> uuid.UUID:
 
 Row: TypeAlias = sa.Row
 _RUNS, _SCORES, _NEWEST = tables.evaluation_runs, tables.evaluation_scores, tables.newest_runs
-# Which of an agent's runs counts: of the newest window, a whole one before one of a part, the later.
-_NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.completed_at, _RUNS.c.id)
+# Runs of which something is still to be judged or decided.
+UNFINISHED = ("pending", "running")
+# Which of an agent's runs counts: of the newest window, a whole one before one of a part, a finished one, the later.
+_NEWEST_LAST = (_RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.status.not_in(UNFINISHED), _RUNS.c.completed_at, _RUNS.c.id)
 _NEWEST_FIRST = tuple(column.desc() for column in _NEWEST_LAST)
-_FINISHED = (_RUNS.c.status == "completed", _RUNS.c.synthetic.is_(False))
+# A run counts whatever became of it: one without a score hides no older verdict, it has one of its own.
+_REAL = _RUNS.c.synthetic.is_(False)
+# Series over time are drawn from runs that have a score.
+_SCORED = (_RUNS.c.status == "completed", _REAL)
 # Windows of an agent that a history or a trend goes back.
 MOST_WINDOWS = 60
 # Runs of one transaction, so that other writers have their turn.
@@ -150,7 +155,7 @@ def note_newest(connection: Connection, agent_ids: Sequence[str]) -> None:
     for some in chunks(agent_ids):
         theirs = sa.select(_NEWEST.c.agent_id).where(_NEWEST.c.agent_id.in_(some)).order_by(_NEWEST.c.agent_id)
         connection.execute(theirs.with_for_update()).all()
-        own = sa.select(_RUNS.c.id).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, *_FINISHED)
+        own = sa.select(_RUNS.c.id).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, _REAL)
         newest = own.order_by(*_NEWEST_FIRST).limit(1).correlate(_NEWEST).scalar_subquery()
         connection.execute(sa.update(_NEWEST).where(_NEWEST.c.agent_id.in_(some)).values(run_id=newest))
 
@@ -170,15 +175,15 @@ def results_on(store: Store, agent_ids: Collection[str], ends: Collection[dateti
 
 
 def runs_by_window(store: Store, agent_id: str) -> list[sa.Row]:
-    """Return an agent's finished runs that are not forgotten, oldest window first, of each window the one that counts."""
-    query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_FINISHED, _RUNS.c.result.is_not(None))
+    """Return an agent's scored runs that are not forgotten, oldest window first, of each window the one that counts."""
+    query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_SCORED, _RUNS.c.result.is_not(None))
     by_window = {row.window_end: row for row in store.rows(query.order_by(*_NEWEST_LAST))}
     return list(by_window.values())
 
 
 def newest_run_row(store: Store, agent_id: str) -> sa.Row | None:
-    """Return the run that counts of an agent's newest window; None when it was never evaluated."""
-    query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, *_FINISHED).order_by(*_NEWEST_FIRST).limit(1)
+    """Return the run of any status that counts of an agent's newest window; None when it was never evaluated."""
+    query = sa.select(_RUNS).where(_RUNS.c.agent_id == agent_id, _REAL).order_by(*_NEWEST_FIRST).limit(1)
     return store.row(query)
 
 
@@ -188,7 +193,7 @@ def counting_rows(store: Store, agent_id: str | None = None, *, most: int | None
     Rows are of id, ``completed_at``, agent, window's end and start, and ``overall_score``.
     """
     columns = (_RUNS.c.id, _RUNS.c.completed_at, _RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.window_start)
-    query = sa.select(*columns, _RUNS.c.overall_score).where(*_FINISHED).order_by(*_NEWEST_FIRST)
+    query = sa.select(*columns, _RUNS.c.overall_score).where(_REAL).order_by(*_NEWEST_FIRST)
     query = query if agent_id is None else query.where(_RUNS.c.agent_id == agent_id)
     query = query if most is None else query.limit(2 * most)
     found: dict[tuple[str, datetime], sa.Row] = {}
@@ -198,13 +203,13 @@ def counting_rows(store: Store, agent_id: str | None = None, *, most: int | None
 
 
 def counting_state(store: Store) -> tuple[Any, ...]:
-    """Return how many finished runs there are and when the last ended: while it is the same, so are the runs that count."""
-    query = sa.select(sa.func.count(), sa.func.max(_RUNS.c.completed_at)).where(*_FINISHED)
+    """Return how many runs there are and when the last ended: while it is the same, so are the runs that count."""
+    query = sa.select(sa.func.count(), sa.func.max(_RUNS.c.completed_at)).where(_REAL)
     return tuple(store.rows(query)[0])
 
 
 def newest_ids() -> sa.Select:
-    """Return the query of the ids of every agent's newest finished run, whose cost does not depend on how many were before."""
+    """Return the query of the ids of every agent's newest run, whose cost does not depend on how many were before."""
     return sa.select(_NEWEST.c.run_id).where(_NEWEST.c.run_id.is_not(None))
 
 
@@ -215,16 +220,20 @@ def newest_p_values(store: Store) -> dict[str, float]:
 
 
 def newest_outline_rows(store: Store, since: datetime | None = None) -> Sequence[sa.Row]:
-    """Return agent, ``outline``, ``comparison`` and ``findings`` of every agent's newest compared run, by agent."""
-    columns = (_RUNS.c.agent_id, _RUNS.c.outline, _RUNS.c.comparison, _RUNS.c.findings)
+    """Return agent, ``outline``, ``status``, ``comparison`` and ``findings`` of every agent's newest run, by agent."""
+    columns = (_RUNS.c.agent_id, _RUNS.c.outline, _RUNS.c.status, _RUNS.c.comparison, _RUNS.c.findings)
     query = (
-        sa.select(*columns)
-        .where(_RUNS.c.id.in_(newest_ids()), _RUNS.c.comparison.is_not(None), _RUNS.c.outline.is_not(None))
-        .order_by(_RUNS.c.agent_id)
+        sa.select(*columns).where(_RUNS.c.id.in_(newest_ids()), _RUNS.c.outline.is_not(None)).order_by(_RUNS.c.agent_id)
     )
     if since is not None:
         query = query.where(_RUNS.c.window_end >= since)
     return store.rows(query)
+
+
+def newest_verdict_rows(store: Store) -> Sequence[sa.Row]:
+    """Return agent, id, ``overall_score``, ``status``, ``verdict`` and ``findings`` of every agent's newest run, by agent."""
+    columns = (_RUNS.c.agent_id, _RUNS.c.id, _RUNS.c.overall_score, _RUNS.c.status, _RUNS.c.verdict, _RUNS.c.findings)
+    return store.rows(sa.select(*columns).where(_RUNS.c.id.in_(newest_ids())).order_by(_RUNS.c.agent_id))
 
 
 def summary_rows(
@@ -236,10 +245,10 @@ def summary_rows(
     """
     bounds = [] if until is None else [_RUNS.c.window_end <= until]
     bounds += [] if since is None else [_RUNS.c.window_end >= since]
-    ends = sa.select(_RUNS.c.window_end).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, *_FINISHED, *bounds).distinct()
+    ends = sa.select(_RUNS.c.window_end).where(_RUNS.c.agent_id == _NEWEST.c.agent_id, *_SCORED, *bounds).distinct()
     oldest = ends.order_by(_RUNS.c.window_end.desc()).offset(MOST_WINDOWS - 1).limit(1).correlate(_NEWEST)
     columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.whole, _RUNS.c.summary)
-    query = sa.select(*columns).where(among(_RUNS.c.agent_id, agent_ids), *_FINISHED, *bounds).order_by(*_NEWEST_LAST)
+    query = sa.select(*columns).where(among(_RUNS.c.agent_id, agent_ids), *_SCORED, *bounds).order_by(*_NEWEST_LAST)
     with store.connect() as connection:
         asked = sa.select(oldest.scalar_subquery()).where(among(_NEWEST.c.agent_id, agent_ids))
         known = connection.execute(asked).scalars().all()
@@ -252,7 +261,7 @@ def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row
     """Return agent, window's end and ``overall_score`` of the newest so many runs of each agent, oldest first."""
     place = sa.func.row_number().over(partition_by=_RUNS.c.agent_id, order_by=_NEWEST_FIRST).label("place")
     columns = (_RUNS.c.agent_id, _RUNS.c.window_end, _RUNS.c.overall_score)
-    ranked = sa.select(*columns, place).where(*_FINISHED, _RUNS.c.window_end <= until).subquery()
+    ranked = sa.select(*columns, place).where(*_SCORED, _RUNS.c.window_end <= until).subquery()
     query = sa.select(ranked).where(ranked.c.place <= most).order_by(ranked.c.agent_id, ranked.c.place.desc())
     return store.rows(query)
 
@@ -260,7 +269,7 @@ def overall_rows(store: Store, *, until: datetime, most: int) -> Sequence[sa.Row
 def message_score_rows(store: Store, agent_id: str, persona_hash: str, *, most: int) -> list[sa.Row]:
     """Return window and ``message_scores`` (0-9) of an agent's newest so many windows, those of a persona, oldest first."""
     columns = (_RUNS.c.window_start, _RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.message_scores)
-    query = sa.select(*columns).where(_RUNS.c.agent_id == agent_id, *_FINISHED).order_by(*_NEWEST_FIRST)
+    query = sa.select(*columns).where(_RUNS.c.agent_id == agent_id, *_SCORED).order_by(*_NEWEST_FIRST)
     newest: dict[datetime, sa.Row] = {}
     with store.connect() as connection:
         for row in connection.execute(query):
@@ -274,7 +283,7 @@ def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]
     """Return window's end, ``persona_hash`` and ``judge_model`` of an agent's finished runs up to a moment, oldest first."""
     query = (
         sa.select(_RUNS.c.window_end, _RUNS.c.persona_hash, _RUNS.c.judge_model)
-        .where(_RUNS.c.agent_id == agent_id, *_FINISHED, _RUNS.c.window_end <= until)
+        .where(_RUNS.c.agent_id == agent_id, *_SCORED, _RUNS.c.window_end <= until)
         .order_by(*_NEWEST_LAST)
     )
     return store.rows(query)

@@ -58,7 +58,8 @@ def test_a_threshold_fails_a_run_that_held(sample: Project) -> None:
 
 def test_what_a_run_is_not_to_fail_on_is_said_and_fails_nothing(sample: Project) -> None:
     result = sample.evaluate("michael", fail_on=["coverage"])
-    assert result.success and checks_of(result) == dict.fromkeys(CHECKS, True)
+    assert result.success and checks_of(result) == {**dict.fromkeys(CHECKS, True), ALL_IN_CHARACTER: False}
+    assert "in_character" not in materialized(result)
     assert "drifted" in str(metadata_of(result, "baseline_comparisons")), "it is not in character all the same"
     assert not sample.evaluate("michael", fail_on=["regression"]).success
     cohort = sample.run("evaluate_cohort", fail_on=["threshold"])

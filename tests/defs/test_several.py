@@ -113,7 +113,7 @@ def line(agent_id: str, *exit_codes: int) -> AgentVerdict:
 @pytest.mark.parametrize(
     "lines, expected",
     [
-        ([], "in character"),
+        ([], "nobody was evaluated"),
         ([line("ann")], "in character"),
         ([line("ann", EXIT_COVERAGE, EXIT_REGRESSION), line("bob")], "drifted: ann"),
         ([line("ann", EXIT_BUDGET), line("bob", EXIT_REGRESSION)], "drifted: bob; cannot be told: ann"),

@@ -97,7 +97,8 @@ def test_a_week_in_which_an_agent_is_silent_is_an_answer(weekly: Project) -> Non
     result = backfill(weekly, "2026-06-22", "2026-06-22", ("dwight", "michael"))
     assert result.success
     assert set(made(result)) == {f"{agent_id}|2026-06-22" for agent_id in ("dwight", "jim", "michael")}
-    assert all(found == {"messages": 0, "verdict": "nothing to judge"} for found in made(result).values())
+    said = {(found["messages"], found["verdict"]) for found in made(result).values()}
+    assert said == {(0, "cannot be told")}, "an agent with a baseline that falls silent cannot be told"
 
 
 def test_a_broken_agent_stops_no_other(weekly: Project) -> None:

@@ -37,8 +37,8 @@ def put(root: Path, files: Mapping[str, object]) -> None:
 
 MUCH, LITTLE = {OUGHT: {"asks": "much"}}, {OUGHT: {"asks": "little"}}
 EXCUSED, NOT_EXCUSED = {TWO: {"excuses": True}}, {TWO: {"excuses": False}}
-GREEN = "green only because of baselines/ann.json: by HEAD, ann dropped (adherence)"
-RED = "red as soon as baselines/ann.json is merged: by it, ann dropped (adherence)"
+GREEN = "green only because of baselines/ann.json: by HEAD, ann drifted (adherence)"
+RED = "red as soon as baselines/ann.json is merged: by it, ann drifted (adherence)"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ RED = "red as soon as baselines/ann.json is merged: by it, ann dropped (adherenc
         ),
         pytest.param(
             LITTLE | EXCUSED, MUCH | NOT_EXCUSED, False, 0,
-            [(f"red as soon as {OUGHT}, {TWO} are merged: by it, ann dropped (adherence)", 0, False)],
+            [(f"red as soon as {OUGHT}, {TWO} are merged: by it, ann drifted (adherence)", 0, False)],
             id="two files together",
         ),
         pytest.param(

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from persona_pipeline.base.errors import ConfigError, Result
+from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import get_settings
+from persona_pipeline.base.status import Result
 from persona_pipeline.cli import main
 from persona_pipeline.judging.money import Budget
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Unscored, Verdict
@@ -124,7 +125,7 @@ def test_what_breaks_in_one_kind_of_scene_is_said_of_that_kind(world: World, bas
     assert worst.asked in next(scene for scene in scenes if scene.id == worst.scene).turns
     page = interview_page(found)
     texts = [render_page(page, format, found.model_dump(mode="json")) for format in PAGE_FORMATS]
-    assert all("pressure" in text and "dropped" in text for text in texts if not text.startswith("{"))
+    assert all("pressure" in text and "drifted" in text for text in texts if not text.startswith("{"))
     assert "drifted" in texts[2]
 
 

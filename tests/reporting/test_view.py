@@ -1,10 +1,11 @@
 import pytest
 
+from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import DimensionComparison
 from persona_pipeline.guard.report import Finding, RunReport
 from persona_pipeline.reporting.junit import render_junit
 from persona_pipeline.reporting.text import format_delta, format_score, format_usd
-from persona_pipeline.reporting.view import AgentStatus, ReportView
+from persona_pipeline.reporting.view import ReportView
 from tests.reporting.sample import sample_report
 
 
@@ -47,20 +48,20 @@ def test_without_one_of_the_baselines_overall_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("findings", "status"),
+    ("findings", "verdict"),
     [
-        ([], AgentStatus.HELD),
-        ([("threshold", 1)], AgentStatus.FELL),
-        ([("coverage", 3)], AgentStatus.CANNOT_TELL),
-        ([("budget", 4)], AgentStatus.CANNOT_TELL),
-        ([("coverage", 3), ("threshold", 1)], AgentStatus.FELL),
+        ([], Result.HELD),
+        ([("threshold", 1)], Result.FELL),
+        ([("coverage", 3)], Result.CANNOT_TELL),
+        ([("budget", 4)], Result.CANNOT_TELL),
+        ([("coverage", 3), ("threshold", 1)], Result.FELL),
     ],
     ids=["clean", "below the threshold", "coverage", "budget", "drift stands before coverage"],
 )
-def test_status(findings: list[tuple[str, int]], status: AgentStatus) -> None:
+def test_status(findings: list[tuple[str, int]], verdict: Result) -> None:
     report = sample_report(drifted=False)
     report.agents["jim"].findings = [Finding(kind=kind, exit_code=code, message="m") for kind, code in findings]
-    assert next(row for row in ReportView(report).rows if row.agent_id == "jim").status is status
+    assert next(row for row in ReportView(report).rows if row.agent_id == "jim").status is verdict.status
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_a_first_run_says_once_that_there_is_no_baseline_yet() -> None:
     ]
     assert "persona-pipeline baseline" in view.findings[0].remedy
     assert view.headline == "No baseline yet: 4 agents scored, nothing to compare with"
-    assert {row.status for row in view.rows} == {AgentStatus.CANNOT_TELL}
+    assert {row.conclusion.verdict for row in view.rows} == {Result.CANNOT_TELL}
 
 
 def test_a_trend_is_a_remark_and_no_failure() -> None:
@@ -115,7 +116,7 @@ def test_a_trend_is_a_remark_and_no_failure() -> None:
     )
     report.agents["jim"].findings = [trend]
     row = next(row for row in ReportView(report).rows if row.agent_id == "jim")
-    assert row.status is AgentStatus.HELD
+    assert row.conclusion.verdict is Result.HELD
     junit = render_junit(report)
     assert "has been falling" in junit and "<failure" not in junit
 

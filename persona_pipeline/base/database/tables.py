@@ -301,6 +301,8 @@ evaluation_runs = sa.Table(
     sa.Column("regressed", sa.Boolean()),
     sa.Column("comparison", JsonColumn),
     sa.Column("findings", JsonColumn),
+    # guard.report.Conclusion, as it was decided. NULL: decided before release 0.3, or not decided yet.
+    sa.Column("verdict", JsonColumn),
     sa.Index(None, "agent_id", "created_at"),
     # All that is asked of every run to find the newest: documents are long, and on SQLite a column behind one is read through it.
     sa.Index(
@@ -314,7 +316,7 @@ evaluation_runs = sa.Table(
 newest_runs = sa.Table(
     "newest_runs",
     metadata,
-    # Each agent's newest finished run, kept when runs are saved: of all before it nobody need be asked. NULL: none has finished.
+    # Each agent's newest run of any status, written when runs are saved, so that no query reads all runs. NULL: there is none.
     sa.Column("agent_id", sa.Text(), primary_key=True),
     sa.Column("run_id", sa.Uuid()),
 )

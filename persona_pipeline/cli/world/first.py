@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, ConfigError, Problem, Result
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.options import EvaluationRequest, moment
+from persona_pipeline.base.status import Result
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.world.messages import ExportFormat, Mapped, Starting, mapping_of
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from persona_pipeline.lab.first.cast import Cast
     from persona_pipeline.world.models import Message
 
-_EXITS = {Result.FELL: EXIT_REGRESSION, Result.HELD: EXIT_OK, Result.CANNOT_TELL: EXIT_COVERAGE}
 # Messages of each agent that the map of voices is drawn of, and samples of the judge that are priced.
 _MAPPED, _SAMPLES = 300, 3
 # Of an export that was read in part, no finding is no pass.
@@ -74,7 +74,7 @@ def first(
     facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
     facts |= {"agents": [asdict(item) | {"result": item.result} for item in look]} | _written(folder, cast)
     typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
-    raise typer.Exit(_EXITS[result])
+    raise typer.Exit(result.status.exit_code)
 
 
 def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", "Imported", bool]:

@@ -145,16 +145,18 @@ def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
 def all_in_character(
     specs: Specs, instance: dg.DagsterInstance, world: World, fail_on: Sequence[str] | None
 ) -> dg.AssetCheckEvaluation:
-    """Return what the check over all agents says: their newest comparisons, whoever was evaluated last."""
+    """Return what the check over all agents says of the newest run of each."""
     lines = compared_lines(world, fail_on)
-    wrong = [line for line in lines if line.exit_codes]
-    fine = [line for line in lines if not line.exit_codes]
+    wrong = [line for line in lines if line.exit_codes or line.conclusion.status.severity]
+    fine = [line for line in lines if line not in wrong]
     said = [*([headline(fine)] if fine or not wrong else []), *([verdict(wrong)] if wrong else [])]
+    held = any(line.conclusion.verdict is Result.HELD for line in lines)
     fell = any(line.conclusion.verdict is Result.FELL for line in wrong)
     return dg.AssetCheckEvaluation(
         asset_key=specs.comparisons.key,
         check_name=ALL_IN_CHARACTER,
-        passed=not wrong,
+        # A world in which no agent has a verdict is not in character.
+        passed=held and not wrong,
         severity=ERROR if fell else WARN,
         # An agent in character does not fail for another that is not.
         blocking=False,
@@ -166,9 +168,9 @@ def all_in_character(
 
 
 def newest_report(agent_id: str, world: World) -> AgentReport:
-    """Return an agent's newest comparison; ``dagster.Failure`` where it has never been compared."""
+    """Return the report of an agent's newest run, whatever became of it; ``dagster.Failure`` where there is no run."""
     with known_failures():
         run = saved_run(newest_run_row(world.store, agent_id))
-    if run is None or run.report is None:
-        raise dg.Failure(f"{agent_id} has not been compared; materialize baseline_comparisons", allow_retries=False)
+    if run is None:
+        raise dg.Failure(f"{agent_id} was never evaluated; materialize baseline_comparisons", allow_retries=False)
     return run.report

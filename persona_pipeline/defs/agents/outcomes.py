@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.status import Result
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents.verdicts import AgentVerdict
 from persona_pipeline.defs.platform.assets import AssetOutcome
@@ -163,8 +164,8 @@ def comparison_outcome(report: AgentReport) -> AssetOutcome:
 
 
 def in_character_outcome(line: AgentVerdict) -> AssetOutcome | None:
-    """Return the outcome of ``in_character``; None: it drifted or cannot be told. What rests on it stays fresh meanwhile."""
-    if line.exit_codes:
+    """Return the outcome of ``in_character``; None: the agent is not shown to be. What rests on it stays fresh meanwhile."""
+    if line.exit_codes or line.conclusion.verdict is not Result.HELD:
         return None
     found = {**metadata.conclusion_metadata(line.conclusion), "evaluation_run": line.run_id or ""}
     return AssetOutcome(content_hash(line.label), found)

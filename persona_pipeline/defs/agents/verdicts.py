@@ -4,27 +4,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
-from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import EXIT_CONFIG
+from persona_pipeline.base.status import BROKEN, VERDICTS, Result
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform.resources import known_agents
+from persona_pipeline.evaluation.history import saved_verdict
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.gate import weighed
-from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, Result, worst_exit_code
+from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, worst_exit_code
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
-from persona_pipeline.reporting.view import NOTHING_TO_JUDGE, VERDICTS, verdict_label
-from persona_pipeline.world.runs import newest_ids
+from persona_pipeline.world.runs import newest_verdict_rows
 from persona_pipeline.world.world import World
 
 MOST_LISTED, MOST_NAMED = 50, 5
 # So many that the stack trace Dagster adds is out of sight in the run's page, and the beginning is not.
 MOST_SAID = 10
-_BROKEN = "broken"
-# In this order; what is in character is counted, the others are named.
-_GROUPS = (VERDICTS[Result.FELL], _BROKEN, VERDICTS[Result.CANNOT_TELL], NOTHING_TO_JUDGE)
+NOBODY, _HELD = "nobody was evaluated", Result.HELD.status.word
 
 
 class AgentVerdict(BaseModel):
@@ -39,8 +36,8 @@ class AgentVerdict(BaseModel):
 
     @property
     def label(self) -> str:
-        """What is concluded of it, in the words of every report."""
-        return _BROKEN if self.broken else verdict_label(self.conclusion)
+        """The word of the agent's status, as in every report."""
+        return BROKEN.word if self.broken else self.conclusion.status.word
 
     @property
     def exit_codes(self) -> set[int]:
@@ -98,48 +95,41 @@ def agent_lines(result: CohortResult) -> list[AgentVerdict]:
 
 def verdict(lines: Sequence[AgentVerdict]) -> str:
     """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told."""
-    return "; ".join(f"{group}: {some(names)}" for group, names in _grouped(lines)) or VERDICTS[Result.HELD]
+    said = "; ".join(f"{group}: {some(names)}" for group, names in _grouped(lines))
+    return said or (_HELD if lines else NOBODY)
 
 
 def headline(lines: Sequence[AgentVerdict]) -> str:
     """Return how many agents are in character, drifted and so on, all of them counted."""
-    held = sum(line.label == VERDICTS[Result.HELD] for line in lines)
-    counts = [(VERDICTS[Result.HELD], held), *((group, len(names)) for group, names in _grouped(lines))]
-    return ", ".join(f"{count} {group}" for group, count in counts if count) or "nobody was evaluated"
+    held = sum(line.label == _HELD for line in lines)
+    counts = [(_HELD, held), *((group, len(names)) for group, names in _grouped(lines))]
+    return ", ".join(f"{count} {group}" for group, count in counts if count) or NOBODY
 
 
 def _grouped(lines: Sequence[AgentVerdict]) -> list[tuple[str, list[str]]]:
-    found = [(group, [line.agent_id for line in lines if line.label == group]) for group in _GROUPS]
-    return [(group, names) for group, names in found if names]
+    words = [status.word for status in VERDICTS if status.word != _HELD]
+    found = [(word, [line.agent_id for line in lines if line.label == word]) for word in words]
+    return [(word, names) for word, names in found if names]
 
 
 def compared_lines(world: World, fail_on: Sequence[str] | None = None) -> list[AgentVerdict]:
-    """Return how each agent of a world did when it was last compared with its baseline; those that never were are left out.
+    """Return the verdict of the newest run of each agent of a world; agents without a run are left out.
 
-    Asked in every run of any agent: of each it reads a few short columns. What was finished has a score, so it held where nothing
-    serious was found.
+    Asked in every run of any agent: of each it reads a few short columns.
     """
-    runs, known = tables.evaluation_runs, set(known_agents(world.root))
-    query = (
-        sa.select(runs.c.agent_id, runs.c.id, runs.c.overall_score, runs.c.findings)
-        .where(runs.c.id.in_(newest_ids()), runs.c.comparison.is_not(None), runs.c.outline.is_not(None))
-        .order_by(runs.c.agent_id)
-    )
-    rows = [row for row in world.store.rows(query) if row.agent_id in known]
-    lines = []
-    for row in rows:
-        findings = [Finding.model_validate(finding) for finding in row.findings or ()]
-        told = Conclusion.of(findings) or Conclusion(verdict=Result.HELD)
-        lines.append(
-            AgentVerdict(
-                agent_id=row.agent_id,
-                overall=row.overall_score,
-                run_id=str(row.id),
-                conclusion=told,
-                findings=weighed(findings, fail_on),
-            )
+    known = set(known_agents(world.root))
+    return [
+        AgentVerdict(
+            agent_id=row.agent_id,
+            overall=row.overall_score,
+            run_id=str(row.id),
+            conclusion=told,
+            findings=weighed(findings, fail_on),
         )
-    return lines
+        for row in newest_verdict_rows(world.store)
+        if row.agent_id in known
+        for told, findings in [saved_verdict(row)]
+    ]
 
 
 def failure_of(

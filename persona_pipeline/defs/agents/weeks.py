@@ -8,6 +8,7 @@ import dagster as dg
 
 from persona_pipeline.base.database.engine import Store, chunks
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.status import NOTHING
 from persona_pipeline.defs import metadata
 from persona_pipeline.defs.agents import outcomes
 from persona_pipeline.defs.agents.several import evaluated_or_retried
@@ -27,7 +28,6 @@ from persona_pipeline.defs.platform.instance_storage import in_one_batch
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.run import CohortResult
 from persona_pipeline.guard.report import AgentReport
-from persona_pipeline.reporting.view import NOTHING_TO_JUDGE
 from persona_pipeline.world.messages.counting import Tally, aged_out_before, said_on_days
 
 _MOMENT, _WEEK, _LENGTH = timedelta(microseconds=1), timedelta(days=7), "7d"
@@ -83,8 +83,8 @@ def window_end(week: date, newest: datetime | None) -> datetime | None:
 
 def week_outcome(report: AgentReport | None) -> AssetOutcome:
     """Return how an agent did in a week, in numbers that Dagster plots; None: nobody spoke."""
-    if report is None or not report.evaluation.sample_size:
-        return AssetOutcome(content_hash([]), {"messages": 0, "verdict": NOTHING_TO_JUDGE})
+    if report is None:
+        return AssetOutcome(content_hash([]), {"messages": 0, "verdict": NOTHING.word})
     found = outcomes.run_outcome(report.evaluation)
     facts = {
         # Every number is a plot: what it cost would stand before the scores.

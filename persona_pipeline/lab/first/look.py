@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import Result
+from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.voice import VoiceState, followed_text
 from persona_pipeline.lab.first.cast import Cast, typical_lines
 from persona_pipeline.scoring.text.likeness import Likeness, VoiceFinding, fleet_likeness

@@ -15,12 +15,11 @@ from persona_pipeline.base.errors import (
     EXIT_BUDGET,
     EXIT_COVERAGE,
     EXIT_OK,
-    EXIT_REGRESSION,
     ConfigError,
-    Result,
     worst_exit_code,
 )
 from persona_pipeline.base.files import read_regular
+from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
@@ -382,6 +381,4 @@ def _verdict(item: MeanChange, allowed: float, dimension: str, claim: str, kind:
 def _exit_code(found: Interview, out_of_money: bool) -> int:
     """Return the run's code: without a baseline nothing is held, however good it looks."""
     codes = {EXIT_OK if found.verdicts else EXIT_COVERAGE, EXIT_BUDGET if out_of_money else EXIT_OK}
-    for row in found.verdicts:
-        codes.add({Result.FELL: EXIT_REGRESSION, Result.CANNOT_TELL: EXIT_COVERAGE}.get(row.verdict, EXIT_OK))
-    return worst_exit_code(codes)
+    return worst_exit_code(codes | {row.verdict.status.exit_code for row in found.verdicts})

@@ -6,8 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from persona_pipeline.base.documents.json import JsonError, strict_json, write_atomically
-from persona_pipeline.base.errors import ConfigError, Problem, Result
+from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
+from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.golden import BASELINES
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.lab.results import Value

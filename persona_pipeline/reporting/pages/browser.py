@@ -45,7 +45,6 @@ from persona_pipeline.reporting.page import (
     with_code,
 )
 from persona_pipeline.reporting.pages.evaluation import (
-    TONES,
     RowCharts,
     agent_cell,
     agent_lines,
@@ -76,7 +75,6 @@ from persona_pipeline.reporting.view import (
     ScoreCell,
     score_change,
     shown_whole,
-    verdict_label,
     warnings_of,
 )
 from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
@@ -247,12 +245,12 @@ def whole_page(report: RunReport) -> Page:
     """Return all there is to say, with charts; malformed ``statistics`` raise ``ConfigError``."""
     view = ReportView(report)
     count, is_new = len(view.findings), bool(view.new) and len(view.new) == len(view.rows)
-    outcome = "no baseline yet" if is_new else verdict_label(report.conclusion)
+    outcome = "no baseline yet" if is_new else report.conclusion.status.word
     return Page(
         view.headline,
         sections=_sections(report, view),
         before=list(agent_lines(view))[:_MOST_BEFORE],
-        tone=TONES.get(report.conclusion.verdict, "warn"),
+        tone=report.conclusion.status.tone,
         label="Persona evaluation",
         summary=[
             (f"{len(view.rows):,}", "agent" if len(view.rows) == 1 else "agents"),
@@ -323,7 +321,7 @@ def _everybody(
     hrefs = {agent_id: f"#{agent.anchor}" for agent_id, agent in shown.items()}
     rows = []
     for row in sorted(view.rows, key=lambda row: row.severity):
-        state = Cell(verdict_label(row.conclusion).capitalize(), note=_wrong(row), style=row.status.value)
+        state = Cell(row.status.word.capitalize(), note=_wrong(row), style=row.status.name)
         scores = [score_of(cell) for cell in row.cells]
         line = small_line([point.overall for point in histories.get(row.agent_id, [])[-MOST_DRAWN:]])
         judged = f"{row.n_scored}/{row.n_expected}"

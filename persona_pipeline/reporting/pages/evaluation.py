@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from persona_pipeline.base.status import Result
 from persona_pipeline.guard.baselines.models import PropositionDrop, Sight
-from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, Result, RunReport
+from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, Expense, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting import statistics as sections
 from persona_pipeline.reporting.charts.figures import (
@@ -42,7 +43,6 @@ from persona_pipeline.reporting.view import (
     MANY,
     SHORT_LABELS,
     AgentRow,
-    AgentStatus,
     ReportView,
     ScoreCell,
     dropped,
@@ -58,13 +58,6 @@ from persona_pipeline.scoring.results import add_usage
 from persona_pipeline.world.models import grouped
 from persona_pipeline.world.propositions.models import dimension_label
 
-TONES: dict[Result | None, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
-_ROW_TONES: dict[AgentStatus, Tone] = {
-    AgentStatus.FELL: "bad",
-    AgentStatus.CANNOT_TELL: "warn",
-    AgentStatus.NOTHING: "dim",
-    AgentStatus.HELD: "",
-}
 _MOST_TEXT, _MOST_ID, _MOST_CLAIM_ID = 600, 64, 120
 _MOST_SIGHTS, _MOST_SIGHT_LINES = 40, 5
 # Of what a terminal shows without -v.
@@ -96,7 +89,7 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     # What a pull request's base says comes before everything.
     said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
     found = [Section("", [Items(said)])] if said else []
-    return Page(view.headline, top, found, tone=TONES.get(report.conclusion.verdict, "warn"))
+    return Page(view.headline, top, found, tone=report.conclusion.status.tone)
 
 
 def _finding_lines(view: ReportView) -> list[Item]:
@@ -115,7 +108,7 @@ def agent_lines(view: ReportView) -> Iterator[Item]:
     said: dict[tuple[Tone, str], list[str]] = {}
     for row in sorted(view.rows, key=lambda row: row.severity):
         if row.needs_a_look:
-            tone: Tone = "bad" if row.status is AgentStatus.FELL else "warn"
+            tone: Tone = row.status.tone
             said.setdefault((tone, dropped(row) or untold(row)), []).append(one_line(row.name, 40))
     lines = list(said.items())
     for (tone, text), names in lines[:_MOST_LINES]:
@@ -138,7 +131,7 @@ def _run_lines(view: ReportView) -> Iterator[Item]:
         yield _finding_line(finding, _MOST_SLIGHT_TEXT)
     for remedy in remedies(serious)[:_MOST_REMEDIES]:
         yield Item(remedy, kind="to do", tone="warn")
-    if any(row.status is AgentStatus.FELL for row in view.rows):
+    if any(row.conclusion.verdict is Result.FELL for row in view.rows):
         yield Item("the lines that broke character: `persona-pipeline report --output report.html`", kind="read")
     more = len(findings) - len(of_run[:_MOST_LINES]) - len(shown) + len(warnings_of(view.rows))
     if more:
@@ -150,7 +143,7 @@ def _blind_line(view: ReportView) -> Iterator[Item]:
     blind = [
         (sight.detectable, f"{one_line(row.name, 40)} {dimension_label(name).lower()} {sight.shown}")
         for row, sights in view.sights
-        if row.status is AgentStatus.HELD
+        if row.conclusion.verdict is Result.HELD
         for name, sight in sights.items()
         if sight.missed
     ]
@@ -190,7 +183,7 @@ def comment_page(report: RunReport) -> Page:
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [Facts(rests)]))
-    tone = TONES.get(report.conclusion.verdict, "warn")
+    tone = report.conclusion.status.tone
     return Page(view.headline, top, [*found, Section("", folded)], before, tone, "Persona evaluation")
 
 
@@ -217,14 +210,14 @@ def scores_table(
     found = []
     for row in view.rows if rows is None else rows:
         drawn = (charts or {}).get(row.agent_id, RowCharts([None] * len(row.cells)))
-        state = "fell" if row.status is AgentStatus.FELL else ""
+        state = "fell" if row.conclusion.verdict is Result.FELL else ""
         cells = [
             agent_cell(row, hrefs),
             *(score_of(cell, chart) for cell, chart in zip(row.cells, drawn.cells, strict=True)),
             Score(row.overall, row.overall_delta, state, chart=drawn.overall, whole=True),
             Cell(f"{row.n_scored}/{row.n_expected}", own=True),
         ]
-        found.append(PageRow(cells, _ROW_TONES[row.status]))
+        found.append(PageRow(cells, "" if row.status.tone == "good" else row.status.tone))
     return Table("Table of scores", columns, found, style="scores")
 
 
@@ -234,7 +227,7 @@ def dimension_column(name: str) -> Column:
 
 
 def agent_cell(row: AgentRow, hrefs: Mapping[str, str] | None = None) -> Agent:
-    return Agent(row.agent_id, row.name, row.status.value, (hrefs or {}).get(row.agent_id, ""))
+    return Agent(row.agent_id, row.name, row.status.name, (hrefs or {}).get(row.agent_id, ""))
 
 
 def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
@@ -322,7 +315,7 @@ def _to_do(view: ReportView) -> list[Item]:
     lines: list[Line] = []
     for row in view.rows:
         advised = [drop for drop in row.report.comparison.drops if drop.recommendation]
-        if row.status is AgentStatus.FELL and advised:
+        if row.conclusion.verdict is Result.FELL and advised:
             worst = min(advised, key=lambda drop: drop.delta)
             lines.append([_id(row.name), _own(": "), Span(worst.recommendation or "", limit=_MOST_TEXT)])
     lines += [with_code(text) for text in remedies(item for item in view.findings if item.exit_code != EXIT_OK)]

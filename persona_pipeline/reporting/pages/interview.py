@@ -1,15 +1,13 @@
 """An interview as a page: scores by dimension and kind of scene, what dropped, and the lines that broke character."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from persona_pipeline.base.errors import Result
+from persona_pipeline.base.status import Result
 from persona_pipeline.lab.interview.results import Interview, InterviewScore, MeanVerdict, Retest, WorstLine
-from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Span, Table, Tone
+from persona_pipeline.reporting.page import Cell, Item, Items, Page, Section, Span, Table
 from persona_pipeline.reporting.text import format_delta, format_p, format_score, format_usd
 from persona_pipeline.world.propositions.models import dimension_label
 
-_SAID = {Result.HELD: "held", Result.FELL: "dropped", Result.CANNOT_TELL: "cannot tell"}
-_TONES: Mapping[Result, Tone] = {Result.HELD: "good", Result.FELL: "bad", Result.CANNOT_TELL: "warn"}
 _MOST_LINE, _MOST_HELD = 300, 2.0
 
 
@@ -37,7 +35,9 @@ def interview_page(found: Interview) -> Page:
     )
     sections = [Section("", [Table.plain("Scores", columns, rows, note)])]
     sections.append(Section("", [Item([Span(f"{found.agent_id}: ", "strong"), _headline(found)])]))
-    if told := [Item(_change(row), kind=_SAID[row.verdict], tone=_TONES[row.verdict]) for row in _remarkable(found)]:
+    if told := [
+        Item(_change(row), kind=row.verdict.status.word, tone=row.verdict.status.tone) for row in _remarkable(found)
+    ]:
         sections.append(Section("Since the baseline", [Items(told)]))
     lines = [item for line in found.worst for item in _line(line)]
     sections += [Section("Lines that broke character", [Items(lines)])] if lines else []
@@ -55,8 +55,8 @@ def _line(line: WorstLine) -> list[Item]:
 def _headline(found: Interview) -> str:
     verdicts = {row.verdict for row in found.verdicts}
     if Result.FELL in verdicts:
-        return "drifted"
-    return "in character" if verdicts == {Result.HELD} and found.whole else "cannot be told"
+        return Result.FELL.status.word
+    return (Result.HELD if verdicts == {Result.HELD} and found.whole else Result.CANNOT_TELL).status.word
 
 
 def _remarkable(found: Interview) -> list[MeanVerdict]:
@@ -83,10 +83,10 @@ def _verdict_cell(row: MeanVerdict | None, fell: Sequence[str]) -> Cell:
         return Cell("–")
     change = "" if row.change is None else f" {format_delta(row.change, 1)}"
     if row.verdict is Result.HELD and fell:
-        return Cell(f"dropped: {', '.join(fell).replace('_', ' ')}", "bad")
+        return Cell(f"{Result.FELL.status.word}: {', '.join(fell).replace('_', ' ')}", "bad")
     missed = row.verdict is Result.HELD and row.detectable is not None and row.detectable > _MOST_HELD
     said = f", drops below {row.detectable:.1f} would be missed" if missed else ""
-    return Cell(f"{_SAID[row.verdict]}{change}{said}", _TONES[row.verdict])
+    return Cell(f"{row.verdict.status.word}{change}{said}", row.verdict.status.tone)
 
 
 def _change(row: MeanVerdict) -> str:

@@ -9,7 +9,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, Result
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_OK
+from persona_pipeline.base.status import Result
 from persona_pipeline.suites.answering.output import Output, parse_output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
 from persona_pipeline.suites.format.problems import ReasonedError
@@ -381,11 +382,9 @@ class SuiteResult:
     @property
     def exit_code(self) -> int:
         """1: something fell; else 4: money ran out; 3: something cannot be told; 0: all held, or none had to."""
-        if self.result == Result.FELL:
-            return EXIT_REGRESSION
-        if any(test.error.reason == "budget" for test in self.tests if test.error):
+        if self.result != Result.FELL and any(test.error.reason == "budget" for test in self.tests if test.error):
             return EXIT_BUDGET
-        return EXIT_COVERAGE if self.result == Result.CANNOT_TELL else EXIT_OK
+        return self.result.status.exit_code if self.result else EXIT_OK
 
     @property
     def verdict(self) -> SuiteVerdict:
