@@ -188,13 +188,10 @@ class Places:
         """Return whether a file outside the repository belongs to the machine or the user's settings, not to a program."""
         if self.is_inside(path):
             return False
-        home, prefixes = Path.home(), (*_MACHINE, Path(sys.prefix), Path(sys.base_prefix))
-        hidden = (
-            path.is_relative_to(home)
-            and path.relative_to(home).parts[:1] > (".",)
-            and str(path.relative_to(home))[0] == "."
-        )
-        return hidden or any(path.is_relative_to(place) for place in prefixes)
+        home = Path.home()
+        is_hidden = path.is_relative_to(home) and path.relative_to(home).as_posix().startswith(".")
+        places = (*_MACHINE, Path(sys.prefix), Path(sys.base_prefix))
+        return is_hidden or any(path.is_relative_to(place) for place in places)
 
 
 def git_names(root: Path, *which: str) -> list[str]:
