@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEMO := .persona/demo
 
-.PHONY: demo test check lock dev docs peers baseline clean
+.PHONY: demo test check lock dev docs peers clean
 
 # The main job on the sample world, recorded judge: no key, no database, no network. The world it shows drifts, so the job fails: that
 # is the point of it, and the demo succeeds when the job failed for that reason and the report is there.

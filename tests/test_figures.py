@@ -58,7 +58,7 @@ SHOWN = {
     "guard": {
         "baselines.drift", "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
-        "gate", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
+        "gate", "known_drift", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
         "report", "trust",
     },
     "importing": {

@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "accept_baseline": (True, "true"),
     "update_baseline": (True, "true"),
     "baseline_windows": (4, "4"),
+    "accept": ("the new manner", "the new manner"),
     "history": (2, "2"),
     "touched": (True, "true"),
     "newest_window": (True, "true"),
@@ -68,7 +69,7 @@ MOMENT = "a project says what holds for every run; which moment a run is about, 
 VERDICT = "a baseline is what was measured, and rests on no verdict"
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    **{("python", name): TAKING for name in ("update_baseline", "baseline_windows")},
+    **{("python", name): TAKING for name in ("update_baseline", "baseline_windows", "accept")},
     ("evaluate", "baseline_windows"): TAKING,
     **{
         ("baseline", name): VERDICT
@@ -89,12 +90,16 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
             "accept_baseline": STORED,
             "update_baseline": TAKING,
             "baseline_windows": TAKING,
+            "accept": TAKING,
         }.items()
         if surface != "cohort" or name not in ("agents", "dimensions")
     },
     **{("component", name): MOMENT for name in ("as_of", "since", "record", "fresh")},
-    **{("pytest", name): TAKING for name in ("update_baseline", "baseline_windows")},
-    **{("action", name): "a job leaves nothing in the repository" for name in ("record", "update_baseline", "baseline_windows")},
+    **{("pytest", name): TAKING for name in ("update_baseline", "baseline_windows", "accept")},
+    **{
+        ("action", name): "a job leaves nothing in the repository"
+        for name in ("record", "update_baseline", "baseline_windows", "accept")
+    },
     ("action", "against"): "its input base and the event say which commit decides",
     ("action", "accept_baseline"): "counts beside against, which a pull request sets: tests/test_pull_requests.py",
 }  # fmt: skip

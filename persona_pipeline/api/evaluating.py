@@ -172,13 +172,21 @@ async def evaluate_async(world: WorldLike, *, judge: JudgeLike | None = None, **
 
 
 def take_baselines(
-    world: WorldLike, *, judge: JudgeLike | None = None, windows: int = 1, **asked: Unpack[Asking]
+    world: WorldLike,
+    *,
+    judge: JudgeLike | None = None,
+    windows: int = 1,
+    accept: str | None = None,
+    **asked: Unpack[Asking],
 ) -> Evaluation:
     """Evaluate agents and write their scores to ``baselines/``; what was not scored in full keeps what the files say.
+
+    An agent whose window spans a known drift, or is lower than its file, is refused: a finding ``known_drift`` says why.
 
     Args:
         judge: as of ``evaluate``.
         windows: from how many windows, this one and those before; four and more tell weeks from falls.
+        accept: why a refused baseline is taken all the same, in one line; kept in the file.
         asked: see ``Asking``.
 
     Returns:
@@ -187,14 +195,20 @@ def take_baselines(
     Raises:
         ConfigError: bad input, everything wrong with it; nothing is evaluated then.
     """
-    return _evaluated(world, judge, _request(asked, update_baseline=True, baseline_windows=windows))
+    taking = {"update_baseline": True, "baseline_windows": windows, "accept": accept}
+    return _evaluated(world, judge, _request(asked, **taking))
 
 
 async def take_baselines_async(
-    world: WorldLike, *, judge: JudgeLike | None = None, windows: int = 1, **asked: Unpack[Asking]
+    world: WorldLike,
+    *,
+    judge: JudgeLike | None = None,
+    windows: int = 1,
+    accept: str | None = None,
+    **asked: Unpack[Asking],
 ) -> Evaluation:
     """Do what ``take_baselines`` does without holding up the event loop; see ``evaluate_async``."""
-    return await asyncio.to_thread(take_baselines, world, judge=judge, windows=windows, **asked)
+    return await asyncio.to_thread(take_baselines, world, judge=judge, windows=windows, accept=accept, **asked)
 
 
 def load_baseline(world: WorldLike, agent_id: str) -> Baseline | None:

@@ -155,6 +155,11 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         le=60,
         description="From how many windows a baseline is taken, this one and those before; 4 and more tell weeks from drops.",
     )
+    accept: str | None = Field(
+        default=None,
+        description="With `update_baseline`: why a baseline is taken although a drift is known or it is lower than before, in one "
+        "line; kept in the file ([guard.md](../explanation/guard.md#a-known-drift)).",
+    )
     history: int = Field(default=0, ge=0, le=60, description="Evaluate this many windows before too, for the timeline.")
     touched: bool = Field(
         default=False, description="Evaluate earlier windows again too whose messages came, changed or went since."
@@ -187,6 +192,8 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     def _fits_together(self) -> Self:
         if self.accept_baseline and self.against is None:
             raise ValueError("accept_baseline needs against")
+        if self.accept is not None and not (self.accept.strip() and self.accept.isprintable()):
+            raise ValueError(f"accept is a reason in one line of text, not {self.accept!r}")
         return self
 
 
@@ -224,7 +231,7 @@ Asking.__doc__ = f"{Asking.__doc__}\n\nAttributes:\n" + "\n".join(
 )
 # Options of no surface: how Dagster's steps cut a run, and what only a world says. What taking baselines adds.
 INTERNAL = ("newest_window", "accepted_drops")
-OF_BASELINES = ("update_baseline", "baseline_windows")
+OF_BASELINES = ("update_baseline", "baseline_windows", "accept")
 OF_JUDGE = ("judge", "max_usd", "record", "fresh", "grouping")
 
 

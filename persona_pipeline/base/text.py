@@ -1,10 +1,15 @@
-"""Text of others made harmless where it is shown (a terminal, JSON on it, a cell of a spreadsheet), and names listed in a text."""
+"""Foreign text: what cannot be stored becomes U+FFFD where it enters, and what must not be shown goes where it is printed."""
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 REPLACEMENT = "\ufffd"
+# Escapes in JSON: a backslash and a pair of surrogates, which stay, then NUL and half a pair, which do not.
+_JSON_ESCAPES = re.compile(
+    r"\\(?:\\|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u0000|u[dD][89a-fA-F][0-9a-fA-F]{2}))"
+)
 # CSI and two-character escapes, then OSC, DCS, SOS, PM and APC strings up to their terminator, in 7- and 8-bit spelling.
 _ESCAPES = re.compile(
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
@@ -14,11 +19,38 @@ _ESCAPES = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Marks, embeddings, overrides and isolates that reorder what stands around them.
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
-_UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _LIKE_AN_ESCAPE, _ESCAPED = re.compile(r"\\u(?=[0-9a-f]{4})"), re.compile(r"\\u([0-9a-f]{4})")
 # What a spreadsheet would take for a formula.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def storable(text: str) -> str:
+    """Return the text with NUL and lone surrogates, which no database or UTF-8 file holds, as U+FFFD."""
+    text = text.replace("\x00", REPLACEMENT)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        # Two halves of one character that follow each other become that character.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def storable_json(text: str) -> str:
+    """Return JSON text whose escapes say what ``storable`` keeps. Every other character stays at its place."""
+    return _JSON_ESCAPES.sub(lambda match: r"\ufffd" if match[1] else match[0], text)
+
+
+def storable_data(value: Any) -> Any:
+    """Return JSON-like data in which every text, keys included, is as in ``storable``."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, Mapping):
+        return {storable_data(key): storable_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        found = [storable_data(item) for item in value]
+        return found if isinstance(value, list) else tuple(found)
+    return value
 
 
 def printable(text: str) -> str:
@@ -28,7 +60,7 @@ def printable(text: str) -> str:
 
 def without_controls(text: str) -> str:
     """Return text without control characters (new line and tab stay) and bidi controls; lone surrogates become U+FFFD."""
-    return _SURROGATES.sub(REPLACEMENT, _BIDI.sub("", _CONTROLS.sub("", text)))
+    return storable(_BIDI.sub("", _CONTROLS.sub("", text)))
 
 
 def shortened(text: str, most: int) -> str:
@@ -36,14 +68,14 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most].rstrip()}…"
 
 
-def shown_json(data: Any, indent: int | None = None) -> str:
-    """Return JSON with letters of any script as themselves and what no terminal should get raw as escapes: the same value."""
-    return escaped(json.dumps(data, indent=indent, ensure_ascii=False))
+def shown_json(data: Any, indent: int | None = None, *, allow_nan: bool = True) -> str:
+    """Return JSON with letters of any script as themselves, and as escapes what a terminal must not get raw."""
+    return escaped(storable_json(json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=allow_nan)))
 
 
 def escaped(text: str) -> str:
-    """Return JSON text with control and bidi characters and lone surrogates written as escapes."""
-    return _UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    """Return a text as in ``storable``, with control and bidi characters written as escapes of JSON."""
+    return _UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", storable(text))
 
 
 def calm_cell(text: str) -> str:
@@ -59,8 +91,8 @@ def plain_cell(text: str) -> str:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    letter = chr(int(match[1], 16))
-    return letter if letter == "\\" or _UNSHOWN.match(letter) else match[0]
+    letter = storable(chr(int(match[1], 16)))
+    return letter if letter in ("\\", REPLACEMENT) or _UNSHOWN.match(letter) else match[0]
 
 
 def names_in(text: str) -> list[str]:

@@ -59,7 +59,6 @@ _STORE_REMEDIES = (
     ("unable to open", "check the folder of the database and its permissions"),
     ("locked", "wait for what is writing to it, then run it again"),
 )
-_DAMAGED = ("malformed", "not a database", "damaged", "could not decode", "corrupt")
 # What an older process hears of a store that a newer one has brought up to date meanwhile.
 _CHANGED = (
     "no such table",
@@ -69,9 +68,10 @@ _CHANGED = (
     "not null constraint",
     "violates not-null",
 )
-_MEND = (
-    "put a backup of it in its place; without one, move the file away and run again: what stands in the world's files is read "
-    "anew, and what was stored only there (earlier runs, paid answers) is gone"
+_RESTORE = "put a backup of it in its place"
+_START_AGAIN = (
+    "without one, move the file away and run again: the world's files are read again, and what only the store had (earlier "
+    "runs, paid answers) is gone"
 )
 _ENGINE = "persona_pipeline.base.database.engine"
 _KEPT = "what stood there before is still there"
@@ -85,17 +85,34 @@ def machine_failure(error: BaseException) -> str | None:
             remedy = _REMEDIES.get(cause.errno, "mend that and run it again")
             return f"{where}{cause.strerror or type(cause).__name__}; {_KEPT}; {remedy}"
         if _is_of_the_store(cause):
-            said = printable(str(getattr(cause, "orig", None) or cause)).strip().splitlines()[0][:200]
-            if any(word in said.lower() for word in _CHANGED):
-                newer = "a newer persona-pipeline may have changed it meanwhile: upgrade and run again; if it is up to date,"
-                return f"the store is damaged or not as this version left it ({said}); {newer} {_MEND}"
-            if isinstance(cause, ValueError) or any(word in said.lower() for word in _DAMAGED):
-                return f"the store is damaged ({said}); {_MEND}"
-            remedy = next(
-                (told for word, told in _STORE_REMEDIES if word in said.lower()), "check PERSONA_DATABASE_URL"
-            )
-            return f"the store failed ({said}); {_KEPT}; {remedy}"
+            return _store_failure(cause)
     return None
+
+
+def _store_failure(error: BaseException) -> str:
+    from persona_pipeline.base.database.engine import damage
+
+    said = " ".join(printable(str(getattr(error, "orig", None) or error)).split())[:200] or type(error).__name__
+    is_value = isinstance(error, ValueError)
+    if remedy := next((told for word, told in _STORE_REMEDIES if not is_value and word in said.lower()), None):
+        return f"the store failed ({said}); {_KEPT}; {remedy}"
+    # Only SQLite's own check calls a file damaged: an exception may as well be a mistake in this program.
+    if found := damage():
+        return f"the store is damaged ({found}); {_RESTORE}; {_START_AGAIN}"
+    if any(word in said.lower() for word in _CHANGED):
+        newer = "a newer persona-pipeline may have changed it meanwhile: upgrade and run again"
+        return f"the store is not as this version left it ({said}); {newer}; if it is up to date, {_RESTORE}"
+    if is_value or "stored value" in said:
+        foreign = f"upgrade persona-pipeline and run again; if another program wrote to the store, {_RESTORE}"
+        return f"{_place(error)} cannot read or write a value of the store ({said}); {_KEPT}; {foreign}"
+    return f"the store failed ({said}); {_KEPT}; check PERSONA_DATABASE_URL"
+
+
+def _place(error: BaseException) -> str:
+    """Return the innermost function of this package that an error passed."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    own = [frame for frame in frames if frame.f_globals.get("__name__", "").startswith("persona_pipeline.")]
+    return f"{own[-1].f_globals['__name__']}.{own[-1].f_code.co_name}" if own else "persona-pipeline"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

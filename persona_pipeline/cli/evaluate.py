@@ -147,7 +147,7 @@ def _write(output: Path, content: str | bytes) -> None:
 MEASURED = ("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 
 
-@asks(*MEASURED, grouped=True)
+@asks(*MEASURED, "accept", grouped=True)
 def baseline(
     context: typer.Context,
     mock_judge: MockJudge = False,
@@ -158,6 +158,10 @@ def baseline(
     """Evaluate agents and keep the scores as their baselines.
 
     They are written to baselines/. Dimensions that were not scored in full keep what the files say.
+
+    Exit code 3, and nothing written for an agent: a drift is known in its window, or its
+    scores are lower than its file allows (1 where they dropped). The refusal names
+    the command that takes the windows before. --accept "reason" writes it all the same.
     """
     from persona_pipeline.evaluation.estimate import more_windows_text
 

@@ -1,26 +1,21 @@
-"""``persona-pipeline label`` and ``labels``: judgments labelled in the browser or the terminal; labels listed and exchanged."""
+"""``persona-pipeline label`` and ``labels``: judgments labelled in the browser; labels listed and exchanged."""
 
 import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
 from persona_pipeline.cli.view import open_session, person, serve
-from persona_pipeline.reporting.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from persona_pipeline.guard.labels.files import AnyLabel, LabelType
-    from persona_pipeline.guard.labels.session import Labelling, VoiceLabelling
-    from persona_pipeline.world.models import Message
-
-    Session = TypeVar("Session", Labelling, VoiceLabelling)
 
 
 def label(
@@ -36,143 +31,17 @@ def label(
     ] = "person",
     seed: Annotated[int, typer.Option(help="Of the order; the same for all who are to label the same.")] = 0,
     newest: Annotated[bool, typer.Option("--newest", help="Only what is of each agent's newest window.")] = False,
-    terminal: Annotated[bool, typer.Option("--terminal", help="Here instead of in the browser.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")] = 0,
-    voice: Annotated[
-        bool, typer.Option("--voice", help="Say of the agent's messages whether they sound like it, on or off.")
-    ] = False,
 ) -> None:
-    """Say how far claims hold: what the judge is measured against.
+    """Label judgments by hand in the browser, to validate the judge.
 
-    Shows what was judged; each answer is kept at once. With --voice say which messages sound like the agent: what a check of its
-    voice is learnt from.
+    Each answer is kept at once. Messages are labelled with thumbs in `persona-pipeline view`.
     """
-    if voice:
-        if agent is None or kind != "person" or dimension != "all" or newest:
-            raise ConfigError(
-                "write persona-pipeline label AGENT --voice; people alone label voices, message by message"
-            )
-        label_voice(agent, person(labeller, kind).name, seed, terminal=terminal, port=port)
-        return
     who = person(labeller, kind)
     session = open_session(agent, dimension, who, seed, newest=newest)
-    if terminal:
-        label_in_terminal(session)
-        return
     # Thumbs are what people say of a voice; a model gives none.
-    _on_the_page(session, who.name if who.kind == "person" else "", port)
-
-
-def label_voice(agent: str, labeller: str, seed: int, *, terminal: bool, port: int) -> None:
-    """Ask which messages sound like an agent; ConfigError: the world's files are not valid, or it has said nothing."""
-    from persona_pipeline.guard.labels.files import LABELS
-    from persona_pipeline.guard.labels.session import VoiceLabelling
-
-    world = open_world()
-    world.bring_in([agent], [], named=False)
-    said: dict[str, list[Message]] = {}
-    for message in world.messages():
-        said.setdefault(message.conversation, []).append(message)
-    session = VoiceLabelling(world.root / LABELS, world.persona(agent), list(said.values()), labeller, seed)
-    if session.current() is None:
-        raise ConfigError(f"{agent} has said nothing that is not labelled; run persona-pipeline ingest FILE")
-    if not terminal:
-        _on_the_page(session, labeller, port)
-        return
-    ask(
-        session,
-        "on (or 1), off (or 0), s (skip), u (undo), q (quit); a note may follow the answer",
-        _show_voice,
-        _on_or_off,
-    )
-    typer.echo(session.progress()["check"])
-
-
-def _on_or_off(session: "VoiceLabelling", key: str, word: str, note: str) -> str | None:
-    if word not in ("on", "off", "1", "0"):
-        return None
-    session.answer(key, word in ("on", "1"), note)
-    return "kept"
-
-
-def _show_voice(session: "VoiceLabelling") -> None:
-    from persona_pipeline.reporting.text import template_text
-
-    current = session.current()
-    assert current is not None
-    shown = [*current.before, current.message]
-    facts = {"progress": session.progress(), "messages": shown, "name": session.persona.display_name}
-    typer.echo(template_text("label_voice", facts))
-
-
-def _on_the_page(session: "Labelling | VoiceLabelling", labeller: str, port: int) -> None:
-    serve(open_world(), labeller, lambda agent, dimension: session, port, path="/label/", verb="Label at")
-
-
-_HELP = "0-9, n (not applicable), s (skip), u (undo), q (quit); a note may follow the answer, such as: 7 keeps the joke"
-
-
-def label_in_terminal(session: "Labelling") -> None:
-    """Ask for scores, each kept at once; ConfigError: the label files are not valid."""
-    ask(session, _HELP, _show, _scored)
-
-
-def _scored(session: "Labelling", key: str, word: str, note: str) -> str | None:
-    if word != "n" and not (word.isascii() and word.isdigit()):
-        return None
-    answered = session.answer(key, None if word == "n" else int(word), note)
-    judges = Counter(
-        f"{one_line(verdict.model or 'the judge')} said {'n/a' if verdict.score is None else verdict.score}"
-        for verdict in answered.item.verdicts
-    )
-    return f"kept; {', '.join(judges)}"
-
-
-def ask(
-    session: "Session",
-    usage: str,
-    show: "Callable[[Session], None]",
-    answer: "Callable[[Session, str, str, str], str | None]",
-) -> None:
-    """Ask until all is labelled, ``q`` or the end of the input.
-
-    ``answer`` takes the session, what is asked about, a word and a note, and returns what came of it; None: the word is no answer.
-    """
-    shown = None
-    while (current := session.current()) is not None:
-        if current.key != shown:
-            show(session)
-            typer.echo(usage)
-            shown = current.key
-        try:
-            line = input("> ").strip()
-        except EOFError:
-            typer.echo("")
-            return
-        word, _, note = line.partition(" ")
-        try:
-            if word in ("q", "quit"):
-                return
-            if word == "s":
-                session.skip(current.key)
-                typer.echo("skipped")
-            elif word == "u":
-                typer.echo("taken back" if session.undo() else "there is nothing to take back")
-            else:
-                typer.echo(answer(session, current.key, word, note) or usage)
-        except ValueError as error:
-            typer.echo(f"not kept: {error}\n{usage}")
-    typer.echo("all of it is labelled")
-
-
-def _show(session: "Labelling") -> None:
-    from persona_pipeline.guard.labels.session import BANDS, TARGET
-    from persona_pipeline.reporting.text import template_text
-
-    judgment = session.current()
-    assert judgment is not None
-    facts = {"request": judgment.request, "dimension": judgment.dimension, "progress": session.progress()}
-    typer.echo(template_text("label", {**facts, "target": TARGET, "bands": BANDS}))
+    name = who.name if who.kind == "person" else ""
+    serve(open_world(), name, lambda agent, dimension: session, port, path="/label/", verb="Label at")
 
 
 app = typer.Typer(help="What people say of judgments: list, import, export.", no_args_is_help=True)

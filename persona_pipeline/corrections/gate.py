@@ -15,9 +15,9 @@ from functools import partial
 from typing import Self, TypeVar
 
 from persona_pipeline.base.calls import BackgroundLoop
-from persona_pipeline.base.documents.json import storable
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.base.telemetry import EvaluationEvent, emitter
+from persona_pipeline.base.text import storable_data
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import (
     INTERNAL_ERROR,
@@ -229,7 +229,7 @@ class ActionGate:
         started = arrived if arrived is not None else time.monotonic()
         if answered := self._remembered.answer(agent_id, action_id, attempt, text):
             return answered
-        channel, recipient = (place if place is None else storable(place) for place in (channel, recipient))
+        channel, recipient = storable_data((channel, recipient))
         known_id, known = self._remembered.prior((agent_id, channel, recipient), action_id, attempt)
         call = GateCall(
             *(agent_id, text, channel, recipient),

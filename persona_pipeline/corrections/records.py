@@ -14,7 +14,6 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
-from persona_pipeline.base.documents.json import storable
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.world.messages.store import message_of
@@ -195,9 +194,9 @@ def _write_check(connection: Connection, record: CheckRecord) -> None:
         return
     if record.run_id is not None:
         upsert(connection, tables.runs, [{"id": record.run_id}], update=False)
-    original, corrected = storable(decision.text), None
+    original, corrected = decision.text, None
     if decision.outcome is not Outcome.CORRECTED and decision.attempt > 1:
-        original, corrected = storable(record.first_text), original
+        original, corrected = record.first_text, original
     connection.execute(
         sa.insert(tables.correction_logs),
         common
@@ -206,7 +205,7 @@ def _write_check(connection: Connection, record: CheckRecord) -> None:
             "original_text": original,
             "corrected_text": corrected,
             "threshold": decision.threshold,
-            "reasoning": storable(record.reasoning),
+            "reasoning": record.reasoning,
             "outcome": decision.outcome.value,
             "judge_model": record.judge_model,
         },
@@ -240,7 +239,7 @@ class Bypasses:
 
     def count(self, reason: str, agent_id: str | None = None) -> None:
         """Count one text that went out unchecked."""
-        name = None if agent_id is None else storable(agent_id)[:_LONGEST_NAME]
+        name = agent_id and agent_id[:_LONGEST_NAME]
         with self._lock:
             key = (reason, name)
             if key not in self._waiting and len(self._waiting) >= _MOST_KINDS:

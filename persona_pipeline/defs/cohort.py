@@ -140,7 +140,7 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
         report, folder = evaluate_by_config(context, place, world, config)
         print_report(report, sys.stdout, verbose=True)
         lines = [agent_line(agent) for agent in report.agents.values()]
-        run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report.findings))
         wrong = [finding.text for finding in report.all_findings()]
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
@@ -206,7 +206,7 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
             lines = newest_lines(opened, known_agents(opened.root), fail_on)
             report = report_of_interest(opened, lines, fail_on)
             folder = write_reports(report, reports_folder(opened.root, opened.settings) / COHORT_REPORTS)
-        said = verdict(lines)
+        said = verdict(lines, report.findings)
         run_tags.label_verdict(context.instance, context.run_id, said)
         wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
         exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
@@ -348,10 +348,14 @@ def build_capture_baseline(place: Place) -> dg.JobDefinition:
     @place.op(pool=place.judge_pool)
     def capture_baselines(context: dg.OpExecutionContext, world: WorldResource, config: RegressionConfig) -> None:
         """Evaluate the agents and write what was scored in full to `baselines/`."""
-        report, _ = evaluate_by_config(context, place, world, config, update_baseline=True)
+        report, folder = evaluate_by_config(context, place, world, config, update_baseline=True)
         for agent_id, agent in report.agents.items():
             scores = {name: item.score for name, item in agent.evaluation.dimensions.items()}
             context.log.info(f"{agent_id}: {scores}")
+        if refused := {
+            finding.remedy: finding.text for finding in report.all_findings() if finding.kind == "known_drift"
+        }:
+            raise dg.Failure("\n".join(refused.values()), metadata={"reports": str(folder)}, allow_retries=False)
 
     about = "Take golden baselines: evaluate and write `baselines/<agent>.json`."
     return place.job("capture_baseline", capture_baselines, about)

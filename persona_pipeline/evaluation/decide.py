@@ -15,11 +15,13 @@ from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
+from persona_pipeline.guard.known_drift import Objections, objections, with_known_drifts
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
+from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
 # Whether a judge of recordings has answers to some questions.
@@ -164,6 +166,8 @@ def _result(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentRe
             findings += facts_findings(said)
             expenses.append(Expense(mechanism="facts", agent_id=agent_id, usage=said.usage))
         report = report.model_copy(update={"findings": findings, "expenses": expenses})
+    if not evaluation.synthetic:
+        report = _with_known_drifts(snapshot, plan, report)
     whole = plan.is_whole(evaluation.dimensions)
     saved = SavedRun(evaluation, report.comparison, report.findings, whole, plan.read_at)
     # The row keeps what the run cost when it was paid for; the caller learns what it cost now.
@@ -174,6 +178,31 @@ def _result(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentRe
     }
     evaluation = evaluation.model_copy(update={"dimensions": {**evaluation.dimensions, **now}})
     return AgentResult(plan, report.model_copy(update={"evaluation": evaluation}), saved)
+
+
+def _with_known_drifts(snapshot: Snapshot, plan: AgentPlan, report: AgentReport) -> AgentReport:
+    evaluation = report.evaluation
+    found = with_known_drifts(
+        report.findings,
+        evaluation,
+        plan.baseline,
+        snapshot.drifts.get(evaluation.agent_id, ()),
+        objections_to(snapshot, plan, evaluation),
+        has_history=has_history(snapshot, plan),
+    )
+    return report.model_copy(update={"findings": found})
+
+
+def objections_to(snapshot: Snapshot, plan: AgentPlan, evaluation: AgentEvaluation) -> Objections:
+    """Return what speaks against an evaluation's window as a baseline."""
+    said = {message.id for message in plan.case.messages}
+    return objections(evaluation, said, snapshot.drifts.get(evaluation.agent_id, ()))
+
+
+def has_history(snapshot: Snapshot, plan: AgentPlan) -> bool:
+    """Return whether the agent said something in the windows before."""
+    start, agent_id = plan.scope.window.start, plan.scope.agent_id
+    return start is not None and bool(snapshot.messages.within(Window(start), agent_id=agent_id))
 
 
 def joined(known: AgentEvaluation | None, evaluation: AgentEvaluation, claimed: Collection[str]) -> AgentEvaluation:
@@ -315,7 +344,8 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
         finding
         for finding in report.findings
         if (finding.kind in ("trend", "moved") and finding.dimension in own)
-        or finding.kind in ("voice_alarm", "voice_check", "contradiction", "facts")
+        or finding.kind in ("voice_alarm", "voice_check", "contradiction", "facts", "known_drift")
+        or (finding.kind == "accepted" and finding.dimension is None)
     ]
     return found.model_copy(
         update={"expenses": report.expenses, "past": report.past, "findings": [*found.findings, *kept]}

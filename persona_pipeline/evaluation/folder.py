@@ -15,7 +15,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import build_case, plan_case
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
-from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest
+from persona_pipeline.guard.baselines.golden import BASELINES, load_baseline, recordings_digest, windows_noted
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import Windows, computed_moved, spread_of, summarised
 from persona_pipeline.guard.labels.files import AskedNow
@@ -100,7 +100,7 @@ def _retake(folder: FolderReader, snapshot: Snapshot, judge: RecordedBackend, pa
     persona = load_persona(folder.root, baseline.agent_id)
     for name in baseline.dimensions:
         known = baseline.provenance.get("dimensions", {}).get(name, {})
-        windows = list(_windows(known.get("recordings")))
+        windows = list(windows_noted(known.get("recordings")))
         claims = StoredSet.read(folder.root / PROPOSITIONS, name, persona.agent_id)
         again = [_scored(snapshot, judge, persona, (name, claims), window) for window in windows]
         digests = [recordings_digest(item) if item else None for item, _ in again]
@@ -117,17 +117,6 @@ def _retake(folder: FolderReader, snapshot: Snapshot, judge: RecordedBackend, pa
                 found.unknown.setdefault(COMPUTED, []).append(name)
             found.wrong += _differences(baseline, name, items, {v.model for v in again[-1][1] if v.model})
     return found
-
-
-def _windows(noted: Any) -> Iterator[tuple[Window, int]]:
-    """Yield the windows that a golden file names, with how often each claim was judged; nothing where it names them badly."""
-    try:
-        for item in noted or ():
-            start, samples = item["start"], int(item["samples"])
-            moment = None if start is None else datetime.fromisoformat(start)
-            yield Window(datetime.fromisoformat(item["end"]), moment), min(max(samples, 1), 1000)
-    except (KeyError, TypeError, ValueError):
-        return
 
 
 def _scored(

@@ -26,6 +26,7 @@ from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
 from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
 from persona_pipeline.guard.labels.check import check_findings, checked_voices
 from persona_pipeline.guard.labels.files import LABELS, load_labels
 from persona_pipeline.guard.report import AgentReport, Finding
@@ -180,6 +181,7 @@ class WorldReader:
         watching = {*agent_ids, *watched.baselines}
         # Learning takes a second an agent: done here only for who wants to fail on it.
         voices = self._voices(snapshot.agents, learn="voice_alarm" in (request.fail_on or ()))
+        drifts, wrong = self._drifts(snapshot.agents, voices)
         alike = self._alike(snapshot)
         snapshot = self.for_facts(snapshot) if request.facts else snapshot
         return replace(
@@ -190,6 +192,8 @@ class WorldReader:
             trust=self.trust(),
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
+            broken={**snapshot.broken, **wrong},
+            drifts=drifts,
             voices=self._voice_findings(snapshot.agents, voices),
             learnt=[state.learnt for state in voices.values() if state.is_new],
             missing=missing_agents(world.root, world.rules_root),
@@ -426,6 +430,30 @@ class WorldReader:
                 persona or self.world.persona(scope.agent_id), voice, scope.window, learn=learn
             )
         return found
+
+    def _drifts(
+        self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]
+    ) -> tuple[dict[str, list[KnownDrift]], dict[str, tuple[Problem, ...]]]:
+        """Return the known drifts of agents up to now, whatever window they are judged on, and what is wrong with files of them."""
+        folder, newest = self.world.rules_root / BASELINES, self.world.newest_message_time()
+        stored = stored_voices(self.world.store, {scope.agent_id for scope in scopes})
+        found: dict[str, list[KnownDrift]] = {}
+        broken: dict[str, tuple[Problem, ...]] = {}
+        for scope in (scope for scope in scopes if not scope.synthetic):
+            agent_id, voice, state = scope.agent_id, stored.get(scope.agent_id), voices.get(scope.agent_id)
+            try:
+                told = load_drift(drift_path(folder, agent_id))
+            except ConfigError as error:
+                broken[agent_id] = error.problems
+                continue
+            known = list(state.drifts if state else ())
+            if voice and voice.model and newest and (state is None or scope.window.end < newest):
+                # What is said after the window tells of a drift that begins in it.
+                said = self.messages_to_follow(voice, newest)
+                known = list(followed(voice.model, said, scope.window).drifts)
+            if told or known:
+                found[agent_id] = [*filter(None, [told]), *known]
+        return found, broken
 
     def _voice_findings(
         self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]

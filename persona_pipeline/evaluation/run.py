@@ -4,12 +4,13 @@ A world is read, questions are planned and asked, what comes of them is decided,
 nobody holds the world.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from persona_pipeline.base.errors import Problem, raise_problems
+from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.against import AskedOnce, judged_against
 from persona_pipeline.evaluation.decide import (
@@ -19,8 +20,10 @@ from persona_pipeline.evaluation.decide import (
     confirm,
     decide,
     guard_of,
+    has_history,
     judged_on,
     missing_scores,
+    objections_to,
     restricted,
     rules_of,
     scored,
@@ -51,7 +54,8 @@ from persona_pipeline.guard.gate import (
     nothing_evaluated,
     run_coverage,
 )
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
+from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport
 from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
@@ -121,6 +125,7 @@ def run_evaluation(world: World, judge: Judge, request: EvaluationRequest) -> Ev
 
 def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> EvaluationRun:
     request, reader = world.settled(request), WorldReader(world)
+    _check_taking(request, world.horizon)
     with reader.alone(world.chosen(request.agents)):
         snapshot, generated = reader.snapshot(request), SyntheticAgents()
         raise_problems(snapshot.broken)
@@ -129,15 +134,36 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
             snapshot = with_generated(snapshot, generated)
         decided = evaluate(snapshot, judge, request)
         raise_problems(decided.broken)
-        taken = new_baselines(decided, request) if request.update_baseline else []
+        known = decided.snapshot.baselines
+        taken, refused = new_baselines(decided, request) if request.update_baseline else ([], {})
         paths = [save_baseline(world.root / BASELINES, baseline) for baseline in taken]
         if request.update_baseline:
             # What has just become the baseline is what the run is compared with.
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
         write(world, decided, generated)
-    run = _run_of(decided, judge, request, generated, paths)
+    told = _taken_findings(taken, known) | refused
+    run = _run_of(decided, judge, request, generated, paths, told)
+    run.notes += [finding.text for finding in told.values()]
     run.notes += _fewer_windows(decided, taken, request.baseline_windows)
     return run
+
+
+def _check_taking(request: EvaluationRequest, now: datetime) -> None:
+    if request.accept is not None and not request.update_baseline:
+        raise ConfigError("accept is about a baseline that is taken; give it with update_baseline, or to `baseline`")
+    if request.update_baseline and request.as_of is not None and request.as_of > now:
+        said = f"as-of {request.as_of.isoformat()} is in the future; a baseline is of what was said"
+        raise ConfigError(f"{said}: name a past time, or leave it out for the newest message")
+
+
+def _taken_findings(taken: Iterable[Baseline], known: Mapping[str, Baseline]) -> dict[str, Finding]:
+    """Return by agent which numbers were written over."""
+    moved = {item.agent_id: moved_text(item, known.get(item.agent_id)) for item in taken}
+    return {
+        agent_id: Finding(kind="new_baseline", message=f"{agent_id}: baseline written over: {text}", agent_id=agent_id)
+        for agent_id, text in moved.items()
+        if text
+    }
 
 
 def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules: GateRules | None = None) -> Decided:
@@ -332,10 +358,19 @@ def _notes_of(judge: Judge) -> list[str]:
 
 
 def _run_of(
-    decided: Decided, judge: Judge, request: EvaluationRequest, generated: SyntheticAgents, baselines: list[Path]
+    decided: Decided,
+    judge: Judge,
+    request: EvaluationRequest,
+    generated: SyntheticAgents,
+    baselines: Sequence[Path] = (),
+    told: Mapping[str, Finding] | None = None,
 ) -> EvaluationRun:
+    """Return what a run came to. ``told``: by agent what is said of its golden file."""
     rules, dimensions, snapshot = decided.rules, select_dimensions(request.dimensions), decided.snapshot
     reports = {item.plan.scope.agent_id: restricted(item.report, dimensions, rules) for item in decided.results}
+    for agent_id, finding in (told or {}).items():
+        own = reports[agent_id]
+        reports[agent_id] = own.model_copy(update={"findings": [finding, *own.findings]})
     report = assemble(reports, judge, request, rules)
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
@@ -348,7 +383,7 @@ def _run_of(
     problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
     replay = partial(_replay_of, decided, judge, request)
     notes = [f"{agent_id}: {found.summary}" for agent_id, found in snapshot.facts.items()]
-    return EvaluationRun(report, problems, [*name_notes(snapshot.speakers), *notes], baselines, replay)
+    return EvaluationRun(report, problems, [*name_notes(snapshot.speakers), *notes], list(baselines), replay)
 
 
 def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> RunReplay:
@@ -366,48 +401,72 @@ def replayed(replay: RunReplay) -> EvaluationRun:
     judge = ReplayedJudge(replay.judge, replay.live, replay.notes, replay.answers)
     decided = evaluate(replay.snapshot, judge, replay.request, replay.rules)
     raise_problems(decided.broken)
-    run = _run_of(decided, judge, replay.request, SyntheticAgents(), [])
+    run = _run_of(decided, judge, replay.request, SyntheticAgents())
     run.report.statistics |= replay.statistics
     return run
 
 
-def new_baselines(decided: Decided, request: EvaluationRequest) -> list[Baseline]:
-    """Return golden files of what was scored in full; other dimensions in them stay as they are.
+def new_baselines(decided: Decided, request: EvaluationRequest) -> tuple[list[Baseline], dict[str, Finding]]:
+    """Return golden files of what was scored in full, and by agent why none is written; other dimensions in them are kept.
 
-    Windows before are in them if several are asked for; those in which something had fallen are left out.
+    Windows before are in them if several are asked for; those in which something had dropped or a drift is known are left out.
     """
-    found, labels = [], decided.snapshot.trust.labels
-    earlier = decided.earlier if request.baseline_windows > 1 else ()
+    found, refused, snapshot, rules = list[Baseline](), dict[str, Finding](), decided.snapshot, decided.rules
     for result in decided.results:
-        evaluation = result.saved.evaluation
-        agent_id = evaluation.agent_id
+        evaluation, old = result.saved.evaluation, snapshot.baselines.get(result.plan.scope.agent_id)
         if evaluation.synthetic or not is_believable(result.report):
             # What was generated is no evidence of how the agent really talks, and a judge that cannot judge gives none at all.
             continue
-        own = [item.report for item in earlier if item.report.evaluation.agent_id == agent_id]
-        windows = [*(item.evaluation for item in own if not item.comparison.regressed), evaluation]
-        baseline = captured(
-            agent_id,
-            [item.dimensions for item in windows],
-            judged_on(evaluation),
-            spans=[(item.window_start, item.window_end) for item in windows],
-            known=decided.snapshot.baselines.get(agent_id),
-        )
-        if baseline.dimensions:
-            found.append(calibrated(baseline, result.report.comparison, labels.labels_hash))
-    return found
+        if not (baseline := _captured(decided, result, request)).dimensions:
+            continue
+        against = objections_to(snapshot, result.plan, evaluation)
+        drops = lower(baseline, old, rules.regression_delta, rules.proposition_delta)
+        written = as_written(baseline, old, against, drops, request.accept, snapshot.read_at)
+        if written is not None:
+            found.append(written)
+            continue
+        said_before = has_history(snapshot, result.plan)
+        refused[evaluation.agent_id] = refusal(evaluation, against, drops, has_history=said_before)
+    return found, refused
+
+
+def _captured(decided: Decided, result: AgentResult, request: EvaluationRequest) -> Baseline:
+    evaluation, snapshot = result.saved.evaluation, decided.snapshot
+    earlier = [
+        item
+        for item in (decided.earlier if request.baseline_windows > 1 else ())
+        if item.plan.scope.agent_id == evaluation.agent_id and _is_alike(snapshot, item, result)
+    ]
+    windows = [*(item.report.evaluation for item in earlier), evaluation]
+    baseline = captured(
+        evaluation.agent_id,
+        [item.dimensions for item in windows],
+        judged_on(evaluation),
+        spans=[(item.window_start, item.window_end) for item in windows],
+        known=snapshot.baselines.get(evaluation.agent_id),
+    )
+    return calibrated(baseline, result.report.comparison, snapshot.trust.labels.labels_hash)
+
+
+def _is_alike(snapshot: Snapshot, before: AgentResult, newest: AgentResult) -> bool:
+    """Return whether a window before goes into a baseline with the newest: it did not drop, and both are in a drift or neither."""
+    drifted = [bool(objections_to(snapshot, item.plan, item.report.evaluation).reasons) for item in (before, newest)]
+    return not before.report.comparison.regressed and drifted[0] == drifted[1]
 
 
 def _fewer_windows(decided: Decided, taken: Sequence[Baseline], asked: int) -> Iterator[str]:
     """Yield whose baselines are of fewer windows than were asked for, and why."""
     for baseline in taken:
         own = [item for item in decided.earlier if item.plan.scope.agent_id == baseline.agent_id]
-        earlier = [item.report.comparison.regressed for item in own]
+        newest = next(item for item in decided.results if item.plan.scope.agent_id == baseline.agent_id)
+        dropped = sum(item.report.comparison.regressed for item in own)
+        unlike = sum(not _is_alike(decided.snapshot, item, newest) for item in own) - dropped
         used = max(item.get("windows", 1) for item in baseline.provenance["dimensions"].values())
         counts = {
-            "in which nobody spoke": asked - 1 - len(earlier),
-            "in which something had dropped": sum(earlier),
-            "silent or not judged in full with the claims of now": len(earlier) - sum(earlier) + 1 - used,
+            "without a message": asked - 1 - len(own),
+            "in which something had dropped": dropped,
+            "on the other side of a known drift": unlike,
+            "silent or not judged in full with the current claims": len(own) - dropped - unlike + 1 - used,
         }
         if used < asked:
             why = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count > 0)

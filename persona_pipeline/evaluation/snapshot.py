@@ -22,6 +22,7 @@ from persona_pipeline.evaluation.history import Point
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.known_drift import KnownDrift
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
@@ -76,6 +77,7 @@ class Snapshot:
         results: what earlier runs on these windows said, as JSON text by run id.
         points: earlier windows of agents that are evaluated or watched, oldest first.
         canon: what people laid down of agents; ``facts``: what those said of themselves, once that was asked.
+        drifts: known drifts of the agents that are evaluated.
         voices: what is found of the agents' own voices; ``learnt``: those that are to be kept as they are here now.
         missing: agents with a baseline and no persona.
         coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
@@ -101,6 +103,7 @@ class Snapshot:
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     canon: Mapping[str, Sequence[Fact]] = field(default_factory=dict)
     facts: Mapping[str, FactsFound] = field(default_factory=dict)
+    drifts: Mapping[str, Sequence[KnownDrift]] = field(default_factory=dict)
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()
     missing: Sequence[str] = ()

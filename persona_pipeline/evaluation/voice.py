@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.text import shortened
+from persona_pipeline.guard.known_drift import KnownDrift
 from persona_pipeline.guard.report import Finding
 from persona_pipeline.scoring.text.agreement import UNKNOWN
 from persona_pipeline.scoring.voice_alarm.learning import FEWEST_OWN, SURE, LearntVoice
@@ -45,6 +46,7 @@ class VoiceState:
         stands: the last of them stands: the agent does not sound like itself.
         is_new: the voice is not stored as it is here.
         language: of its messages, where the voice could not be learnt from them.
+        drifts: all times up to the end of the window in which it did not sound like itself.
     """
 
     learnt: LearntVoice
@@ -55,6 +57,7 @@ class VoiceState:
     examples: int = 0
     is_new: bool = False
     language: str = ""
+    drifts: tuple[KnownDrift, ...] = ()
 
     @property
     def agent_id(self) -> str:
@@ -159,10 +162,14 @@ def alarm_window(found: VoiceChange) -> Window:
 
 @dataclass(frozen=True)
 class Followed:
-    """An agent's newest messages held against its voice, with the alarms of the window and the one that stands at its end."""
+    """An agent's newest messages held against its voice, with the alarms of the window and the one that stands at its end.
+
+    ``drifts``: all times in which it did not sound like itself, in the window or not.
+    """
 
     readings: tuple[VoiceReading, ...]
     alarms: tuple[VoiceAlarm, ...]
+    drifts: tuple[KnownDrift, ...]
     stands: bool
 
     @property
@@ -174,12 +181,25 @@ class Followed:
 def followed(model: VoiceModel, messages: Sequence[Message], window: Window) -> Followed:
     """Hold an agent's messages since its voice was learnt against it."""
     readings, alarms = follow_voice(model, messages)
-    # The sum is held at the threshold while an alarm stands, and at 0 it is over.
-    stands = bool(alarms) and all(
-        reading.sum > 0 for reading in readings if reading.message.created_at > alarms[-1].raised_at.created_at
-    )
+    drifts = [
+        KnownDrift(
+            agent_id=alarm.agent_id,
+            since=alarm.began_at.created_at,
+            until=_last_of(readings, alarm),
+            found=f"the voice alarm: {alarm.text}",
+        )
+        for alarm in alarms
+    ]
+    stands = bool(drifts) and drifts[-1].until is None
     shown = [alarm for alarm in alarms if alarm.raised_at.created_at in window or (stands and alarm is alarms[-1])]
-    return Followed(tuple(readings), tuple(shown), stands)
+    return Followed(tuple(readings), tuple(shown), tuple(drifts), stands)
+
+
+def _last_of(readings: Sequence[VoiceReading], alarm: VoiceAlarm) -> datetime | None:
+    """Return when an agent said the last message that does not sound like it, None while it goes on."""
+    # The sum is held at the threshold while an alarm stands, and at 0 it is over.
+    pairs = ((last, now) for last, now in pairwise(readings) if now.message.created_at > alarm.raised_at.created_at)
+    return next((last.message.created_at for last, now in pairs if now.sum <= 0), None)
 
 
 def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChange]) -> VoiceState:
@@ -189,7 +209,7 @@ def explained(learnt: LearntVoice, found: Followed, changes: Iterable[KnownChang
     runs = [KnownChange(now.created_at, f"run {now.run_id} of the agents began") for now in began]
     around = sorted({*changes, *runs}, key=lambda item: item.at)
     alarms = tuple(voice_change(alarm, around) for alarm in found.alarms)
-    return VoiceState(learnt, readings=found.readings, alarms=alarms, stands=found.stands)
+    return VoiceState(learnt, readings=found.readings, alarms=alarms, stands=found.stands, drifts=found.drifts)
 
 
 def known_changes(

@@ -330,16 +330,22 @@ def budget_findings(agent_id: str, dimension: str, item: DimensionEvaluation) ->
 
 def evaluate_command(evaluation: AgentEvaluation, samples: int = 1) -> str:
     """Return the command that evaluates the same window again, each claim judged ``samples`` times at least."""
-    options = {"--agents": shlex.quote(evaluation.agent_id), "--as-of": rfc3339(evaluation.window_end, exact=True)}
+    options = window_options(evaluation, samples)
+    return " ".join(["persona-pipeline evaluate --agents", shlex.quote(evaluation.agent_id), *options])
+
+
+def window_options(evaluation: AgentEvaluation, samples: int = 1) -> list[str]:
+    """Return the options that name an evaluation's window, and how often each claim is judged, ``samples`` at least."""
+    options = [f"--as-of {rfc3339(evaluation.window_end, exact=True)}"]
     if evaluation.window_start is None:
-        options["--window"] = "all"
+        options.append("--window all")
     elif (evaluation.window_end - evaluation.window_start) % timedelta(hours=1):
-        options["--since"] = rfc3339(evaluation.window_start, exact=True)
+        options.append(f"--since {rfc3339(evaluation.window_start, exact=True)}")
     elif evaluation.window_end - evaluation.window_start != timedelta(days=7):
-        options["--window"] = f"{(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h"
+        options.append(f"--window {(evaluation.window_end - evaluation.window_start) / timedelta(hours=1):g}h")
     if (times := max(samples, evaluation.provenance.get("samples", 1))) > 1:
-        options["--samples"] = str(times)
-    return "persona-pipeline evaluate " + " ".join(f"{name} {value}" for name, value in options.items())
+        options.append(f"--samples {times}")
+    return options
 
 
 def record_command(evaluation: AgentEvaluation) -> str:

@@ -138,6 +138,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("other_judge", EXIT_COVERAGE, "coverage"),
         FindingKind("base", EXIT_COVERAGE, "coverage"),
         FindingKind("no_baseline", EXIT_COVERAGE),
+        FindingKind("known_drift", EXIT_COVERAGE, "no_baseline"),
         FindingKind("budget", EXIT_BUDGET),
         FindingKind("calibration", EXIT_COVERAGE),
         FindingKind("new_baseline", EXIT_OK, warns=True),
@@ -266,7 +267,9 @@ class AgentReport(BaseModel, extra="forbid"):
             return found
         held = [item for _, item in sorted(self.conclusions.items()) if item.verdict is Result.HELD]
         if held:
-            return Conclusion(verdict=Result.HELD, reason=next((item.reason for item in held if item.reason), ""))
+            accepted = [item.message for item in self.findings if item.kind == "accepted"]
+            reasons = [*accepted, *(item.reason for item in held if item.reason)]
+            return Conclusion(verdict=Result.HELD, reason=next(iter(reasons), ""))
         said = "none of its claims applies" if self.evaluation.sample_size else "it said nothing in the window"
         return Conclusion(reason=f"nothing to judge: {said}")
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from persona_pipeline.base.database.engine import Store, chunks, upsert
 from persona_pipeline.base.database.tables import judgments, remembered
-from persona_pipeline.base.documents.json import canonical_json, content_hash
+from persona_pipeline.base.documents.json import canonical_json, content_hash, strict_json
 from persona_pipeline.judging.verdict import Answer, Question, Usage
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ def _rows(source: Store | Connection, keys: Sequence[str], *columns: sa.ColumnEl
 
 
 def _packed(data: Any) -> dict[str, str]:
-    # As text: JSONB takes neither NUL nor lone surrogates, and the digest tells a damaged row from a sound one.
+    # As text: JSONB orders keys and writes numbers in its own way, and the digest tells a damaged row from a sound one.
     text = canonical_json(data)
     return {"json": text, "sha256": hashlib.sha256(text.encode("ascii")).hexdigest()}
 
@@ -197,7 +197,8 @@ def _unpacked(column: str) -> Any:
     text = stored["json"]
     if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != stored.get("sha256"):
         raise ValueError("its checksum is wrong")
-    return json.loads(text)
+    # Kept by earlier releases with texts that are not storable.
+    return strict_json(text)
 
 
 def _endpoint_key(base_url: str, model: str) -> str:

@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import content_hash, encodable, list_schema, object_schema
+from persona_pipeline.base.documents.json import JsonError, content_hash, list_schema, object_schema, strict_json
+from persona_pipeline.base.text import storable
 from persona_pipeline.judging.injection import forms, hides, matches
 from persona_pipeline.judging.verdict import SCALE, Answer, Evidence, JudgeRequest, Question, Unscored, Usage, Verdict
 from persona_pipeline.world.models import Trajectory, seed_from
@@ -93,6 +94,39 @@ def _transcript(trajectory: Trajectory) -> str:
     return plain_json(trajectory.content())
 
 
+class InvalidAnswerError(ValueError):
+    """The text does not answer the question; the message says why in one line."""
+
+
+_FENCED = re.compile(r"(`{3,}|~{3,})[ \t]*\w*(.*)\1", re.DOTALL)
+_STRAY_FENCE = (
+    "there is text around an object in a code fence, or the fence is not closed; "
+    "use a model that answers with JSON alone (PERSONA_JUDGE_MODEL)"
+)
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that is the whole of an answer, or of the one Markdown code fence that the answer is.
+
+    ``InvalidAnswerError``: anything else, such as text around the object, a duplicate key, NaN or infinity.
+    """
+    # A byte order mark is not white space to ``strip``.
+    text = text.strip().strip("\ufeff").strip()
+    if not text:
+        raise InvalidAnswerError("the answer has no text")
+    fenced = _FENCED.fullmatch(text)
+    try:
+        data = strict_json(fenced[2].strip() if fenced else text)
+    except JsonError as error:
+        why = f"in a code fence: {error.msg}" if fenced else error.msg
+        if not fenced and not text.startswith("{") and ("```" in text or "~~~" in text):
+            why = _STRAY_FENCE
+        raise InvalidAnswerError(f"the answer is not JSON ({why})") from None
+    if not isinstance(data, dict):
+        raise InvalidAnswerError(f"the answer is a JSON {type(data).__name__}, not an object")
+    return data
+
+
 _FIELDS = {"proposition_id", "evidence", "reasoning", "ideas", "verdict", "score"}
 _VERDICTS = {"scored": None, "not_applicable": Unscored.NOT_APPLICABLE, "no_evidence": Unscored.NO_EVIDENCE}
 
@@ -165,7 +199,7 @@ def reads_as_injection(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> bool:
-    text = encodable(text)
+    text = storable(text)
     return hides(text) or any(matches(form) for form in dict.fromkeys(forms(text)))
 
 
@@ -186,7 +220,7 @@ def checked_quote(trajectory: Trajectory, local_id: str, quote: str) -> Evidence
     """Return a quote under its message's outside id; ``verified`` if it stands there, white space folded."""
     entry = trajectory.entry(local_id)
     folded = " ".join(quote.split())
-    verified = entry is not None and bool(folded) and folded in " ".join(entry.text.split())
+    verified = entry is not None and bool(folded) and folded in " ".join(storable(entry.text).split())
     return Evidence(entry.message_id if entry else None, quote, verified)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.text import storable_data
 from persona_pipeline.world.models import Trajectory
 
 SCALE = range(10)
@@ -54,6 +55,12 @@ def unscored_label(reason: str | None) -> str:
     return _LABELS.get(reason or "", (reason or "not evaluated").replace("_", " "))
 
 
+def _clean(said: object, *names: str) -> None:
+    """Make the texts of a frozen object storable: a judge may be anything that a caller hands in."""
+    for name in names:
+        object.__setattr__(said, name, storable_data(getattr(said, name)))
+
+
 @dataclass(frozen=True)
 class Evidence:
     """A quote the judge rests on. ``verified``: the quote stands in that message, letter for letter after folding white space."""
@@ -61,6 +68,9 @@ class Evidence:
     message_id: str | None
     quote: str
     verified: bool = False
+
+    def __post_init__(self) -> None:
+        _clean(self, "quote")
 
 
 @dataclass(frozen=True)
@@ -171,6 +181,7 @@ class Verdict:
             raise ValueError("a verdict has exactly one of score and unscored")
         if self.score is not None and (isinstance(self.score, bool) or self.score not in SCALE):
             raise ValueError(f"score {self.score!r} is not a whole number from 0 to 9")
+        _clean(self, "reasoning", "ideas", "detail")
 
     @property
     def has_failed(self) -> bool:
@@ -307,6 +318,7 @@ class Answer:
     def __post_init__(self) -> None:
         if (self.data is None) == (self.unscored is None):
             raise ValueError("an answer has exactly one of data and unscored")
+        _clean(self, "data", "detail")
 
     @classmethod
     def of(cls, verdict: Verdict) -> "Answer":

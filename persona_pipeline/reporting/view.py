@@ -27,8 +27,6 @@ NOBODY = "Judge not validated: 0 human labels. Run `persona-pipeline label`"
 SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.values() if item.short_label} | {
     "judged": "n/m"
 }
-# Below this a proposition's recommendation is worth reading (semantics 2: below the threshold; 5.0 is the gate's default).
-LOW_SCORE = 5.0
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
 # Claims that are named of an agent that dropped, and reasons why some were not judged.
@@ -360,7 +358,7 @@ def remedies(findings: Iterable[Finding]) -> list[str]:
     for finding in findings:
         if finding.remedy:
             agents = found.setdefault(_AGENT_OPTION.sub("*", finding.remedy), [])
-            agents += [name for name in _AGENT_OPTION.findall(finding.remedy) if name not in agents]
+            agents += [name for name in dict.fromkeys(_AGENT_OPTION.findall(finding.remedy)) if name not in agents]
     return [text.replace("--agents *", f"--agents {','.join(agents)}") for text, agents in found.items()]
 
 

@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, chunks
 from persona_pipeline.guard.labels.files import ANONYMOUS
-from persona_pipeline.reporting.view import LOW_SCORE
-from persona_pipeline.scoring.results import HIGHEST, PropositionResult
+from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, cited_messages
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.propositions.models import claim_variables
 from persona_pipeline.world.runs import counting_rows, counting_state
@@ -153,20 +152,9 @@ def _citations(row: sa.Row, claims: set[tuple[str, str]]) -> Iterator[tuple[str,
             key = (dimension, claim["id"])
             claims.add(key)
             words = claim.get("claim") or claim["id"]
-            for message_id, score, quote in _cited(claim):
+            for message_id, score, quote in cited_messages(claim):
                 broke = score is not None and (score < LOW_SCORE or (key in dropped and bool(quote)))
                 yield message_id, Citation(run_id, row.agent_id, row.window_end, *key, words, score, broke, quote)
-
-
-def _cited(claim: Mapping[str, Any]) -> Iterator[tuple[str, float | None, str]]:
-    """Yield message, score and quote of what a claim's judge cited, and of what it was asked about by itself."""
-    for evidence in claim.get("evidence", ()):
-        if evidence.get("verified") and evidence.get("message_id"):
-            yield evidence["message_id"], claim.get("score"), evidence["quote"]
-    for part in claim.get("parts", ()):
-        raw = part.get("raw")
-        if part.get("part") and raw is not None:
-            yield str(part["part"]), HIGHEST - raw if claim.get("inverted") else float(raw), ""
 
 
 def as_asked_of(result: PropositionResult, message: Message, name: str) -> PropositionResult:

@@ -16,12 +16,11 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import look_of
 from persona_pipeline.guard.labels.files import MOST_NOTE, write_label_files
-from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Labelling, VoiceLabelling
+from persona_pipeline.guard.labels.session import BANDS, TARGET, Answered, Labelling
 from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, load_voice_labels, voice_label
 from persona_pipeline.world.models import Message, grouped
 
 API = "/api/"
-Session = Labelling | VoiceLabelling
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
@@ -34,21 +33,21 @@ class SkipRequest(BaseModel, extra="forbid", strict=True):
 class AnswerRequest(SkipRequest):
     """An answer to what is shown."""
 
-    answer: int | Literal["not_applicable", "on", "off"]
+    answer: int | Literal["not_applicable"]
     note: str = Field("", max_length=MOST_NOTE)
 
 
 # Opens what is to be labelled of an agent and of a dimension ("": of all).
-OpenSession = Callable[[str, str], Session]
+OpenSession = Callable[[str, str], Labelling]
 
 
-def _chosen(request: Request, agent: str = "", dimension: str = "") -> Session:
+def _chosen(request: Request, agent: str = "", dimension: str = "") -> Labelling:
     # Two who ask at the same time get the same session.
     with request.app.state.opening:
         return request.app.state.open_session(agent, dimension)
 
 
-_Chosen = Annotated[Session, Depends(_chosen)]
+_Chosen = Annotated[Labelling, Depends(_chosen)]
 
 
 def label_app(open_session: OpenSession) -> FastAPI:
@@ -71,14 +70,7 @@ def label_app(open_session: OpenSession) -> FastAPI:
     @app.post(f"{API}answer")
     def answer(request: AnswerRequest, session: _Chosen) -> Response:
         said = request.answer
-        if isinstance(session, VoiceLabelling):
-            if said not in ("on", "off"):
-                raise ValueError("an answer about a voice is on or off")
-            session.answer(request.key, said == "on", request.note)
-        elif said in ("on", "off"):
-            raise ValueError("an answer about a claim is 0 to 9 or not_applicable")
-        else:
-            session.answer(request.key, said if isinstance(said, int) else None, request.note)
+        session.answer(request.key, said if isinstance(said, int) else None, request.note)
         return _state(session)
 
     @app.post(f"{API}skip")
@@ -99,39 +91,6 @@ def label_app(open_session: OpenSession) -> FastAPI:
     ):
         app.add_exception_handler(error, _refused(status, detail))
     return app
-
-
-_ON_OR_OFF = (
-    {"value": "on", "key": "1", "words": "sounds like it"},
-    {"value": "off", "key": "0", "words": "does not"},
-)
-
-
-def _voice_state(session: VoiceLabelling) -> dict[str, Any]:
-    current, last, progress = session.current(), session.last, session.progress()
-    shown = [*current.before, current.message] if current else []
-    return {
-        "labeller": session.labeller,
-        "kind": "person",
-        "answers": _ON_OR_OFF,
-        "how": f"Only how it sounds counts, not whether it is right. The check {progress['check']}.",
-        "target": progress["needed"],
-        "progress": [{"dimension": "labels", "done": progress["on"] + progress["off"], "judged": progress["needed"]}],
-        "item": current
-        and {
-            "key": current.key,
-            "dimension": "voice",
-            "claim": f"Does the last message sound like {session.persona.display_name}?",
-            "persona": session.persona.persona,
-            "transcript": [{"id": item.id, "speaker": item.agent_id, "text": item.text} for item in shown],
-        },
-        "last": last
-        and {
-            "claim": last.item.message.text,
-            "answer": None if last.label is None else "on" if last.label.on else "off",
-            "judges": [],
-        },
-    }
 
 
 def _claim_state(session: Labelling) -> dict[str, Any]:
@@ -170,8 +129,8 @@ def _claim_state(session: Labelling) -> dict[str, Any]:
     }
 
 
-def _state(session: Session, undone: Answered[Any, Any] | None = None) -> Response:
-    told = _voice_state(session) if isinstance(session, VoiceLabelling) else _claim_state(session)
+def _state(session: Labelling, undone: Answered | None = None) -> Response:
+    told = _claim_state(session)
     if told["item"]:
         # What was noted is not to be written again.
         told["item"]["note"] = undone.label.note if undone and undone.label else ""
@@ -213,7 +172,7 @@ class ChangedMeanwhileError(ValueError):
 
 @dataclass
 class Thumbs:
-    """One person's thumbs, in the files that ``label --voice`` writes: what is in the files counts, whoever wrote it."""
+    """One person's thumbs, in the files of voice labels: what is in the files counts, whoever wrote it."""
 
     folder: Path
     labeller: str

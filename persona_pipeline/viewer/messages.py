@@ -12,7 +12,6 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store
-from persona_pipeline.base.documents.json import storable
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.labels.voice import VoiceLabel
 from persona_pipeline.viewer.citations import Citation, CitationIndex
@@ -78,7 +77,7 @@ class MessageFilter(BaseModel):
     @property
     def words(self) -> list[str]:
         """What is searched for."""
-        quoted = storable(self.q).split('"')
+        quoted = self.q.split('"')
         parts = [[part] if place % 2 else part.split() for place, part in enumerate(quoted)]
         return [word.strip() for part in parts for word in part if word.strip()]
 
@@ -153,7 +152,7 @@ def cursor(row: Any) -> str:
 def place_of(text: str) -> tuple[datetime, str]:
     """Return time and id of the message that a ``cursor`` names; ConfigError: it is none."""
     moment, _, message_id = text.partition("~")
-    return _moment(moment), storable(message_id)
+    return _moment(moment), message_id
 
 
 def _moment(text: str) -> datetime:
@@ -190,10 +189,10 @@ def _conditions(
 ) -> list[sa.ColumnElement[bool]]:
     found: list[sa.ColumnElement[bool]] = [_TABLE.c.synthetic.is_(False)]
     if wanted.agent:
-        found.append(_TABLE.c.agent_id == storable(wanted.agent))
+        found.append(_TABLE.c.agent_id == wanted.agent)
     if wanted.channel:
-        channel = storable(wanted.channel)
-        found.append(_TABLE.c.channel_id.is_(None) if channel == DIRECT else _TABLE.c.channel_id == channel)
+        is_direct = wanted.channel == DIRECT
+        found.append(_TABLE.c.channel_id.is_(None) if is_direct else _TABLE.c.channel_id == wanted.channel)
     if window := wanted.span:
         found.append(_TABLE.c.created_at <= window.end)
         if window.start is not None:
@@ -244,7 +243,7 @@ def _one_of(store: Store, column: sa.ColumnElement[Any], values: Collection[str]
 def find_message(store: Store, message_id: str) -> Message | None:
     """Return a message, whole."""
     with store.connect() as connection:
-        row = connection.execute(sa.select(_TABLE).where(_TABLE.c.id == storable(message_id))).one_or_none()
+        row = connection.execute(sa.select(_TABLE).where(_TABLE.c.id == message_id)).one_or_none()
     return message_of(row) if row else None
 
 
@@ -286,6 +285,6 @@ def windows(store: Store, agent_id: str) -> list[Window]:
     bounds = (_WINDOWS.c.window_start, _WINDOWS.c.window_end)
     query = sa.select(*bounds).distinct().order_by(_WINDOWS.c.window_end.desc(), _WINDOWS.c.window_start.desc())
     if agent_id:
-        query = query.where(_WINDOWS.c.agent_id == storable(agent_id))
+        query = query.where(_WINDOWS.c.agent_id == agent_id)
     with store.connect() as connection:
         return [Window(row.window_end, row.window_start) for row in connection.execute(query.limit(MOST_WINDOWS))]

@@ -50,6 +50,7 @@ _SPREAD = (
     *("spread", "degrees", "outliers"),
 )
 _JUDGED_BY = ("judge_model", "prompt_version")
+_ACCEPTED = "accepted"
 _LARGEST, _MOST_DECIDING = 20_000_000, 50_000_000
 _MOST_COMMITS = 200
 _GIT_SECONDS = 60
@@ -239,10 +240,13 @@ def _recording_name(item: Mapping[str, Any]) -> str:
 
 
 def _baseline_detail(old: bytes | None, new: bytes | None) -> str:
-    """Return old and new numbers of a golden file: scores first, then who judged and what is said of spread."""
+    """Return old and new numbers of a golden file: why it was accepted first, then scores, judges and spread.
+
+    Of a file that is added or removed only why it was accepted is said.
+    """
     before, after = _golden(old), _golden(new)
     if old is None or new is None:
-        return ""
+        before, after = ({_ACCEPTED: item[_ACCEPTED]} if _ACCEPTED in item else {} for item in (before, after))
     names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     return ", ".join(f"{name} {before.get(name, 'none')} → {after.get(name, 'none')}" for name in names)
 
@@ -252,9 +256,12 @@ def _golden(data: bytes | None) -> dict[str, str]:
         content = _object(strict_json((data or b"{}").decode("utf-8")))
     except (JsonError, UnicodeDecodeError):
         return {"readable": "no"}
-    scores = _object(content.get("dimensions"))
+    scores, accepted = _object(content.get("dimensions")), _object(content.get("accepted"))
+    by = accepted.get("by")
+    why = f"{accepted.get('reason')} ({accepted.get('day')}; {', '.join(map(str, by)) if isinstance(by, list) else by})"
+    found = {_ACCEPTED: why} if accepted else {}
     # Of an interview more than the score stands there.
-    found = {name: _number([_object(item).get("score", item)]) for name, item in scores.items()}
+    found |= {name: _number([_object(item).get("score", item)]) for name, item in scores.items()}
     for name, own in _object(content.get("propositionScores")).items():
         if isinstance(own, dict):
             found[f"{name}'s claims on average"] = _number(own.values())

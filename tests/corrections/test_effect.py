@@ -62,16 +62,16 @@ def test_every_dimension_is_compared_around_the_first_correction(either_world: W
     [
         pytest.param({"days": -1}, id="nothing before"),
         pytest.param({"days": 1}, id="nothing after"),
-        pytest.param({"status": "failed"}, id="failed"),
+        pytest.param({"status": "failed", "score": None}, id="no score"),
         pytest.param({"synthetic": True}, id="synthetic"),
     ],
 )
 def test_without_an_evaluation_on_both_sides_there_is_no_effect(world: World, missing: dict[str, Any]) -> None:
     corrected(world)
-    values = {name: value for name, value in missing.items() if name != "days"}
+    values = {name: value for name, value in missing.items() if name not in ("days", "score")}
     for day in (-1, 1):
         if day != missing.get("days"):
-            evaluated(world, day, {"adherence": 5.0}, **values)
+            evaluated(world, day, {"adherence": missing.get("score", 5.0)}, **values)
     assert correction_effects(world.store, ["ann"]) == {}
 
 

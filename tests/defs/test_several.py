@@ -127,6 +127,11 @@ def test_a_verdict_fits_a_label(lines: list[AgentVerdict], expected: str) -> Non
     assert verdict(lines) == expected
 
 
+def test_a_finding_about_the_whole_run_is_in_its_label() -> None:
+    gone = Finding(kind="missing_agent", message="bob has a baseline and no persona")
+    assert verdict([line("ann")], [gone]) == "cannot be told: the run as a whole"
+
+
 @pytest.mark.parametrize("hours, expected", [("", (26, 52)), ("12", (12, 24)), ("0", None)])
 def test_runs_and_comparisons_grow_old(
     hours: str, expected: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch

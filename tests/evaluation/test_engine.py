@@ -360,7 +360,8 @@ def test_history_and_baseline_of_a_run(sample_world: World) -> None:
         path.unlink()
     judge = OpenedJudge(RecordedBackend(sample_world.root / "recordings"))
     run = run_evaluation(sample_world, judge, EvaluationRequest(history=2, update_baseline=True))
-    assert run.report.exit_code == 0, "what was just captured is what it is compared with"
+    assert run.report.exit_code == 3, "michael's window is refused, and nothing is compared with it"
+    assert {finding.agent_id for finding in run.report.all_findings() if finding.kind == "known_drift"} == {"michael"}
     assert len(run.baselines) == 4
     # Windows that were looked at beside are in no baseline that was asked for of one.
     michael = find_baseline(sample_world.root / "baselines", "michael")

@@ -72,7 +72,8 @@ def test_what_fell_was_judged_more_often_and_is_taken_again_as_often(
 ) -> None:  # fmt: skip
     cli = in_process(habits, monkeypatch, capsys)
     taken = ("baseline", "--judge", "anthropic", "--record", "--samples", str(samples))
-    for score, now, often in ((9, ("--as-of", "2026-03-04T00:00:00Z"), samples), (1, (), samples + CONFIRMATIONS)):
+    lower = ("--accept", "one habit is gone")
+    for score, now, often in ((9, ("--as-of", "2026-03-04T00:00:00Z"), samples), (1, lower, samples + CONFIRMATIONS)):
         server.handler = lambda call, last=score: message(
             json.dumps(verdicts(call.body, lambda claim: last if claim.endswith("9") else 9))
         )

@@ -209,7 +209,7 @@ def test_a_baseline_whose_persona_is_gone_fails(sample_world: World) -> None:
     ("before", "windows", "left_out"),
     [
         pytest.param(7, 2, "", id="all that were asked for"),
-        pytest.param(7, 12, "2 of 12 windows; left out: 10 in which nobody spoke", id="silence"),
+        pytest.param(7, 12, "2 of 12 windows; left out: 10 without a message", id="silence"),
         pytest.param(2, 2, "1 of 2 windows; left out: 1 in which something had dropped", id="something had dropped"),
     ],
 )

@@ -12,11 +12,14 @@ from persona_pipeline.judging.model.messages import InvalidAnswerError, parse_ob
 from persona_pipeline.judging.verdict import schema_problem
 
 IDS = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=5, unique=True)
+# NUL is read as U+FFFD.
+TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=8)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=10,
 )
+OBJECT = st.dictionaries(TEXT, JSON, max_size=4)
 
 
 def verdict(name: str, **changes: Any) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def test_the_case_of_a_verdict_does_not_matter(spelled: str) -> None:
     assert proposition_problem({"verdicts": [verdict("a", verdict=spelled, score=None)]}, ["a"]) is None
 
 
-@given(st.dictionaries(st.text(), JSON, max_size=4))
+@given(OBJECT)
 def test_an_object_is_read_as_it_was_written(data: dict[str, Any]) -> None:
     assert parse_object(json.dumps(data)) == data
 

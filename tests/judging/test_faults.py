@@ -90,8 +90,10 @@ FAULTS = {
         Unscored.INVALID_OUTPUT,
         "not JSON",
     ),
-    "JSON in a code fence": Fault(
-        lambda call: message(f"```json\n{json.dumps(verdicts(call.body))}\n```"), Unscored.INVALID_OUTPUT, "not JSON"
+    "text before a code fence": Fault(
+        lambda call: message(f"Sure:\n```json\n{json.dumps(verdicts(call.body))}\n```"),
+        Unscored.INVALID_OUTPUT,
+        "in a code fence",
     ),
     "a list": Fault(text("[]"), Unscored.INVALID_OUTPUT, "a JSON list, not an object"),
     "deep nesting": Fault(text("[" * 100_000), Unscored.INVALID_OUTPUT, "nested too deeply"),

@@ -42,7 +42,7 @@ def test_a_judgment_with_text_that_postgres_cannot_hold_is_kept(
     for _ in range(2):
         judge = live_judge(ModelBackend(options, cache=JudgmentCache(store)))
         (told,) = asyncio.run(judge.judge([request()]))
-        assert told.reasoning == data["reasoning"]
+        assert told.reasoning == "nul \ufffd lone \ufffd 😀"
     assert server.paid == 1
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.text import storable
 from persona_pipeline.judging.claims import proposition_question
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings import line
@@ -322,12 +323,12 @@ def test_an_agent_that_cannot_name_a_file_is_refused(name: str, tmp_path: Path) 
         RecordingWriter(tmp_path).record([request(agent_id=name)], [Verdict("cheerful", score=7)])
 
 
-@pytest.mark.parametrize("hostile", ["\ud83d lone", "nul \x00", "line\u2028end\x85", "שלום\u202e", "😀"])
+@pytest.mark.parametrize("hostile", ["\ud83d lone", "nul \x00", "line\u2028end\x85", "שלום\u202e", "😀"], ids=ascii)
 def test_hostile_text_survives_recording(hostile: str, tmp_path: Path) -> None:
     told = Verdict("cheerful", score=3, reasoning=hostile)
     RecordingWriter(tmp_path).record([request()], [told])
     (verdict,) = replay(tmp_path, request())
-    assert verdict.reasoning == hostile
+    assert verdict.reasoning == storable(hostile)
 
 
 def rubric(**changes: object) -> Question:

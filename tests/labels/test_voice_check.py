@@ -132,7 +132,7 @@ def test_a_window_that_turned_off_is_a_warning_with_its_worst_lines(talking: Wor
         assert (finding.kind, finding.exit_code) == ("voice_check", 0)
         assert "by 48 labels of its voice" in finding.message
         assert finding.message.count("(m") == 3
-        assert finding.command == "persona-pipeline label ann --voice"
+        assert finding.command == "persona-pipeline view"
 
 
 def test_too_few_labels_are_said_and_are_no_finding(small_world: World) -> None:

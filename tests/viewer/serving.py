@@ -12,9 +12,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.guard.labels.session import Labelling
 from persona_pipeline.testing import WorldBuilder
 from persona_pipeline.viewer.app import create_app
-from persona_pipeline.viewer.labels import Session
 from persona_pipeline.world.world import World
 
 TOKEN = "t0ken"
@@ -22,7 +22,7 @@ BASE = "http://127.0.0.1:8000"
 KEY = {"authorization": f"Bearer {TOKEN}"}
 
 
-def labelling_app(root: Path, session: Session) -> FastAPI:
+def labelling_app(root: Path, session: Labelling) -> FastAPI:
     """Return the page of a world without messages, on which a session labels."""
     world = WorldBuilder(root / "world").persona("ann", "Ann is dry and brief.").open()
     return create_app(world, "ada", TOKEN, lambda agent, dimension: session)
@@ -31,7 +31,7 @@ def labelling_app(root: Path, session: Session) -> FastAPI:
 def viewing_app(world: World, labeller: str = "ada") -> FastAPI:
     """Return the page of a world, on which nothing is to be labelled."""
 
-    def nothing(agent: str, dimension: str) -> Session:
+    def nothing(agent: str, dimension: str) -> Labelling:
         raise ConfigError("nothing of this is judged yet")
 
     return create_app(world, labeller, TOKEN, nothing)

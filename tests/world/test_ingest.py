@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.database.engine import open_store
-from persona_pipeline.base.documents.json import storable
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.text import storable
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.files import parse_message, parse_messages
 from persona_pipeline.world.messages.store import read_messages, write_messages

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from persona_pipeline.base.database.counting import count_messages
 from persona_pipeline.base.database.tables import SCHEMA, leases, metadata
 from persona_pipeline.base.errors import ConfigError, NewerStoreError
 from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.text import storable_data, storable_json
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
@@ -123,6 +124,8 @@ TRUSTED_SECONDS = 1.0
 
 # What SQLite says of a disk that is full or fails; no setting mends that.
 _OF_THE_MACHINE = ("disk I/O error", "disk is full", "readonly database")
+# Primary result codes by which SQLite itself calls a file damaged.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class _Held(threading.local):
@@ -251,8 +254,10 @@ def open_store(url: URL | str, *, migrate: bool = True) -> Store:
     """
     if isinstance(url, str):
         url = normalise_url(url)
-    # Postgres checks what its columns hold, and psycopg reads it.
-    engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _postgres_engine(url)
+    is_sqlite = url.get_backend_name() == "sqlite"
+    _opened[:] = [url.database] if is_sqlite and url.database else []
+    engine = _sqlite_engine(url) if is_sqlite else _postgres_engine(url)
+    event.listen(engine, "before_cursor_execute", _stored_text, retval=True)
     if migrate:
         try:
             upgrade(engine)
@@ -270,7 +275,7 @@ def open_store(url: URL | str, *, migrate: bool = True) -> Store:
 def _postgres_engine(url: URL) -> Engine:
     # What the URL says about connections goes before ours.
     limits = {name: value for name, value in _POSTGRES_CONNECTION.items() if name not in url.query}
-    return ask_when_idle(sa.create_engine(url, connect_args=limits))
+    return ask_when_idle(sa.create_engine(url, connect_args=limits, json_serializer=_json_to_store))
 
 
 def ask_when_idle(engine: Engine) -> Engine:
@@ -291,11 +296,42 @@ def ask_when_idle(engine: Engine) -> Engine:
     return engine
 
 
+def _stored_text(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+    """Store texts as in ``storable`` whatever a caller gives, and look for them so."""
+    return statement, storable_data(parameters)
+
+
+def _json_to_store(value: Any) -> str:
+    return storable_json(json.dumps(value))
+
+
 def _stored_json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise exc.DatabaseError(None, None, sqlite3.DatabaseError(f"a stored value is damaged: {error}")) from error
+        # Postgres checks the JSON of its columns; SQLite does not.
+        raise exc.DatabaseError(None, None, sqlite3.DatabaseError(f"a stored value is not JSON: {error}")) from error
+
+
+# The SQLite file of the store that this process opened last.
+_opened: list[str] = []
+
+
+def damage() -> str | None:
+    """Return the path of the store that was opened last and what SQLite's own check says of it; None: the file passes."""
+    for path in _opened:
+        try:
+            with closing(sqlite3.connect(path)) as connection:
+                connection.text_factory = lambda text: text.decode("utf-8", "replace")
+                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            found = str(error) if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED else "ok"
+        except UnicodeDecodeError:
+            # So the sqlite3 module raises what SQLite says of a schema that is not text.
+            found = "malformed database schema"
+        if found != "ok":
+            return f"{path}: {' '.join(found.split())}"
+    return None
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -304,6 +340,7 @@ def _sqlite_engine(url: URL) -> Engine:
     engine = sa.create_engine(
         url,
         connect_args={"timeout": SQLITE_BUSY_SECONDS},
+        json_serializer=_json_to_store,
         json_deserializer=_stored_json,
         execution_options={"schema_translate_map": {SCHEMA: None}},
     )

@@ -1,4 +1,4 @@
-"""JSON and CSV as they are meant: no key twice, no NaN, numbered lines, one spelling and its hash; files written whole."""
+"""JSON and CSV, read strictly and with storable text, numbered lines, one spelling and its hash; files written whole."""
 
 import csv
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.files import FileRefusedError, read_regular
-from persona_pipeline.base.text import escaped
+from persona_pipeline.base.text import shown_json, storable_json
 
 
 class JsonError(json.JSONDecodeError):
@@ -23,7 +23,11 @@ class JsonError(json.JSONDecodeError):
 
 
 def strict_json(text: str) -> Any:
-    """Return the value of a JSON text; ``JsonError``: none, a key twice, a number that is not finite, or nested too deeply."""
+    """Return the value of a JSON text; NUL and lone surrogates in it are U+FFFD.
+
+    ``JsonError``: the text is not JSON, has a key twice or a number that is not finite, or is nested too deeply.
+    """
+    text = storable_json(text)
     value, end = _decoded(text, _pass(text, 0))
     if (end := _pass(text, end)) != len(text):
         raise JsonError("Extra data", text, end)
@@ -42,7 +46,8 @@ def _decoded(text: str, at: int) -> tuple[Any, int]:
 
 
 def strict_array(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield a JSON array's values, each with its 1-based line; ``JsonError``: it is none, and what came before was yielded."""
+    """Yield the values of a JSON array as in ``strict_json``, each with its 1-based line; ``JsonError``: the rest is not one."""
+    text = storable_json(text)
     at, line, counted = _pass(text, 0), 1, 0
     if not text.startswith("[", at):
         raise JsonError("Expecting '['", text, at)
@@ -143,7 +148,7 @@ def json_object(line: str) -> dict[str, Any]:
 
 def json_line(data: Mapping[str, Any]) -> str:
     """Return an object as a line, ended by a line feed: letters of any script as themselves, keys in their order."""
-    return escaped(json.dumps(data, ensure_ascii=False, allow_nan=False)) + "\n"
+    return shown_json(data, allow_nan=False) + "\n"
 
 
 def write_if_changed(path: Path, text: str) -> bool:
@@ -191,16 +196,6 @@ def list_schema(items: dict[str, Any]) -> dict[str, Any]:
 def rfc3339(moment: datetime, *, exact: bool = False) -> str:
     """Return a time in UTC, such as ``2026-06-01T09:30:00Z``: to the second, or ``exact``, with what parts of a second it has."""
     return moment.astimezone(UTC).isoformat(timespec="auto" if exact else "seconds").replace("+00:00", "Z")
-
-
-def storable(text: str) -> str:
-    """Return the text with NUL and lone surrogates, which no database takes, as U+FFFD."""
-    return encodable(text.replace("\x00", "\ufffd"))
-
-
-def encodable(text: str) -> str:
-    """Return the text with lone surrogates, which no UTF-8 holds, as U+FFFD."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def visible(text: str) -> str:

@@ -248,6 +248,7 @@ def check_paths(paths: Iterable[Path]) -> Checked:
 
 def _check_file(path: Path, checked: Checked) -> None:
     from persona_pipeline.guard.baselines.golden import load_baseline
+    from persona_pipeline.guard.known_drift import DRIFTS, load_drift
     from persona_pipeline.guard.labels.files import VOICE, Label, load_label_files
     from persona_pipeline.guard.labels.voice import VoiceLabel
     from persona_pipeline.judging.recordings.replay import load_recording_file
@@ -277,6 +278,10 @@ def _check_file(path: Path, checked: Checked) -> None:
         checked.run(lambda: read_card(path))
     elif suffix == ".json" and path.resolve().parent.name == "baselines":
         checked.run(lambda: load_baseline(path))
+    elif (
+        suffix == ".json" and path.resolve().parent.parent.name == "baselines" and path.resolve().parent.name == DRIFTS
+    ):
+        checked.run(lambda: load_drift(path))
     elif suffix == ".json" and path.resolve().parent.parent.name == "baselines":
         checked.run(lambda: find_interview_baseline(path.resolve().parents[2], path.stem))
     elif suffix in (".yaml", ".yml") and path.resolve().parent.name == INTERVIEWS:

@@ -14,8 +14,11 @@ from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.world.messages import ExportFormat, Mapped, Starting, mapping_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from persona_pipeline.importing.run import Imported, ImportOptions
     from persona_pipeline.lab.first.cast import Cast
+    from persona_pipeline.lab.first.look import AgentLook
     from persona_pipeline.world.models import Message
 
 # Messages of each agent that the map of voices is drawn of, and samples of the judge that are priced.
@@ -72,7 +75,7 @@ def first(
         result = Result.CANNOT_TELL
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
     facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
-    facts |= {"agents": [asdict(item) | {"result": item.result} for item in look]} | _written(folder, cast)
+    facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look)
     typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
     raise typer.Exit(result.status.exit_code)
 
@@ -95,10 +98,16 @@ def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", 
     return messages, imported, dated
 
 
-def _written(folder: Path, cast: "Cast") -> dict[str, Any]:
+def _told(look: "AgentLook") -> dict[str, Any]:
+    findings = [asdict(item) | {"drift": item.drift.model_dump(mode="json")} for item in look.findings]
+    return asdict(look) | {"result": look.result, "findings": findings}
+
+
+def _written(folder: Path, cast: "Cast", looks: "Sequence[AgentLook]") -> dict[str, Any]:
     """Write the world and the map of voices, and return what of them is said, with what a judge would cost there."""
     from persona_pipeline.evaluation.estimate import estimate_run
     from persona_pipeline.lab.first.cast import world_files
+    from persona_pipeline.lab.first.look import drift_files, drift_of
     from persona_pipeline.reporting.pages.evaluation import voice_map_file
     from persona_pipeline.reporting.statistics import voices_alike
     from persona_pipeline.world.world import World, write_new
@@ -106,10 +115,14 @@ def _written(folder: Path, cast: "Cast") -> dict[str, Any]:
     before, now = ({name: [m.text for m in part[n][-_MAPPED:]] for name, part in cast.parts.items()} for n in (0, 1))
     voices = voices_alike({name: texts for name, texts in now.items() if texts}, before, cast.names)
     picture, closest = voice_map_file(voices) if voices else ("", "")
-    write_new(folder, {**world_files(cast), **({"voices.svg": picture} if picture else {})})
+    drifts = [drift for look in looks if (drift := drift_of(look))]
+    files = {**world_files(cast), **drift_files(drifts), **({"voices.svg": picture} if picture else {})}
+    write_new(folder, files)
     world = World.open(folder, f"sqlite:///{folder.resolve()}/.persona/store.db")
     # The API is not even asked how many tokens it is: it would be shown the messages.
     cost = estimate_run(world, EvaluationRequest(samples=_SAMPLES), count=False).judging
     judging = {"calls": cost.usage.calls, "model": cost.model, "usd": cost.usd and vars(cost.usd)}
     drawn = {"voice_map": voices, "voice_map_file": str(folder / "voices.svg") if picture else None, "closest": closest}
-    return {**drawn, "judging": judging, "samples": _SAMPLES, "world": str(folder)}
+    judged = [f"--samples {_SAMPLES}", "--judge anthropic", "--record"]
+    taking = {"baselines": [drift.command(judged) for drift in drifts]}
+    return {**drawn, **taking, "judging": judging, "samples": _SAMPLES, "world": str(folder)}

@@ -93,10 +93,15 @@ def agent_lines(result: CohortResult) -> list[AgentVerdict]:
     return sorted(lines + broken, key=lambda line: line.agent_id)
 
 
-def verdict(lines: Sequence[AgentVerdict]) -> str:
-    """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told."""
-    said = "; ".join(f"{group}: {some(names)}" for group, names in _grouped(lines))
-    return said or (_HELD if lines else NOBODY)
+def verdict(lines: Sequence[AgentVerdict], of_run: Sequence[Finding] = ()) -> str:
+    """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told.
+
+    ``of_run``: findings about the whole run, such as a baseline whose persona is gone.
+    """
+    said = [f"{group}: {some(names)}" for group, names in _grouped(lines)]
+    if told := Conclusion.of(of_run):
+        said.append(f"{told.status.word}: the run as a whole")
+    return "; ".join(said) or (_HELD if lines else NOBODY)
 
 
 def headline(lines: Sequence[AgentVerdict]) -> str:

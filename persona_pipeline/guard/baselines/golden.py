@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,6 +18,7 @@ from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.baselines.spread import spread_of, summarised
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
+from persona_pipeline.world.models import Window
 from persona_pipeline.world.personas import check_agent_id
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
 
@@ -123,6 +124,7 @@ def save_baseline(folder: Path, baseline: Baseline) -> Path:
             **{name: scores for name, scores in baseline.proposition_scores.items() if name},
         },
         "provenance": baseline.provenance,
+        **({"accepted": baseline.accepted.model_dump(mode="json")} if baseline.accepted else {}),
     }
     if path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))
@@ -208,6 +210,26 @@ def _named(item: DimensionEvaluation, span: tuple[datetime | None, datetime]) ->
     """Return what is needed to take a window again from its recordings, and to know that they are the same."""
     start, end = (None if moment is None else moment.isoformat() for moment in span)
     return {"start": start, "end": end, "samples": item.samples, "digest": recordings_digest(item)}
+
+
+def windows_noted(noted: Any) -> Iterator[tuple[Window, int]]:
+    """Yield the windows that a golden file names, with how often each claim was judged; nothing where it names them badly."""
+    try:
+        for item in noted or ():
+            start, samples = item["start"], int(item.get("samples", 1))
+            moment = None if start is None else datetime.fromisoformat(start)
+            yield Window(datetime.fromisoformat(item["end"]), moment), min(max(samples, 1), 1000)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return
+
+
+def windows_taken(baseline: Baseline) -> set[Window]:
+    """Return the windows a baseline was taken from; where its file names none, everything up to when it was written."""
+    found: set[Window] = set()
+    for known in baseline.provenance.get("dimensions", {}).values():
+        newest = [{"start": known.get("window_start"), "end": known.get("window_end")}]
+        found |= {window for window, _ in windows_noted(known.get("recordings") or newest)}
+    return found or {Window(baseline.captured_at)}
 
 
 def _check_spread(baseline: Baseline, path: str) -> None:

@@ -3,17 +3,38 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
+from persona_pipeline.base.options import Day
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
+
+
+def _time(value: Any) -> Any:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+class Acceptance(BaseModel, extra="forbid", frozen=True):
+    """Why a person took a baseline that was refused.
+
+    Attributes:
+        reason: in the person's words. ``day``: when, in UTC.
+        by: what it was refused by, a sentence each.
+        since: when the earliest of the known drifts began; None: none of them has a date.
+    """
+
+    reason: str = Field(min_length=1)
+    day: Day
+    by: list[str]
+    since: Annotated[datetime | None, BeforeValidator(_time)] = None
 
 
 class Baseline(BaseModel, extra="forbid"):
     """Golden scores of one agent, ``baselines/<agent_id>.json``.
 
     ``dimensions`` maps a dimension to its score (0-9); ``proposition_scores`` maps a dimension to its propositions' scores.
+    ``accepted``: why it was taken although a drift was known; None: none was.
     """
 
     agent_id: str
@@ -21,6 +42,7 @@ class Baseline(BaseModel, extra="forbid"):
     dimensions: dict[str, float]
     proposition_scores: dict[str, dict[str, float]] = Field(default_factory=dict)
     provenance: dict[str, Any] = Field(default_factory=dict)
+    accepted: Acceptance | None = None
 
 
 class Regression(BaseModel, extra="forbid", frozen=True):

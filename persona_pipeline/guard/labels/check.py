@@ -4,7 +4,6 @@ It learns from labels alone, so it is the same wherever they lie. Its error come
 conversation, and is carried over to all that the agent said by how sure the check is of it: who rates chooses what to rate.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -349,7 +348,7 @@ def check_findings(found: CheckedVoice) -> Iterator[Finding]:
     yield Finding(
         kind="voice_check",
         message=f"{found.agent_id}: {found.said}, by {found.check.labels} labels of its voice: {quotes}",
-        remedy="read them; where the check is wrong, label some of them",
-        command=f"persona-pipeline label {shlex.quote(found.agent_id)} --voice",
+        remedy="read them; where the check is wrong, give some of them a thumb in `persona-pipeline view`",
+        command="persona-pipeline view",
         agent_id=found.agent_id,
     )

@@ -1,6 +1,6 @@
 """Labels of an agent's voice: what somebody says of one of its messages, that it sounds like the agent or does not.
 
-People say it when they are asked (``persona-pipeline label --voice``); users by stars, thumbs and swipes, which importers find.
+People say it by thumbs in ``persona-pipeline view``; users by stars, thumbs and swipes, which importers find.
 """
 
 import hashlib

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from persona_pipeline.base.documents.json import content_hash
+from persona_pipeline.base.text import storable
 from persona_pipeline.importing.base import TEXTS
 from persona_pipeline.importing.base import text_of as text_of_parts
 from persona_pipeline.importing.traced import turns_in
 from persona_pipeline.importing.traces.otlp import OtlpRecord, attributes, plain
-from persona_pipeline.world.messages.files import MAX_TEXT, storable
+from persona_pipeline.world.messages.files import MAX_TEXT
 
 ASSISTANT, USER = "assistant", "user"
 _TOOLS = ("tool_use", "tool_result", "tool_call", "tool_call_response", "server_tool_use", "web_search_tool_result")

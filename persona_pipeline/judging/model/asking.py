@@ -408,11 +408,7 @@ class ModelBackend:
             with self._client.lent() as client:
                 message = await send(self.options.provider, client, body, leave)
             answer = read_response(
-                message,
-                call.question,
-                requested_model=self.options.model,
-                prices=self.options.prices,
-                fences_allowed=not call.style.structured,
+                message, call.question, requested_model=self.options.model, prices=self.options.prices
             )
             usage = answer.usage
         except CallError as error:

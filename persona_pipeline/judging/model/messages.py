@@ -1,14 +1,14 @@
 """The Messages API: rules, reference, transcript as a tool's result and the question last; and what comes back, read strictly."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, canonical_json, content_hash, encodable, strict_json
-from persona_pipeline.judging.claims import plain_json
+from persona_pipeline.base.documents.json import canonical_json, content_hash
+from persona_pipeline.base.text import storable
+from persona_pipeline.judging.claims import InvalidAnswerError, parse_object, plain_json
 from persona_pipeline.judging.money import estimated_tokens, model_name, read_usage
 from persona_pipeline.judging.providers.base import FIRST, ModelOptions, Provider
 from persona_pipeline.judging.verdict import UNKNOWN_USAGE, Answer, Question, Unscored
@@ -103,7 +103,7 @@ class RequestStyle:
                 {
                     "role": "user",
                     "content": [
-                        {"type": "tool_result", "tool_use_id": _TOOL_USE_ID, "content": encodable(question.evidence)}
+                        {"type": "tool_result", "tool_use_id": _TOOL_USE_ID, "content": storable(question.evidence)}
                     ],
                 },
                 {"role": "assistant", "content": [after_evidence]},
@@ -198,26 +198,16 @@ def keys_of(questions: Sequence[Question], options: ModelOptions) -> list[str]:
 
 
 def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": encodable(text)}
-
-
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
+    return {"type": "text", "text": storable(text)}
 
 
 def read_response(
-    message: Any,
-    question: Question,
-    *,
-    requested_model: str,
-    prices: str = "",
-    fences_allowed: bool = False,
-    batch: bool = False,
+    message: Any, question: Question, *, requested_model: str, prices: str = "", batch: bool = False
 ) -> Answer:
     """Return the answer in a parsed response body. Never raises: what is no valid answer is unscored.
 
     Args:
         prices: as of ``money.price``.
-        fences_allowed: a Markdown code fence around the whole answer is taken off (prompted JSON).
         batch: the call was part of a message batch, at half price.
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
@@ -242,8 +232,6 @@ def read_response(
         for block in message["content"]
         if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
     )
-    if fences_allowed and (fenced := _FENCED.fullmatch(text)):
-        text = fenced[1]
     try:
         data = parse_object(text)
     except InvalidAnswerError as error:
@@ -257,23 +245,3 @@ def _category(message: Mapping[str, Any]) -> str:
     details = message.get("stop_details")
     category = details.get("category") if isinstance(details, Mapping) else None
     return f" ({category[:40]})" if isinstance(category, str) else ""
-
-
-class InvalidAnswerError(ValueError):
-    """The text is no answer to the question; the message says why in one line."""
-
-
-def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that is the whole of the text.
-
-    ``InvalidAnswerError``: anything else, text around it, a duplicate key, NaN or infinity included.
-    """
-    if not text.strip():
-        raise InvalidAnswerError("the answer has no text")
-    try:
-        data = strict_json(text)
-    except JsonError as error:
-        raise InvalidAnswerError(f"the answer is not JSON ({error.msg})") from None
-    if not isinstance(data, dict):
-        raise InvalidAnswerError(f"the answer is a JSON {type(data).__name__}, not an object")
-    return data

@@ -153,13 +153,17 @@ _STRINGS = (
 )
 
 
-def parse_line(line: str, secret: bytes | None = None) -> Recording:
-    """Return the recording of a line, signed with ``secret``; ValueError: what is wrong with the line."""
+def parse_line(line: str, secret: bytes | None = None, unsigned: bool = False) -> Recording:
+    """Return the recording of a line, signed with ``secret`` unless it may be ``unsigned``; ValueError: what is wrong with it."""
     data = json_object(line)
     for name in data.keys() - _FIELDS:
         raise ValueError(f"unknown field {name!r}{did_you_mean(name, _FIELDS)}")
     if secret is not None and not is_signed(data, secret):
-        raise ValueError("not signed with PERSONA_RECORDINGS_SECRET")
+        # Earlier releases signed texts that were not storable.
+        if is_signed(json.loads(line), secret):
+            data[SIGNATURE] = signature_of(data, secret)
+        elif not unsigned:
+            raise ValueError("not signed with PERSONA_RECORDINGS_SECRET")
     if not isinstance(data.get("key"), str) or not _KEY.fullmatch(data["key"]):
         raise ValueError("'key' is not a SHA-256 in hex")
     kind = data.get("kind", PROPOSITION)
@@ -238,8 +242,9 @@ def _safe(name: str) -> str:
     return name
 
 
-def read_recordings(path: Path, problems: list[Problem], secret: bytes | None) -> list[tuple[int, Recording]]:
-    """Return a file's recordings with their line numbers; ``problems`` gets the lines that are none or not signed."""
-    return read_rows(
-        path, lambda line: parse_line(line, secret), problems, remedy="correct the line or delete it and record again"
-    )
+def read_recordings(
+    path: Path, problems: list[Problem], secret: bytes | None, *, unsigned: bool = False
+) -> list[tuple[int, Recording]]:
+    """Return a file's recordings with their line numbers, as ``parse_line`` reads them; ``problems`` gets the other lines."""
+    remedy = "correct the line or delete it and record again"
+    return read_rows(path, lambda line: parse_line(line, secret, unsigned), problems, remedy=remedy)

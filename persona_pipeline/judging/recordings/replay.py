@@ -197,13 +197,13 @@ def _files(folder: Path, without: Collection[str]) -> list[Path]:
     return []
 
 
-def load_recording_file(path: Path, secret: bytes | None) -> list[Recording]:
+def load_recording_file(path: Path, secret: bytes | None, *, unsigned: bool = False) -> list[Recording]:
     """Return the recordings of one file, failures among them.
 
-    ConfigError: lines that are no recording, or not signed with ``secret`` where there is one, each with its place.
+    ConfigError: lines that are no recording, or not signed with ``secret`` unless they may be ``unsigned``, each with its place.
     """
     problems: list[Problem] = []
-    found = read_recordings(path, problems, secret)
+    found = read_recordings(path, problems, secret, unsigned=unsigned)
     if problems:
         raise ConfigError(problems)
     return [recording for _, recording in found]

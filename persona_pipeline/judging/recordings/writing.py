@@ -127,7 +127,7 @@ def write_recordings(folder: Path, recordings: Iterable[Recording], secret: byte
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         for path, added in sorted(by_file.items()):
-            known = load_recording_file(path, None) if path.exists() else []
+            known = load_recording_file(path, secret, unsigned=True) if path.exists() else []
             merged = {(item.key, item.has_failed): item for item in known}
             for item in added:
                 if not item.has_failed:

@@ -1,14 +1,17 @@
 """What exported messages tell without a judge: an agent's earlier ones are taken for its voice, the later ones held against it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.status import Result
 from persona_pipeline.evaluation.voice import VoiceState, followed_text
+from persona_pipeline.guard.baselines.golden import BASELINES
+from persona_pipeline.guard.known_drift import KnownDrift, drift_path
 from persona_pipeline.lab.first.cast import Cast, typical_lines
 from persona_pipeline.scoring.text.likeness import Likeness, VoiceFinding, fleet_likeness
 from persona_pipeline.scoring.text.repetition import MOST_HISTORY, NGRAM_LENGTHS, stretch_share
@@ -29,11 +32,13 @@ class FirstFinding:
         kind: ``voice_alarm``, ``clone``, ``style_clone`` or ``merged``. ``text``: one sentence.
         lines: an earlier line beside one of now, as they were written.
         since: id and time of the first message that sounds different; ``counted``: so many do, of so many from there on.
+        drift: the time in which the agent is known to be out of character, as the world keeps it.
     """
 
     kind: str
     text: str
     lines: tuple[tuple[str, str], ...]
+    drift: KnownDrift
     since: tuple[str, str] | None = None
     counted: tuple[int, int] = (0, 0)
 
@@ -88,7 +93,7 @@ def first_look(cast: Cast, *, dated: bool = True) -> list[AgentLook]:
         shares = [stretch_share([m.text for m in part[-MOST_HISTORY:]], NGRAM_LENGTHS[0]) for part in (earlier, later)]
         findings = [
             *_voice_finding(cast, model, later, dated),
-            *(_alike_finding(cast, item) for item in alike[agent_id]),
+            *(_alike_finding(cast, item, later) for item in alike[agent_id]),
         ]
         again, rests_on = said_again_statistics(earlier, later), followed_text(state)
         who = agent_id, cast.names[agent_id], cast.languages[agent_id], len(earlier), len(later)
@@ -144,7 +149,28 @@ def _voice_finding(cast: Cast, model: VoiceModel | None, later: Sequence[Message
     text = f"{when} {cast.names[alarm.agent_id]} {like}: {hits} of {length} messages"
     pairs = zip(typical_lines([item.text for item in earlier]), (item.text for item in alarm.quotes), strict=False)
     since = first.id, rfc3339(first.created_at)
-    return [FirstFinding("voice_alarm", text, tuple(pairs), since, (hits, length))]
+    # The longest time is shown; a baseline must span none of them.
+    last = max(place + long for long, place, _ in spans)
+    drift = KnownDrift(
+        agent_id=alarm.agent_id,
+        since=later[min(place for _, place, _ in spans)].created_at,
+        until=later[last - 1].created_at if last < len(later) else None,
+        found=f"`try` found: {text}",
+    )
+    return [FirstFinding("voice_alarm", text, tuple(pairs), drift, since, (hits, length))]
+
+
+def drift_of(look: AgentLook) -> KnownDrift | None:
+    """Return the time in which an agent is known to be out of character: from its earliest finding to its last; None: none."""
+    drifts = sorted((finding.drift for finding in look.findings), key=lambda drift: drift.since)
+    ends = [drift.until for drift in drifts if drift.until]
+    return drifts[0].model_copy(update={"until": max(ends) if len(ends) == len(drifts) else None}) if drifts else None
+
+
+def drift_files(drifts: Iterable[KnownDrift]) -> dict[str, str]:
+    """Return the files in which a world keeps drifts, text by path."""
+    folder = Path(BASELINES)
+    return {drift_path(folder, drift.agent_id).as_posix(): f"{drift.model_dump_json(indent=2)}\n" for drift in drifts}
 
 
 def _alike(cast: Cast) -> Mapping[str, Sequence[VoiceFinding]]:
@@ -158,11 +184,13 @@ def _alike(cast: Cast) -> Mapping[str, Sequence[VoiceFinding]]:
     return fleet_likeness(said, earlier, cast.names.keys(), of=cast.names.keys(), everyday=sorted(nobodys))
 
 
-def _alike_finding(cast: Cast, found: VoiceFinding) -> FirstFinding:
+def _alike_finding(cast: Cast, found: VoiceFinding, later: Sequence[Message]) -> FirstFinding:
     name, other = cast.names[found.agent_id], cast.names[found.other]
     text = {
         Likeness.CLONE: f"{name} says lines that {other} said first: {found.strength:.0%} of its longer ones",
         Likeness.STYLE: f"{name} has come to sound like {other}",
         Likeness.MERGED: f"{name} and {other} have come to sound alike",
     }[found.kind]
-    return FirstFinding(found.kind.value, text, tuple((theirs, ours) for ours, theirs in found.lines))
+    # Halves are compared: since when is not known more exactly.
+    drift = KnownDrift(agent_id=found.agent_id, since=later[0].created_at, found=f"`try` found: {text}")
+    return FirstFinding(found.kind.value, text, tuple((theirs, ours) for ours, theirs in found.lines), drift)

@@ -68,7 +68,6 @@ from persona_pipeline.reporting.text import (
     plural,
 )
 from persona_pipeline.reporting.view import (
-    LOW_SCORE,
     MANY,
     AgentRow,
     ReportView,
@@ -77,7 +76,7 @@ from persona_pipeline.reporting.view import (
     shown_whole,
     warnings_of,
 )
-from persona_pipeline.scoring.results import PropositionResult, QuotedEvidence
+from persona_pipeline.scoring.results import LOW_SCORE, PropositionResult, QuotedEvidence
 from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from persona_pipeline.base.calls import Timing
+from persona_pipeline.base.text import storable_data
 from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import present
@@ -65,6 +66,12 @@ class Output:
     asked: list[dict[str, Any]] = field(default_factory=list)
     user_cost_usd: float | None = None
     left_out: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        try:
+            self.messages, self.file_changes = storable_data((self.messages, self.file_changes))
+        except RecursionError:
+            raise OutputError("an answer is nested too deeply") from None
 
     @classmethod
     def of_turns(cls, turns: "list[Output]") -> Self:

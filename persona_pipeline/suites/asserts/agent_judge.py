@@ -15,7 +15,6 @@ from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.javascript import parse_object
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -222,13 +221,13 @@ class AgentJudge(Assert):
 
     def _said_by(self, target: str, shown: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         """Return the reply of a target that judges."""
-        from persona_pipeline.judging.claims import plain_json
+        from persona_pipeline.judging.claims import InvalidAnswerError, parse_object, plain_json
 
         if context.services.invoke is None:
             raise UngradedError("no_target", f"target {target!r} cannot be asked when recorded answers are graded")
         rules, ask, _ = self._asking
         prompt = f"{rules}\n\nEvidence, as JSON:\n{plain_json(shown)}\n\n{ask}"
-        reply = parse_object(context.services.invoke(target, prompt, context))
-        if reply is None:
-            raise UngradedError("invalid_output", f"target {target!r} did not answer with a JSON object")
-        return reply
+        try:
+            return parse_object(context.services.invoke(target, prompt, context))
+        except InvalidAnswerError as error:
+            raise UngradedError("invalid_output", f"target {target!r}: {error}") from None

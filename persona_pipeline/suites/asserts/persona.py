@@ -191,7 +191,9 @@ class VoiceSounds(Assert):
 
         check = voice_check_of(context, self.agent)
         if isinstance(check, NoCheck):
-            raise UngradedError("no_labels", f"the check of {self.agent}'s voice {check}; label with --voice")
+            raise UngradedError(
+                "no_labels", f"the check of {self.agent}'s voice {check}; give thumbs in `persona-pipeline view`"
+            )
         texts = answered(output)
         if not texts:
             raise UngradedError("no_evidence", f"there is no message of {self.agent} to check")

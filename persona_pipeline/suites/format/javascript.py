@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.text import storable_json
 
 # What String.prototype.trim removes and \s matches; Python's own list differs (it lacks U+FEFF and adds U+001C-U+001F and U+0085).
 WHITESPACE = (
@@ -99,7 +100,7 @@ def parse_json(text: str, *, unique_keys: bool = False) -> Any:
     ``unique_keys``: a key that stands twice in an object is an error too; JavaScript takes the last.
     """
     try:
-        return (_STRICT_DECODER if unique_keys else _DECODER).decode(text)
+        return (_STRICT_DECODER if unique_keys else _DECODER).decode(storable_json(text))
     except RecursionError as error:
         raise ValueError("nests too deep") from error
 

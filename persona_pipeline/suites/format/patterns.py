@@ -11,8 +11,6 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from persona_pipeline.base.documents.json import encodable
-
 _SPACE = "\\t\\n\\v\\f\\r \\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}"
 _NOT_SPACE = (
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"
@@ -62,7 +60,8 @@ def compile_pattern(pattern: str, *, units: bool = True) -> Any:
 
 def search(pattern: str, text: str, *, units: bool = True) -> bool:
     # Half a surrogate pair cannot be encoded; where characters are whole no pattern can name one either.
-    text = _halved(text) if units and in_halves(pattern) else encodable(text)
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = _halved(text) if units and in_halves(pattern) else whole
     return compile_pattern(pattern, units=units).search(text) is not None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.text import storable_data
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.loading.messages import content_texts, under_roles
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
@@ -133,5 +134,5 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
     if item.negate:
         grade = grade.negated()
     score = min(1.0, max(0.0, grade.score))
-    said = {name: getattr(grade, name) for name in _SAID}
+    said = {name: storable_data(getattr(grade, name)) for name in _SAID}
     return replace(result, score=score, verdict=grade.verdict or verdict_of(score), **said)

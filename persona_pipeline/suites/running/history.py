@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from persona_pipeline.base.documents.json import storable
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.text import storable_json
 from persona_pipeline.suites.answering.output import OutputError, parse_output
 from persona_pipeline.suites.asserts.pairwise import (
     KIND,
@@ -75,7 +75,7 @@ class RowWriter:
         self._stream: TextIO = path.open("a" if append else "w", encoding="utf-8", newline="\n")
 
     def write(self, result: TestResult) -> None:
-        self._stream.write(json.dumps(result.to_dict(), ensure_ascii=True, allow_nan=False) + "\n")
+        self._stream.write(_json(result.to_dict()) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ def json_parts(result: SuiteResult, parts: Sequence[SuiteResult] = (), *, newlin
 
 
 def _json(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=True, allow_nan=False, default=str)
+    return storable_json(json.dumps(data, ensure_ascii=True, allow_nan=False, default=str))
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = storable_json(path.read_bytes().decode("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(
             Problem(f"cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})", str(path))
@@ -159,7 +159,7 @@ def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
             "target": target,
             "verdict": part.verdict.value,
             "score": part.score,
-            "result": _storable(part.to_dict()),
+            "result": part.to_dict(),
             "created_at": now,
         }
         for target, part in by_target(result).items()
@@ -168,15 +168,6 @@ def save_suite_result(store: "Store", result: SuiteResult) -> list[uuid.UUID]:
         with store.begin() as connection:
             connection.execute(tables.suite_runs.insert(), rows)
     return [row["id"] for row in rows]
-
-
-def _storable(value: Any) -> Any:
-    """Return JSON whose texts every database takes."""
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
-    return [_storable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def latest_suite_summaries(store: "Store") -> list[dict[str, Any]]:

@@ -117,9 +117,6 @@
   };
 
   const show = (moved) => {
-    if (state.how) at("how").textContent = state.how;
-    at("not-applicable").hidden = at("na-words").hidden = Boolean(state.answers);
-    at("voice-keys").hidden = !state.answers;
     at("labeller").textContent = `by ${state.labeller}${state.kind === "model" ? " (a model)" : ""}`;
     showProgress();
     showLast();
@@ -130,15 +127,6 @@
       scrollTo(0, 0);
       (state.item ? at("claim") : at("finished").firstElementChild).focus({ preventScroll: true });
     }
-  };
-
-  // A question of yes or no has its own answers instead of the scale.
-  const buildAnswers = (answers) => {
-    at("scale").replaceChildren(...answers.map((item) => {
-      const button = make("button", [item.words, " ", make("kbd", item.key)], { type: "button", "aria-keyshortcuts": item.key });
-      button.addEventListener("click", () => answer(item.value));
-      return button;
-    }));
   };
 
   const buildScale = (bands) => {
@@ -176,10 +164,8 @@
     }
     if (!keysOn || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
     const key = event.key.toLowerCase();
-    const chosen = state?.answers?.find((item) => item.key === key);
-    if (chosen) answer(chosen.value);
-    else if (/^[0-9]$/.test(key) && !state?.answers) answer(Number(key));
-    else if (key === "n" && !state?.answers) answer("not_applicable");
+    if (/^[0-9]$/.test(key)) answer(Number(key));
+    else if (key === "n") answer("not_applicable");
     else if (key === "s") skip();
     else if (key === "u") undo();
     else return;
@@ -187,5 +173,5 @@
   });
 
   showKeys();
-  act("state").then(() => { if (state) state.answers ? buildAnswers(state.answers) : buildScale(state.bands); });
+  act("state").then(() => { if (state) buildScale(state.bands); });
 })();

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.documents.json import JsonError, storable, strict_json, write_atomically
+from persona_pipeline.base.documents.json import JsonError, strict_json, write_atomically
 from persona_pipeline.base.documents.yaml import to_yaml
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.world.cards.images import (
@@ -39,7 +39,6 @@ _DEEPEST, _LONGEST_NAME = 100, 256
 _MACRO = re.compile(r"\{\{(char|user)\}\}|<(bot|user)>", re.IGNORECASE)
 _SPEAKER = re.compile(r"\s*(\{\{char\}\}|\{\{user\}\}|<bot>|<user>|[^\s:][^:\n]{0,63}):[ \t]*(.*)", re.IGNORECASE)
 _OWN = ("{{char}}", "<bot>")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # What a persona's text is made of, each with how it is introduced.
 _PARTS = (("description", ""), ("personality", "Personality: "), ("scenario", "Scenario: "))
 
@@ -98,13 +97,13 @@ class Card:
 
     @property
     def name(self) -> str:
-        """What the character is called, in characters that a database takes."""
-        return " ".join(storable(self.field("name")).split())
+        """What the character is called."""
+        return " ".join(self.field("name").split())
 
     @property
     def called(self) -> str:
         """What ``{{char}}`` stands for: the nickname where there is one."""
-        return " ".join(storable(self.field("nickname")).split()) or self.name
+        return " ".join(self.field("nickname").split()) or self.name
 
     @property
     def persona(self) -> str:
@@ -115,7 +114,7 @@ class Card:
     def filled(self, text: str) -> str:
         """Return a text with names for ``{{char}}`` and ``{{user}}``, each once; other macros stay as they are."""
         names = {"char": self.called, "bot": self.called, "user": _USER}
-        return _MACRO.sub(lambda match: names[(match[1] or match[2]).lower()], storable(text))
+        return _MACRO.sub(lambda match: names[(match[1] or match[2]).lower()], text)
 
     def examples(self) -> list[list[str]]:
         """Return what the character says in ``mes_example``, by conversation; what others say is left out."""
@@ -160,8 +159,7 @@ class Card:
 
     def text(self) -> str:
         """Return the card's JSON, letters of any script as themselves."""
-        text = json.dumps(self.data, ensure_ascii=False, allow_nan=False, indent=2)
-        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+        return json.dumps(self.data, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
 def _is_shallow(data: Any) -> bool:

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from persona_pipeline.base.documents.json import JsonError, content_hash, storable, strict_json
+from persona_pipeline.base.documents.json import JsonError, content_hash, strict_json
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.options import parse_time as parse_time
+from persona_pipeline.base.text import storable
 from persona_pipeline.world.models import Message
 from persona_pipeline.world.personas import is_name
 

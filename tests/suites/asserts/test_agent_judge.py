@@ -99,7 +99,7 @@ class TestAgentJudge:
 
         def invoke(name: str, prompt: str, context: object) -> str:
             asked.append(prompt)
-            return f"Here: {json.dumps(FREEFORM)}"
+            return f"```json\n{json.dumps(FREEFORM)}\n```"
 
         item = {"type": "agent_judge", "target": "other", "prompt": "Judge it."}
         assert grade(tmp_path, item, "x", services=Services(invoke=invoke)).score == 0.7
@@ -108,3 +108,6 @@ class TestAgentJudge:
             grade(tmp_path, item, "x", services=Services())
         with pytest.raises(UngradedError, match="invalid_output"):
             grade(tmp_path, item, "x", services=Services(invoke=lambda *_: "no idea"))
+        with pytest.raises(UngradedError, match="invalid_output"):
+            # Which of the braces in a text are the answer would be a guess.
+            grade(tmp_path, item, "x", services=Services(invoke=lambda *_: f"Here: {json.dumps(FREEFORM)}"))

@@ -1,0 +1,296 @@
+"""Known drifts. A baseline is not taken over one, nor kept across one, unless a person accepts it and says why."""
+
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+
+from persona_pipeline.base.documents.json import rfc3339
+from persona_pipeline.base.errors import ConfigError, Problem, not_valid
+from persona_pipeline.base.files import read_regular
+from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
+from persona_pipeline.guard.baselines.falls import TOLERANCE, dropped, golden_propositions
+from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
+from persona_pipeline.guard.baselines.models import Acceptance, Baseline
+from persona_pipeline.guard.findings import window_options
+from persona_pipeline.guard.report import AgentEvaluation, Finding
+from persona_pipeline.scoring.results import LOW_SCORE, cited_messages
+from persona_pipeline.world.models import Window
+from persona_pipeline.world.propositions.models import dimension_label
+
+# Folder of drifts that `try` found, next to the golden files.
+DRIFTS = "drifts"
+ADHERENCE = "adherence"
+# Adherence, 0-9, below which a window is not the character, and the share of its messages that may break an adherence claim.
+LOWEST_ADHERENCE, MOST_BROKEN = 6.0, 0.25
+# Windows that a suggested command takes: four tell a drop from an unusual week.
+WINDOWS = 4
+_MOST_NAMED = 3
+# Scores that differ by less are shown as the same number.
+_ROUNDED = 0.05
+_SECOND = timedelta(seconds=1)
+
+
+class KnownDrift(BaseModel, extra="forbid", frozen=True):
+    """A time in which an agent is known to be out of character.
+
+    Attributes:
+        since: the first message out of character. ``until``: the last one; None: it goes on.
+        found: what was found and by what, in one sentence.
+    """
+
+    agent_id: str
+    since: datetime
+    until: datetime | None = None
+    found: str = Field(min_length=1)
+
+    def overlaps(self, window: Window) -> bool:
+        """Return whether some of the drift is in a window."""
+        is_over = self.until is not None and window.start is not None and self.until <= window.start
+        return self.since <= window.end and not is_over
+
+    def command(self, options: Sequence[str] = ()) -> str:
+        """Return the command that takes a baseline of the windows before the drift, with further options."""
+        return command_before(self.agent_id, self.since - _SECOND, options)
+
+    def is_accepted(self, accepted: Acceptance | None) -> bool:
+        """Return whether a baseline was accepted although this drift had begun by then."""
+        return accepted is not None and accepted.since is not None and self.since.date() <= accepted.day
+
+
+def drift_path(folder: Path, agent_id: str) -> Path:
+    """Return where a drift of an agent is kept in a folder of golden files."""
+    return baseline_path(folder / DRIFTS, agent_id)
+
+
+def load_drift(path: Path) -> KnownDrift | None:
+    """Return the drift in a file, None when there is no file; ``ConfigError``: it is not valid, or is about another agent."""
+    if not path.exists():
+        return None
+    try:
+        drift = KnownDrift.model_validate_json(read_regular(path))
+    except ValidationError as error:
+        raise not_valid(error, "{name}: {why}; restore it", str(path)) from error
+    except OSError as error:
+        raise ConfigError(Problem(f"cannot be read ({error.strerror or error}); restore it", str(path))) from error
+    if drift.agent_id != path.stem:
+        raise ConfigError(Problem(f"is about {drift.agent_id!r}; its agent_id must be {path.stem!r}", str(path)))
+    return drift
+
+
+@dataclass(frozen=True)
+class Objections:
+    """What speaks against a window as the norm: known drifts in it, and what its own scores say, a sentence each."""
+
+    drifts: Sequence[KnownDrift] = ()
+    scores: Sequence[str] = ()
+
+    @property
+    def reasons(self) -> list[str]:
+        """All of it, a sentence each."""
+        return [*(drift.found for drift in self.drifts), *self.scores]
+
+    @property
+    def since(self) -> datetime | None:
+        """When the earliest drift began; None where no date is known."""
+        return min((drift.since for drift in self.drifts), default=None)
+
+
+def objections(evaluation: AgentEvaluation, said: Collection[str], drifts: Sequence[KnownDrift]) -> Objections:
+    """Return what speaks against the window of an evaluation. ``said``: ids of the agent's messages in it."""
+    window = Window(evaluation.window_end, evaluation.window_start)
+    return Objections([drift for drift in drifts if drift.overlaps(window)], list(_own_scores(evaluation, said)))
+
+
+def _own_scores(evaluation: AgentEvaluation, said: Collection[str]) -> Iterator[str]:
+    adherence = evaluation.dimensions.get(ADHERENCE)
+    if adherence is None:
+        return
+    if adherence.score is not None and adherence.score < LOWEST_ADHERENCE - TOLERANCE:
+        yield f"adherence is {adherence.score:.1f}, below {LOWEST_ADHERENCE:g}"
+    # Claims of other dimensions are low for healthy agents, too: 8 of 22 messages of the sample world's jim.
+    claims = [row.model_dump() for row in adherence.propositions.values()]
+    broken = {
+        message
+        for claim in claims
+        for message, score, _ in cited_messages(claim)
+        if score is not None and score < LOW_SCORE
+    } & {*said}
+    if broken and len(broken) >= MOST_BROKEN * len(said):
+        yield f"{len(broken)} of {len(said)} messages broke a claim"
+
+
+def lower(new: Baseline, old: Baseline | None, regression_delta: float, proposition_delta: float) -> list[str]:
+    """Return the dimensions and claims that are lower in a new baseline than the old one allows, as ``adherence 8.7 → 0.3``.
+
+    Deltas are in points, 0-9; one that is looser than the default is not used here.
+    """
+    if old is None:
+        return []
+    points, claim_points = min(regression_delta, REGRESSION_DELTA), min(proposition_delta, PROPOSITION_DELTA)
+    found = [
+        _change(dimension_label(name).lower(), old.dimensions[name], score)
+        for name, score in new.dimensions.items()
+        if name in old.dimensions and dropped(score, old.dimensions[name], points)
+    ]
+    for name, claims in new.proposition_scores.items():
+        before = golden_propositions(old, name)
+        found += [
+            _change(f"claim {key}", before[key], score)
+            for key, score in claims.items()
+            if key in before and not key.startswith("_") and dropped(score, before[key], claim_points)
+        ]
+    return found
+
+
+def moved_text(new: Baseline, old: Baseline | None) -> str:
+    """Return old and new numbers of the dimensions that moved, as ``adherence 6.0 → 8.7``; "" where none did."""
+    before = old.dimensions if old else {}
+    return ", ".join(
+        _change(dimension_label(name).lower(), before[name], score)
+        for name, score in new.dimensions.items()
+        if name in before and abs(score - before[name]) > _ROUNDED
+    )
+
+
+def _change(name: str, before: float, now: float) -> str:
+    return f"{name} {before:.1f} → {now:.1f}"
+
+
+def refusal(evaluation: AgentEvaluation, against: Objections, drops: Sequence[str], *, has_history: bool) -> Finding:
+    """Return why no baseline was taken from an evaluation, with the commands that take the windows before, and that accept it.
+
+    ``drops``: see ``lower``. ``has_history``: whether the agent said something before the window.
+    """
+    agent_id = evaluation.agent_id
+    below = [f"it is lower than the baseline that is there ({_some(drops)})"] if drops else []
+    remedy, command = _remedy(evaluation, against, has_history=has_history)
+    return Finding(
+        kind="known_drift",
+        message=f"{agent_id}: no baseline was taken: {'; '.join([*against.reasons, *below])}",
+        remedy=remedy,
+        command=command,
+        agent_id=agent_id,
+    )
+
+
+def with_known_drifts(
+    findings: Sequence[Finding],
+    evaluation: AgentEvaluation,
+    baseline: Baseline | None,
+    drifts: Sequence[KnownDrift],
+    against: Objections,
+    *,
+    has_history: bool,
+) -> list[Finding]:
+    """Return an agent's findings with what is known of drifts in its window and in the windows of its baseline.
+
+    A finding that advises a baseline of a drifted window advises the windows before it instead.
+    """
+    remedy, command = _remedy(evaluation, against, has_history=has_history)
+    advice = {"kind": "known_drift", "remedy": remedy, "command": command}
+    found = [
+        item.model_copy(update={**advice, "message": f"{item.message}, and {'; '.join(against.reasons)}"})
+        if item.kind == "no_baseline" and against.reasons
+        else item
+        for item in findings
+    ]
+    if baseline is None:
+        return found
+    agent_id, accepted = evaluation.agent_id, baseline.accepted
+    if accepted:
+        message = f"{agent_id}: its baseline was accepted on {accepted.day}: {accepted.reason} ({_some(accepted.by)})"
+        found.append(Finding(kind="accepted", message=message, agent_id=agent_id))
+    if (spanned := _spanned(baseline, evaluation, drifts, against)).reasons:
+        remedy, command = _remedy(evaluation, spanned, has_history=has_history)
+        message = f"{agent_id}: its baseline was taken over a drift: {'; '.join(spanned.reasons)}"
+        found.append(Finding(kind="known_drift", message=message, remedy=remedy, command=command, agent_id=agent_id))
+    return found
+
+
+def _spanned(
+    baseline: Baseline, evaluation: AgentEvaluation, drifts: Sequence[KnownDrift], against: Objections
+) -> Objections:
+    """Return what speaks against the windows of a baseline and was not accepted."""
+    windows, adherence = windows_taken(baseline), baseline.dimensions.get(ADHERENCE)
+    known = [drift for drift in drifts if any(drift.overlaps(window) for window in windows)]
+    scores = []
+    if baseline.accepted is None:
+        if adherence is not None and adherence < LOWEST_ADHERENCE - TOLERANCE:
+            scores.append(f"its adherence is {adherence:.1f}, below {LOWEST_ADHERENCE:g}")
+        elif Window(evaluation.window_end, evaluation.window_start) in windows:
+            # The window that is judged now is the baseline's.
+            scores += against.scores
+    return Objections([drift for drift in known if not drift.is_accepted(baseline.accepted)], scores)
+
+
+def as_written(
+    baseline: Baseline,
+    old: Baseline | None,
+    against: Objections,
+    drops: Sequence[str],
+    reason: str | None,
+    now: datetime,
+) -> Baseline | None:
+    """Return a baseline as it is written, with why it was accepted where something speaks against it; None: it is refused.
+
+    Args:
+        old: the baseline that is there.
+        against, drops: see ``objections`` and ``lower``.
+        reason: why a person accepts it; None: no one does.
+    """
+    if not drops and (not against.reasons or _covers(old, baseline, against)):
+        # What was accepted is kept as long as it is in the file: the same drift, or dimensions of that time.
+        kept = old and (against.reasons or _is_partial(baseline, old))
+        return baseline.model_copy(update={"accepted": old.accepted if old and kept else None})
+    if reason is None:
+        return None
+    day = now.astimezone(UTC).date()
+    accepted = Acceptance(reason=reason.strip(), day=day, by=[*against.reasons, *drops], since=against.since)
+    return baseline.model_copy(update={"accepted": accepted})
+
+
+def _covers(old: Baseline | None, new: Baseline, against: Objections) -> bool:
+    """Return whether what was accepted for the old baseline covers a new one: the same drifts, and adherence not lower."""
+    if old is None or old.accepted is None or not all(drift.is_accepted(old.accepted) for drift in against.drifts):
+        return False
+    before, now = (item.dimensions.get(ADHERENCE) for item in (old, new))
+    return before is None or now is None or now >= before - TOLERANCE
+
+
+def _is_partial(new: Baseline, old: Baseline) -> bool:
+    """Return whether a dimension of the old baseline is kept in the new one."""
+    before, now = (item.provenance.get("dimensions", {}) for item in (old, new))
+    return any(now.get(name) == before.get(name) for name in old.dimensions)
+
+
+def _remedy(evaluation: AgentEvaluation, against: Objections, *, has_history: bool) -> tuple[str, str]:
+    """Return what to do about a drifted window in a sentence, and the command to begin with."""
+    start, provider = evaluation.window_start, evaluation.provenance.get("judge", "").partition(":")
+    last = against.since - _SECOND if against.since else start if has_history else None
+    options, agents = window_options(evaluation), f"--agents {shlex.quote(evaluation.agent_id)}"
+    # `baseline` takes no --since.
+    is_odd = any(option.startswith("--since") for option in options)
+    command = "evaluate --update-baseline" if is_odd else "baseline"
+    accept = " ".join([f"persona-pipeline {command}", agents, *options, '--accept "reason"'])
+    if last is None:
+        return f"correct the agent, or accept it as it is: `{accept}`", accept
+    kept = [option for option in options if not option.startswith(("--as-of", "--since"))]
+    # Windows before are judged by the same judge; of a model they are not recorded yet.
+    judge = [f"--judge {provider[0]} --record"] if provider[1] else []
+    before = command_before(evaluation.agent_id, last, [*kept, *judge])
+    return f"take the windows before it: `{before}`; or accept it as it is: `{accept}`", before
+
+
+def command_before(agent_id: str, last: datetime, options: Sequence[str] = ()) -> str:
+    """Return the command that takes a baseline of the windows up to a time, with further options."""
+    said = [f"--agents {shlex.quote(agent_id)}", f"--as-of {rfc3339(last)}", f"--windows {WINDOWS}", *options]
+    return f"persona-pipeline baseline {' '.join(said)}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return ", ".join(texts[:_MOST_NAMED]) + more
