@@ -1,4 +1,4 @@
-"""Runtime corrections: what a check costs, what caching saves, load, and whether scores replayed are those of then.
+"""Runtime corrections: what a check costs, what caching saves, load, and the gate in the way of a model.
 
 **checks**
 
@@ -32,24 +32,11 @@ takes as many seconds as it is given, over eight kinds of judge at 1, 50 and 300
 The gate in the way of a model (``corrections serve --upstream``): what it adds to an answer at 10 at once without a judge, and how
 many of 16,600 answers are lost or changed while the upstream, the judge, the store, the client or the gate itself fails.
 
-    python benchmarks/gate.py passing [latency] [faults] [--requests 16600]
+    python benchmarks/gate.py passing [latency] [faults] [price] [--requests 16600]
 
-The service is a process of its own; model, judge and clients are in this one. Half of the answers are streamed.
-
-**replay**
-
-Whether a threshold for a stated risk keeps it: realised share of good replies held, over splits of known and next ones.
-
-Run: OPENBLAS_NUM_THREADS=1 python benchmarks/gate.py replay [--splits 500] [--dialogue]
-
-The gate's score is simulated as it comes to be: the weighted mean of eight claims, each 0-9 and whole, of a reply with a quality
-of its own; bad replies lie so many points lower. *Kept* is the share of splits in which at most the stated share of the next
-replies is held, as many of them as were known: the aim is .95 and more. A split without a threshold holds nothing; *if set* leaves
-those out. *Long*: of all good replies there are. The rest are mean shares held, of the good ones and of bad ones. Each line is 500
-splits: of a pool of twice as many replies (*pool*), of replies drawn anew (*anew*), or of a pool in which replies come in
-conversations of five that are alike, split by reply or by conversation.
-
-With --dialogue the repetition rule is measured too, on windows of public dialogue that have no message in common.
+The service is a process of its own; model, judge and clients are in this one. Half of the answers are streamed. ``price`` counts
+what a streamed message of six sentences takes, by how often the judge rejects: requests, checks, tokens of the model, and dollars
+at the price of one check that ``caching`` measures.
 
 **language**
 
@@ -65,6 +52,7 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -98,13 +86,10 @@ from persona_pipeline.corrections.gate import (
 )
 from persona_pipeline.corrections.interventions import Interventions
 from persona_pipeline.corrections.nudges import language_told
-from persona_pipeline.corrections.replay.thresholds import (
-    CorrectionKind,
-    MeasuredMessage,
-    is_touched,
-    risk_threshold,
-)
+from persona_pipeline.corrections.service.app import create_app
+from persona_pipeline.corrections.service.passing import ModelUpstream
 from persona_pipeline.corrections.statistics import correction_statistics
+from persona_pipeline.judging.money import estimated_tokens
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Answer, Backend, Question, Usage
 from persona_pipeline.scoring.text.agreement import UNKNOWN
@@ -685,7 +670,7 @@ def passing_faults(requests: int) -> int:
         with (
             serving(model) as direct,
             MessagesServer(judged) as judge,
-            service(judge.url, "--upstream", direct, broken=BROKEN.get(mode, "")) as (port, _, world),
+            service(judge.url, "--upstream", direct, "--ask-again", broken=BROKEN.get(mode, "")) as (port, _, world),
         ):
             started = time.monotonic()
             found = asyncio.run(counted_answers(direct, f"http://127.0.0.1:{port}", mode, each))
@@ -721,7 +706,7 @@ def passing_latency() -> int:
     with (
         serving(model) as direct,
         MessagesServer(answer_gate) as judge,
-        service(judge.url, "--upstream", direct) as (port, _, world),
+        service(judge.url, "--upstream", direct, "--ask-again") as (port, _, world),
     ):
         write_config(world.store, "bob", CorrectionSettings())
         ways = {"through, nobody's model": "gpt-5", "through, an agent without a gate": "bob", "through, judged": "ann"}
@@ -739,141 +724,56 @@ def passing_latency() -> int:
     return int(float(np.median(added)) > 10)
 
 
+# Of a check of Michael within five minutes of another, as ``caching`` measures it.
+CHECK_USD = 0.000212
+SIX = " ".join(f"This is number {number} of the six sentences." for number in range(6))
+
+
+def passing_price(messages: int = 30) -> int:
+    """Print what a held message takes at the median and at most, over messages whose sentences are rejected by chance."""
+    head("A streamed message of six sentences")
+    for share in (0.0, 0.1, 0.3, 0.6, 1.0):
+        chance = random.Random(7)
+
+        def judged(question: Question, share: float = share, chance: random.Random = chance) -> Answer:
+            score = 1 if chance.random() < share else 8
+            claims = json.loads(question.context[-1].partition("\n")[2])["claims"]
+            data = {"verdicts": [{"id": claim["id"], "reason": "So it is.", "score": score} for claim in claims]}
+            return Answer(data, usage=Usage(calls=1, usd=CHECK_USD), model="m")
+
+        model, judge = ModelServer(lambda asked: Written(SIX)), TextBackend(judged)
+        found: list[tuple[int, int, int]] = []
+        with tempfile.TemporaryDirectory() as folder, serving(model) as direct:
+            world = World.open(write_small_world(Path(folder) / "world"), f"sqlite:///{folder}/gate.db")
+            world.sync()
+            write_config(world.store, "ann", GATED)
+            upstream = ModelUpstream(direct, {"ann": "ann"}, ask_again=True)
+            with serving(create_app(world, judge, upstream=upstream)) as url:
+                through = url.replace("127.0.0.1", "localhost")
+                with httpx2.Client(timeout=60) as client:
+                    for _ in range(messages):
+                        before = len(model.requests), len(judge.questions)
+                        body = {"model": "ann", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+                        client.post(through + CHAT, json=body).raise_for_status()
+                        requests, checks = len(model.requests) - before[0], len(judge.questions) - before[1]
+                        found.append((requests, checks, requests * estimated_tokens(SIX)))
+            world.store.close()
+        for name, at in (("median", 0.5), ("most", 1.0)):
+            requests, checks, tokens = (quantile([row[place] for row in found], at) for place in range(3))
+            told = f"{requests:.0f} requests, {checks:.0f} checks, {tokens:.0f} tokens written"
+            print(f"rejected {share:>4.0%}, {name:<7}{told}, ${checks * CHECK_USD:.5f} for checks", flush=True)
+    return 0
+
+
 def run_passing() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", metavar="PART", help="latency, faults")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="latency, faults, price")
     parser.add_argument("--requests", type=int, default=16_600)
     arguments = parser.parse_args()
-    parts = arguments.parts or ("latency", "faults")
-    failed = passing_latency() if "latency" in parts else 0
+    parts = arguments.parts or ("price", "latency", "faults")
+    failed = passing_price() if "price" in parts else 0
+    failed += passing_latency() if "latency" in parts else 0
     return int(failed + (passing_faults(arguments.requests) if "faults" in parts else 0) > 0)
-
-
-WEIGHTS = np.array([1, 1, 1, 1, 2, 1, 0.5, 1.5])
-GATE, REPETITION = CorrectionKind.ACTION_GATE, CorrectionKind.REPETITION_SUPPRESSION
-# Points by which bad replies lie lower.
-LOWER = {"slightly bad": 1.5, "bad": 3.0, "very bad": 4.5}
-Split = Callable[[np.random.Generator, int], tuple[Sequence[MeasuredMessage], Sequence[MeasuredMessage]]]
-
-
-def scores(
-    generator: np.random.Generator, count: int, *, lower: float = 0.0, alike: float = 0.0
-) -> list[MeasuredMessage]:
-    """Return scored replies, in conversations of five with an effect of their own of so many points."""
-    quality = 7.2 - lower + generator.normal(0, 1.0, count)
-    quality += np.repeat(generator.normal(0, alike, -(-count // 5)), 5)[:count]
-    claims = np.clip(np.rint(quality[:, None] + generator.normal(0, 1.3, (count, len(WEIGHTS)))), 0, 9)
-    return [MeasuredMessage(float(value), good=lower == 0) for value in claims @ WEIGHTS / WEIGHTS.sum()]
-
-
-def anew(generator: np.random.Generator, known: int) -> tuple[list[MeasuredMessage], list[MeasuredMessage]]:
-    return scores(generator, known), scores(generator, known)
-
-
-def of_pool(pool: Sequence[MeasuredMessage], block: int = 1) -> Split:
-    """Return a way to split a pool into halves, by blocks of replies that stand together."""
-
-    def split(generator: np.random.Generator, known: int) -> tuple[list[MeasuredMessage], list[MeasuredMessage]]:
-        blocks = generator.permutation(2 * known // block)
-        order = (blocks[:, None] * block + np.arange(block)).ravel()
-        return [pool[place] for place in order[:known]], [pool[place] for place in order[known:]]
-
-    return split
-
-
-def share(correction: CorrectionKind, items: Sequence[MeasuredMessage], threshold: float) -> float:
-    return sum(is_touched(correction, item, threshold) for item in items) / len(items)
-
-
-def realised(
-    correction: CorrectionKind,
-    split: Split,
-    known: int,
-    risk: float,
-    splits: int,
-    others: dict[str, list[MeasuredMessage]],
-) -> dict[str, float | None]:
-    """Return kept shares, the mean share of good ones held, and that of each kind of others; None where no threshold was set."""
-    generator = np.random.default_rng(7)
-    shares, whole, gained = [], [], {name: [] for name in others}
-    population = others.get("all good")
-    for _ in range(splits):
-        before, after = split(generator, known)
-        threshold = risk_threshold(correction, before, risk).threshold
-        if threshold is None:
-            # Nothing is held then.
-            continue
-        shares.append(share(correction, after, threshold))
-        whole.append(shares[-1] if population is None else share(correction, population, threshold))
-        for name, items in others.items():
-            gained[name].append(share(correction, items, threshold))
-    if not shares:
-        return {"kept": None}
-    return {
-        "set": len(shares) / splits,
-        "kept": 1 - float(np.sum(np.array(shares) > risk + 1e-12)) / splits,
-        "kept if set": float(np.mean(np.array(shares) <= risk + 1e-12)),
-        "long run": 1 - float(np.sum(np.array(whole) > risk + 1e-12)) / splits,
-        "good": float(np.mean(shares)),
-        **{name: float(np.mean(values)) for name, values in gained.items() if name != "all good"},
-    }
-
-
-def gate_show(label: str, known: int, risk: float, found: dict[str, float | None]) -> None:
-    told = "no threshold: too few" if found["kept"] is None else "".join(f"{value:>9.3f}" for value in found.values())
-    print(f"{label:<26}{known:>7}{risk:>7.0%}{told}", flush=True)
-
-
-def gate(splits: int) -> None:
-    generator = np.random.default_rng(11)
-    others = {"all good": scores(generator, 5000)}
-    others |= {name: scores(generator, 1000, lower=lower) for name, lower in LOWER.items()}
-    columns = ("set", "kept", "if set", "long", "good", *(name.replace(" bad", "") for name in LOWER))
-    print(f"{'The gate':<26}{'known':>7}{'risk':>7}" + "".join(f"{name:>9}" for name in columns))
-    for known, risk in ((100, 0.05), (250, 0.02), (250, 0.05), (500, 0.02), (500, 0.05), (1000, 0.01), (1000, 0.02)):
-        gate_show("anew", known, risk, realised(GATE, anew, known, risk, splits, others))
-        pool = scores(np.random.default_rng(3), 2 * known)
-        gate_show("pool", known, risk, realised(GATE, of_pool(pool), known, risk, splits, others))
-    gate_show("anew", 150, 0.02, realised(GATE, anew, 150, 0.02, 1, others))
-    for alike in (0.5, 1.0, 2.0):
-        pool = scores(np.random.default_rng(3), 1000, alike=alike)
-        for label, block in (("by reply", 1), ("by conversation", 5)):
-            rest = {key: items for key, items in others.items() if key != "all good"}
-            found = realised(GATE, of_pool(pool, block), 500, 0.02, splits, rest)
-            gate_show(f"alike by {alike:g}, {label}", 500, 0.02, found)
-
-
-def dialogue(splits: int) -> None:
-    from benchmarks.dialogue import speakers, turns
-    from persona_pipeline.scoring.text.repetition import find_repetition
-
-    print(
-        f"\n{'Repetition, public lines':<26}{'known':>7}{'risk':>7}"
-        + "".join(f"{n:>9}" for n in ("set", "kept", "if set", "long", "good"))
-    )
-    windows: list[MeasuredMessage] = []
-    for speaker in speakers():
-        said = [line.text for line in turns(speaker)]
-        for start in range(0, len(said) - 4, 5):
-            found = find_repetition(said[start : start + 5])
-            windows.append(MeasuredMessage(found.share, bool(found.reasons), good=True))
-    for known, risk in ((250, 0.02), (500, 0.02), (500, 0.05), (1000, 0.05)):
-
-        def split(generator: np.random.Generator, count: int) -> tuple[list[MeasuredMessage], list[MeasuredMessage]]:
-            order = generator.permutation(len(windows))[: 2 * count]
-            return [windows[place] for place in order[:count]], [windows[place] for place in order[count:]]
-
-        gate_show(f"{len(windows)} windows of five", known, risk, realised(REPETITION, split, known, risk, splits, {}))
-
-
-def run_replay() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--splits", type=int, default=500)
-    parser.add_argument("--dialogue", action="store_true")
-    arguments = parser.parse_args()
-    gate(arguments.splits)
-    if arguments.dialogue:
-        dialogue(arguments.splits)
 
 
 def run_language() -> None:
@@ -909,7 +809,6 @@ COMMANDS = {
     "caching": run_caching,
     "load": run_load,
     "passing": run_passing,
-    "replay": run_replay,
 }
 
 

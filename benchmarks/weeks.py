@@ -4,55 +4,34 @@ Everything is decided by the package's own functions.
 
 **guard**
 
-How often a run without any change is called a fall, and how often a real fall is seen.
+How often a run without any change is red or inconclusive, and how often a real drop is red or at least not green.
 
-Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py guard [--runs 300] [--agents 20] [--windows 4] [--process claims ...]
-     OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py tables [--runs 300]     the tables of docs/explanation/guard.md
+Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py guard [--runs 300] [--agents 1 4 20] [--windows 1 4] [--process claims ...]
 
 Agents of 5 dimensions with 5 claims. A claim's true level is between 6 and 8.5; each window moves it by a draw of sd c; the judge
 adds noise (sd 0.5-1.5, another for each claim), rounds, and stays within 0-9. Of its verdicts 5 % are outliers (any score) and 5 %
 "not applicable". The baseline is of m windows with as many judgments a claim as the run, which is of the window after them; what
-fell is judged five times more, as far as that could change the answer. What a week moves (--process):
+drops is judged five times more. What a week moves (--process):
 
-    claims, dimension, agent, world   each claim by itself; all of a dimension, of an agent, of the fleet alike
-    mood                              each claim by itself, and the judge's mood (sd 0.5) everything alike
-    ar5, ar8                          each claim by itself, .5 or .8 of the week before kept (AR(1))
-    heavy, skewed                     each claim by itself, by Student's t with 3 degrees; by an exponential, downwards
-    ceiling                           each claim by itself, at levels between 8 and 9
+    claims, dimension, agent, world   each claim alone; all of a dimension, of an agent, of the fleet alike
+    ar5, ar8                          each claim alone, .5 or .8 of the week before kept (AR(1))
+    heavy, skewed                     each claim alone, by Student's t with 3 degrees; by an exponential, downwards
+    ceiling                           each claim alone, at levels between 8 and 9
     apart                             one claim of five by sd 2, the others by 0.2, whatever c is
-    missing, unequal                  each claim by itself; 30 % of a baseline's windows lack a dimension; 1 to 5 judgments a claim
 
-    A/A         up to 20 agents: share of runs without any change that report an agent (aim: at most .05);
-                beyond: false discoveries, the mean share of unchanged agents among those reported
-    cannot tell share of runs without any change that end with 3: nothing fell, a dimension is undecided (aim: at most .05)
-    collapse    share of agents reported for the dimension in which one claim fell to 0
-    down by 2   ... in which all five claims fell by 2
-    down by 4   share of runs in which one dimension down by 4 is reported or undecided: never green
-    cover       share of the printed 95 % intervals that hold the true change, over dimensions and claims (aim: at least .93)
-    sees        median over dimensions of the smallest fall that is printed
-    power       share of agents reported for a dimension that fell by the very figure printed for it (aim: .75 to .9)
-
-In a fleet up to 20 one agent changes in a run, beyond it one in ten. In brackets: Wilson's 95 % interval.
-
-**beside**
-
-What one agent's collapse does to the answers on the others: the last agent drops by 8 in all dimensions.
-
-Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py beside [--runs 300] [--agents 3 6] [--windows 1 3] [--process claims ...]
-
-    A/A         share of runs without any change, nobody's collapse either, that report an agent
-    false       share of runs that report an agent that did not change, beside the one that collapsed
-    cannot tell share of runs in which a dimension of such an agent is undecided
-    down by 1, 2, 3   share of runs that report the first agent's dimension in which all claims fell so far
-    sees        median over the first agent's dimensions of the smallest fall that is printed; in brackets: nobody collapsed
+    healthy     share of unchanged runs that are red, and that are inconclusive (aim: at most .05 each with four windows)
+    n claims    of the first agent n claims at 8, each of another dimension, are at 0: share red / not green (aim: .95 not green)
+    down by 2   of the first agent all claims of one dimension are 2 lower: share that is red / not green
+    all by 4    all claims of all agents are 4 lower: share of agents that are red / not green
+    sees        median over dimensions of the smallest drop that is printed
 
 **year**
 
-How often 26 weekly runs beside one baseline report anything though nothing changed, and how soon they see what did.
+How often 26 weekly runs compared with one baseline are red though nothing changed, and how soon they show what did.
 
 Run: OPENBLAS_NUM_THREADS=1 python benchmarks/weeks.py year [--runs 300]
 
-    red      some run reports an agent (aim: at most .05 a year).
+    red      some run is red (aim: at most .05 a year).
     moved    the e-process of a dimension's windows crosses its limit (aim: at most .05 a year)
 
 **trend**
@@ -73,8 +52,10 @@ hides (0.5). ``steady``: nothing happens. The rules:
 import argparse
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -84,27 +65,17 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.guard.baselines.drift import CERTAIN, FEWEST_WINDOWS, LIMIT, cusum, winnings
-from persona_pipeline.guard.baselines.falls import (
-    CONFIRMATIONS,
-    TOLERANCE,
-    UNDECIDED_DELTA,
-    TestedDrops,
-    tested,
-    worth_asking,
-)
-from persona_pipeline.guard.baselines.sight import detectable, interval
-from persona_pipeline.guard.baselines.statistics import LEVEL, MOST_TOGETHER
-from persona_pipeline.guard.baselines.variance import Fleet, Level, Repeats, means, medians, repeats
+from persona_pipeline.guard.baselines.golden import Watched, captured
+from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
+from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
+from persona_pipeline.guard.baselines.variance import means
+from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 DIMENSIONS, CLAIMS = 5, 5
+NAMES = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 OUTLIERS, NOT_APPLICABLE = 0.05, 0.05
-MISSING, MOOD = 0.3, 0.5
-PROCESSES = (
-    *("claims", "dimension", "agent", "world", "mood", "ar5", "ar8", "heavy", "skewed", "ceiling", "apart"),
-    *("missing", "unequal"),
-)
-UNCHANGED, COLLAPSE, DOWN, FAR, PRINTED = "A/A", "collapse", "down by 2", "down by 4", "power"
-SCENARIOS = (UNCHANGED, COLLAPSE, DOWN, FAR, PRINTED)
+PROCESSES = ("claims", "dimension", "agent", "world", "ar5", "ar8", "heavy", "skewed", "ceiling", "apart")
+BASELINE_END = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -121,25 +92,9 @@ class Cell:
     def units(self) -> int:
         return self.agents * DIMENSIONS
 
-    @property
-    def changed(self) -> np.ndarray:
-        """The agents that change where any do: of each the first dimension."""
-        return np.arange(max(1, self.agents // 10) if self.agents > MOST_TOGETHER else 1)
-
-
-@dataclass
-class Tally:
-    """What the runs of a cell came to."""
-
-    runs: int = 0
-    hits: int = 0
-    tries: int = 0
-    false_shares: float = 0.0
-    covered: int = 0
-    intervals: int = 0
-    sees: list[float] = field(default_factory=list)
-    untold: int = 0
-    seen_or_untold: int = 0
+    def generator(self, seed: int) -> np.random.Generator:
+        place = PROCESSES.index(self.process)
+        return np.random.default_rng([seed, self.agents, round(10 * self.week), self.samples, self.windows, place])
 
 
 def judged(generator: np.random.Generator, truth: np.ndarray, spreads: np.ndarray, count: int) -> np.ndarray:
@@ -150,24 +105,6 @@ def judged(generator: np.random.Generator, truth: np.ndarray, spreads: np.ndarra
     odd = generator.random(shape)
     scores = np.where(odd < OUTLIERS, generator.integers(0, 10, shape), scores)
     return np.where(odd > 1 - NOT_APPLICABLE, np.nan, scores)
-
-
-def level(samples: np.ndarray) -> tuple[Level, Level]:
-    """Return the level of every claim and of every dimension from verdicts (dimensions, claims, windows, count)."""
-    window_means, window_medians = means(samples), medians(samples)
-    counts = np.isfinite(samples).sum(axis=-1).astype(float)
-    flat = samples.shape[0] * samples.shape[1]
-    claims = Level.over_windows(
-        window_means.reshape(flat, -1),
-        window_medians.reshape(flat, -1),
-        counts.reshape(flat, -1),
-        Repeats(*(part.sum(axis=-1) for part in vars(repeats(samples.reshape(flat, *samples.shape[2:]))).values())),
-    )
-    nothing = Repeats(*[np.zeros(len(samples))] * 5)
-    whole = means(np.swapaxes(window_means, 1, 2))
-    whole_medians = means(np.swapaxes(window_medians, 1, 2))
-    counted = counts.mean(axis=1)
-    return claims, Level.over_windows(whole, whole_medians, counted, nothing)
 
 
 def moves(generator: np.random.Generator, cell: Cell, windows: int) -> np.ndarray:
@@ -188,55 +125,51 @@ def moves(generator: np.random.Generator, cell: Cell, windows: int) -> np.ndarra
             drawn[..., window] = kept * drawn[..., window - 1] + math.sqrt(1 - kept**2) * drawn[..., window]
     elif cell.process == "apart":
         return drawn * np.where(np.arange(CLAIMS) == 0, 2.0, 0.2)[None, :, None]
-    moved = cell.week * drawn
-    return moved + MOOD * generator.standard_normal(windows) if cell.process == "mood" else moved
+    return cell.week * drawn
+
+
+def evaluated(name: str, samples: Sequence[np.ndarray]) -> DimensionEvaluation:
+    """Return a dimension from the verdicts on each of its claims."""
+    rows, known = {}, [(f"c{place}", own[np.isfinite(own)].tolist()) for place, own in enumerate(samples)]
+    for key, own in known:
+        mean = sum(own) / len(own) if own else None
+        why = None if own else "not_applicable"
+        rows[key] = PropositionResult(id=key, claim=key, raw=mean, score=mean, samples=own, unscored=why)
+    scores = [row.score for row in rows.values() if row.score is not None]
+    return DimensionEvaluation(
+        dimension=name, propositions=rows, score=sum(scores) / len(scores), n_scored=len(scores), n_expected=len(scores),
+        proposition_set_hash="set",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A fleet with its baseline.
+    """A fleet with its baselines.
 
     Attributes:
         truth, spreads: (dimensions, claims): level, and sd of the judge.
         weeks: (dimensions, claims, windows): what weeks do, those after the baseline's too.
-        before: the levels of the baseline.
-        series: (dimensions, windows): the scores of its windows.
+        series: (dimensions, windows): the scores of the baseline's windows.
     """
 
     cell: Cell
     truth: np.ndarray
     spreads: np.ndarray
     weeks: np.ndarray
-    before: tuple[Level, Level]
     series: np.ndarray
+    watched: Watched
 
     def judged(self, generator: np.random.Generator, after: np.ndarray, window: int, count: int) -> np.ndarray:
         """Return (dimensions, claims, count) verdicts on a window, the baseline's last being 0."""
-        truth = after + self.weeks[..., self.cell.windows - 1 + window]
-        found = judged(generator, truth, self.spreads, count)
-        return thinned(generator, found) if self.cell.process == "unequal" else found
-
-    def fleet(self, now: np.ndarray, week: int = 1) -> Fleet:
-        claims_now, dimensions_now = level(now[:, :, None, :])
-        cell, claims = self.cell, self.cell.units * CLAIMS
-        return Fleet(
-            claims_before=self.before[0],
-            claims_now=claims_now,
-            dimensions_before=self.before[1],
-            dimensions_now=dimensions_now,
-            dimension_of=np.repeat(np.arange(cell.units), CLAIMS),
-            agent_of=np.repeat(np.arange(cell.agents), DIMENSIONS),
-            weight=np.full(claims, 1 / CLAIMS),
-            weight_before=np.full(claims, 1 / CLAIMS),
-            same=np.zeros(cell.units, bool),
-            week=np.full(cell.units, float(week)),
-        )
+        return judged(generator, after + self.weeks[..., self.cell.windows - 1 + window], self.spreads, count)
 
 
 def drawn(generator: np.random.Generator, cell: Cell, weeks: int = 1) -> Drawn:
-    """Return a fleet with its baseline and what the weeks after it do."""
+    """Return a fleet with its baselines and what the weeks after them do."""
     low, high = (8.0, 9.0) if cell.process == "ceiling" else (6.0, 8.5)
     truth = generator.uniform(low, high, (cell.units, CLAIMS))
+    # The claims that collapse have the level 8.
+    truth[:DIMENSIONS, 0] = 8.0
     spreads = generator.uniform(0.5, 1.5, truth.shape)
     moved = moves(generator, cell, cell.windows + weeks)
     golden = judged(
@@ -245,252 +178,149 @@ def drawn(generator: np.random.Generator, cell: Cell, weeks: int = 1) -> Drawn:
         np.repeat(spreads[..., None], cell.windows, axis=-1),
         cell.samples,
     )
-    if cell.process == "unequal":
-        golden = thinned(generator, golden)
-    if cell.process == "missing":
-        # The newest window is whole, or the dimension would not be in the baseline.
-        lacks = generator.random((cell.units, cell.windows)) < MISSING
-        lacks[:, -1] = False
-        golden = np.where(lacks[:, None, :, None], np.nan, golden)
-    series = means(np.swapaxes(means(golden), 1, 2))
-    return Drawn(cell, truth, spreads, moved, level(golden), series)
+    provenance = {"messages_hash": "then", "window_end": BASELINE_END.isoformat()}
+    baselines = {}
+    for agent in range(cell.agents):
+        own = golden[agent * DIMENSIONS : (agent + 1) * DIMENSIONS]
+        windows = [
+            {name: evaluated(name, list(own[place, :, window])) for place, name in enumerate(NAMES)}
+            for window in range(cell.windows)
+        ]
+        baselines[f"a{agent}"] = captured(f"a{agent}", windows, provenance, now=BASELINE_END)
+    return Drawn(cell, truth, spreads, moved, means(np.swapaxes(means(golden), 1, 2)), Watched(cell.agents, baselines))
 
 
-def thinned(generator: np.random.Generator, samples: np.ndarray) -> np.ndarray:
-    """Return verdicts of which each claim keeps some in each window, at least one."""
-    kept = generator.integers(1, samples.shape[-1] + 1, samples.shape[:-1])
-    return np.where(np.arange(samples.shape[-1]) < kept[..., None], samples, np.nan)
+def told(
+    baseline: Baseline, dimensions: Mapping[str, DimensionEvaluation], watched: Watched, week: int
+) -> tuple[BaselineComparison, dict[str, list[str]]]:
+    """Return what is said of an agent's window, and what is worth judging again."""
+    end = (BASELINE_END + timedelta(weeks=week)).isoformat()
+    provenance = {"messages_hash": "now", "window_end": end}
+    item = Compared(compare(baseline.agent_id, dimensions, baseline), dimensions, baseline, provenance)
+    return settled(item, watched), to_confirm(item)
 
 
 def decided(
-    generator: np.random.Generator, made: Drawn, after: np.ndarray, window: int = 1, week: int = 1
-) -> TestedDrops:
-    """Return what is decided of a window, what fell judged again."""
-    cell = made.cell
-    samples = 5 if cell.process == "unequal" else cell.samples
-    now = made.judged(generator, after, window, samples)
-    fleet = made.fleet(now, week)
-    found = tested(fleet, watched=cell.agents)
-    again = worth_asking(fleet, found, watched=cell.agents)
-    if not again.any():
-        return found
+    generator: np.random.Generator, made: Drawn, after: np.ndarray, window: int = 1, agents: Sequence[int] | None = None
+) -> list[BaselineComparison]:
+    """Return what is said of a window of some agents, what dropped judged again."""
+    cell, found = made.cell, []
+    now = made.judged(generator, after, window, cell.samples)
     more = made.judged(generator, after, window, CONFIRMATIONS)
-    more[~again.reshape(cell.units, CLAIMS)] = np.nan
-    return tested(made.fleet(np.concatenate([now, more], axis=-1), week), watched=cell.agents)
+    for agent in range(cell.agents) if agents is None else agents:
+        rows = slice(agent * DIMENSIONS, (agent + 1) * DIMENSIONS)
+        samples = {name: list(own) for name, own in zip(NAMES, now[rows], strict=True)}
+        baseline = made.watched.baselines[f"a{agent}"]
+        dimensions = {name: evaluated(name, own) for name, own in samples.items()}
+        comparison, again = told(baseline, dimensions, made.watched, window)
+        if again:
+            for name, keys in again.items():
+                for place in (int(key[1:]) for key in keys):
+                    samples[name][place] = np.concatenate([samples[name][place], more[rows][NAMES.index(name), place]])
+            dimensions = {name: evaluated(name, own) for name, own in samples.items()}
+            comparison, _ = told(baseline, dimensions, made.watched, window)
+        found.append(comparison)
+    return found
 
 
-def simulate(cell: Cell, scenario: str, runs: int, seed: int) -> Tally:
-    """Return what a cell's runs come to under a scenario."""
-    key = [seed, cell.agents, round(10 * cell.week), cell.samples, cell.windows, PROCESSES.index(cell.process)]
-    generator, tally = np.random.default_rng(key), Tally()
+def is_grey(comparison: BaselineComparison) -> bool:
+    """Return whether something is undecided."""
+    return any(item.status == "undecided" or item.undecided_claims for item in comparison.dimensions.values())
+
+
+COLLAPSES = (1, 2, 3, 5)
+
+
+def simulate(cell: Cell, runs: int, seed: int) -> tuple[Counter[str], float]:
+    """Return how often each scenario of a cell is red and not green, and the median of the smallest drops printed."""
+    generator, counts, sees = cell.generator(seed), Counter[str](), []
     for _ in range(runs):
-        _one(generator, cell, scenario, tally)
-    return tally
+        made = drawn(generator, cell)
+        same = decided(generator, made, made.truth)
+        red = any(item.regressed for item in same)
+        counts["healthy red"] += red
+        counts["healthy grey"] += not red and any(map(is_grey, same))
+        sees += [row.sight.detectable for row in same[0].dimensions.values() if row.sight]
+        for claims in COLLAPSES:
+            after = made.truth.copy()
+            after[np.arange(claims), 0] = 0.0
+            _count(counts, f"{claims} claims", decided(generator, made, after, agents=[0]))
+        after = made.truth.copy()
+        after[0] -= 2.0
+        _count(counts, "down by 2", decided(generator, made, after, agents=[0]))
+        _count(counts, "all by 4", decided(generator, made, made.truth - 4.0, agents=[0]))
+    return counts, float(np.median(sees))
 
 
-def _one(generator: np.random.Generator, cell: Cell, scenario: str, tally: Tally) -> None:
-    made = drawn(generator, cell, 2 if scenario == PRINTED else 1)
-    after, rows = made.truth.copy(), cell.changed * DIMENSIONS
-    if scenario == COLLAPSE:
-        after[rows, 0] = 0.0
-    elif scenario in (DOWN, FAR):
-        after[rows] -= 2.0 if scenario == DOWN else 4.0
-    elif scenario == PRINTED:
-        steady = decided(generator, made, made.truth)
-        after[rows] -= detectable(steady.dimensions, steady.levels, steady.delta)[rows][:, None]
-    found = decided(generator, made, after, 2 if scenario == PRINTED else 1)
-    units, undecided = reported(found)
-    _count(units, undecided, cell, scenario, tally)
-    tally.sees.append(float(np.nanmedian(found.sees)))
-    _cover(found, made.truth, after, tally)
-
-
-def reported(found: TestedDrops) -> tuple[np.ndarray, np.ndarray]:
-    """Return which dimensions are reported, and which are undecided."""
-    chance = found.p_values.dimensions >= LEVEL
-    fell_claims = found.beyond_claims & ~(found.p_values.claims >= LEVEL)
-    undecided = found.beyond_dimensions & chance & (found.dimensions.fallen > UNDECIDED_DELTA + TOLERANCE)
-    return (found.beyond_dimensions & ~chance) | fell_claims.reshape(-1, CLAIMS).any(axis=1), undecided
-
-
-def _count(units: np.ndarray, undecided: np.ndarray, cell: Cell, scenario: str, tally: Tally) -> None:
-    agents = units.reshape(cell.agents, DIMENSIONS).any(axis=1)
-    changed = np.arange(0) if scenario == UNCHANGED else cell.changed
-    tally.runs += 1
-    tally.untold += bool(not agents.any() and undecided.any())
-    tally.seen_or_untold += bool((units | undecided)[changed * DIMENSIONS].any())
-    tally.false_shares += (np.delete(agents, changed).sum() / agents.sum()) if agents.any() else 0.0
-    tally.hits += int(units[changed * DIMENSIONS].sum()) if len(changed) else bool(agents.any())
-    tally.tries += len(changed) or 1
-
-
-def _cover(found: TestedDrops, truth: np.ndarray, after: np.ndarray, tally: Tally) -> None:
-    # Where the truth did not change, so that no edge of the scale bends it.
-    for drops, still in (
-        (found.claims, (truth == after).ravel()),
-        (found.dimensions, (truth == after).all(axis=1)),
-    ):
-        low, high = interval(drops)
-        known = still & np.isfinite(low)
-        tally.covered += int(((low <= 0) & (high >= 0) & known).sum())
-        tally.intervals += int(known.sum())
+def _count(counts: Counter[str], scenario: str, found: Sequence[BaselineComparison]) -> None:
+    counts[f"{scenario} red"] += any(item.regressed for item in found)
+    counts[f"{scenario} not green"] += any(item.regressed or is_grey(item) for item in found)
 
 
 def share(hits: float, tries: int) -> str:
     """Return a share with Wilson's 95 % interval."""
-    if not tries:
-        return "–"
     low, high = binomtest(round(hits), tries).proportion_ci(method="wilson")
     return f"{hits / tries:.3f} ({low:.2f}-{high:.2f})"
 
 
+SCENARIOS = (*(f"{claims} claims" for claims in COLLAPSES), "down by 2", "all by 4")
 HEADER = (
-    "| what a week moves | agents | c | judgments | windows | A/A or false discoveries | cannot tell | collapse | down by 2 "
-    "| down by 4 | cover | sees | power |\n|:--|--:|--:|--:|--:|:--|:--|:--|:--|--:|--:|--:|:--|"
+    f"| what a week moves | agents | c | judgments | windows | healthy: red | inconclusive | {' | '.join(SCENARIOS)} | sees |\n"
+    f"|:--|--:|--:|--:|--:|:--|:--|{'--:|' * len(SCENARIOS)}--:|"
 )
 
 
-def line(cell: Cell, runs: int, seed: int, scenarios: Sequence[str] = SCENARIOS) -> str:
+def line(cell: Cell, runs: int, seed: int) -> str:
     """Return one line of the grid."""
-    found = {name: simulate(cell, name, runs, seed) for name in scenarios}
-    same = found[UNCHANGED]
-    wrong = share(same.hits, same.tries)
-    if cell.agents > MOST_TOGETHER:
-        worst = max(tally.false_shares / tally.runs for name, tally in found.items() if name in (COLLAPSE, DOWN))
-        wrong = f"{wrong}; {worst:.3f}"
-    told = {name: share(tally.hits, tally.tries) for name, tally in found.items()}
-    far = f"{found[FAR].seen_or_untold / runs:.3f}" if FAR in found else ""
+    counts, sees = simulate(cell, runs, seed)
+    pairs = (f"{counts[f'{name} red'] / runs:.2f} / {counts[f'{name} not green'] / runs:.2f}" for name in SCENARIOS)
     return (
-        f"| {cell.process} | {cell.agents} | {cell.week:g} | {cell.samples} | {cell.windows} | {wrong} "
-        f"| {share(same.untold, same.runs)} | {told.get(COLLAPSE, '')} | {told.get(DOWN, '')} | {far} "
-        f"| {same.covered / max(1, same.intervals):.3f} | {np.mean(same.sees):.1f} | {told.get(PRINTED, '')} |"
+        f"| {cell.process} | {cell.agents} | {cell.week:g} | {cell.samples} | {cell.windows} "
+        f"| {share(counts['healthy red'], runs)} | {share(counts['healthy grey'], runs)} | {' | '.join(pairs)} | {sees:.1f} |"
     )
 
 
 def run_guard() -> None:
     """Print the grid as Markdown."""
     parser = argparse.ArgumentParser(description="False alarms and detection of the guard.")
-    parser.add_argument("--runs", type=int, default=300, help="simulated runs a cell and scenario")
+    parser.add_argument("--runs", type=int, default=300, help="simulated runs a cell")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--agents", type=int, nargs="+", default=[20])
-    parser.add_argument("--weeks", type=float, nargs="+", default=[0.5, 1.0])
+    parser.add_argument("--agents", type=int, nargs="+", default=[1, 4, 20])
+    parser.add_argument("--weeks", type=float, nargs="+", default=[0.5])
     parser.add_argument("--samples", type=int, nargs="+", default=[3])
-    parser.add_argument("--windows", type=int, nargs="+", default=[4])
+    parser.add_argument("--windows", type=int, nargs="+", default=[1, 4])
     parser.add_argument(
         "--process", choices=PROCESSES, nargs="+", default=PROCESSES[:1], help="what a week moves alike"
     )
-    parser.add_argument("--scenarios", choices=SCENARIOS, nargs="+", default=SCENARIOS)
     options = parser.parse_args()
-    print(f"{options.runs} runs a cell and scenario, seed {options.seed}\n\n{HEADER}")
+    print(f"{options.runs} runs a cell, seed {options.seed}; shares of runs: red / not green\n\n{HEADER}")
     for process in options.process:
         for agents in options.agents:
             for week in options.weeks:
                 for samples in options.samples:
                     for windows in options.windows:
-                        cell = Cell(agents, week, samples, windows, process)
-                        print(line(cell, options.runs, options.seed, options.scenarios), flush=True)
-
-
-# The cells of docs/explanation/guard.md beside every kind of week at 20 agents and 4 windows: one factor at a time, and where
-# it is hardest.
-BESIDE = (
-    *(
-        (process, agents, windows)
-        for process in ("claims", "dimension")
-        for agents, windows in ((4, 4), (20, 2), (20, 8))
-    ),
-    *((process, agents, 1) for process in ("claims", "dimension", "agent", "mood") for agents in (4, 20)),
-    *((process, 100, 4) for process in ("claims", "heavy")),
-    *(("apart", agents, 8) for agents in (4, 20)),
-)
-
-
-def run_tables() -> None:
-    """Print the tables of docs/explanation/guard.md as Markdown."""
-    parser = argparse.ArgumentParser(description="The tables of docs/explanation/guard.md.")
-    parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"{options.runs} runs a cell and scenario, seed {options.seed}\n\n{HEADER}")
-    for process, agents, windows in (*BESIDE, *((name, 20, 4) for name in PROCESSES)):
-        scenarios = SCENARIOS if windows == 4 and agents == 20 else SCENARIOS[:3]
-        for week in (0.5, 1.0):
-            print(line(Cell(agents, week, 3, windows, process), options.runs, options.seed, scenarios), flush=True)
-
-
-COLLAPSED, FALLS = 8.0, (1.0, 2.0, 3.0)
-
-
-def beside(cell: Cell, runs: int, seed: int) -> str:
-    """Return one line of what a neighbour's collapse does."""
-    key = [seed, cell.agents, round(10 * cell.week), cell.windows, PROCESSES.index(cell.process)]
-    generator, sees, alone = np.random.default_rng(key), [], []
-    same, false, untold, seen = 0, 0, 0, dict.fromkeys(FALLS, 0)
-    for _ in range(runs):
-        made = drawn(generator, cell)
-        steady = decided(generator, made, made.truth)
-        same += reported(steady)[0].any()
-        alone.append(np.median(steady.sees[:DIMENSIONS]))
-        after = made.truth.copy()
-        after[-DIMENSIONS:] = np.maximum(after[-DIMENSIONS:] - COLLAPSED, 0.0)
-        found = decided(generator, made, after)
-        units, undecided = (part[:-DIMENSIONS] for part in reported(found))
-        false, untold = false + units.any(), untold + undecided.any()
-        sees.append(np.median(found.sees[:DIMENSIONS]))
-        for fall in FALLS:
-            lower = after.copy()
-            lower[0] -= fall
-            seen[fall] += reported(decided(generator, made, lower))[0][0]
-    told = " | ".join(share(hits, runs) for hits in (same, false, untold, *seen.values()))
-    return (
-        f"| {cell.process} | {cell.agents} | {cell.week:g} | {cell.windows} | {told} "
-        f"| {np.median(sees):.1f} ({np.median(alone):.1f}) |"
-    )
-
-
-def run_beside() -> None:
-    """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description="What a neighbour's collapse does to the answers on others.")
-    parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--agents", type=int, nargs="+", default=[3, 6])
-    parser.add_argument("--weeks", type=float, nargs="+", default=[0.5, 1.0])
-    parser.add_argument("--windows", type=int, nargs="+", default=[1, 3])
-    parser.add_argument("--process", choices=PROCESSES, nargs="+", default=("claims", "dimension", "ar5", "ar8"))
-    options = parser.parse_args()
-    print(f"{options.runs} runs a line, seed {options.seed}\n")
-    print(
-        "| what a week moves | agents | c | windows | A/A | false | cannot tell | down by 1 | down by 2 | down by 3 | sees |"
-    )
-    print("|:--|--:|--:|--:|:--|:--|:--|:--|:--|:--|:--|")
-    for process in options.process:
-        for agents in options.agents:
-            for week in options.weeks:
-                for windows in options.windows:
-                    cell = Cell(agents, week, 3, windows, process)
-                    print(beside(cell, options.runs, options.seed), flush=True)
+                        print(
+                            line(Cell(agents, week, samples, windows, process), options.runs, options.seed), flush=True
+                        )
 
 
 YEAR_WEEKS, DOWN_SEEN = 26, (6, 13)
 
 
-def year(cell: Cell, runs: int, seed: int, fall: float = 0.0) -> dict[str, float]:
-    """Return in how many years what is reported: of the fleet without any change, else of the one dimension that fell."""
-    key = [seed, cell.agents, round(10 * cell.week), cell.windows, PROCESSES.index(cell.process), round(10 * fall)]
-    generator, found = np.random.default_rng(key), dict.fromkeys(("red", "moved", *DOWN_SEEN), 0.0)
+def year(cell: Cell, runs: int, seed: int, fall: float = 0.0) -> dict[str | int, float]:
+    """Return in how many years what is reported: of the fleet without any change, else of the one dimension that dropped."""
+    generator, found = cell.generator(seed), dict.fromkeys(("red", "moved", *DOWN_SEEN), 0.0)
     for _ in range(runs):
         made = drawn(generator, cell, YEAR_WEEKS)
-        after, series = made.truth.copy(), [made.series]
+        after, series, red = made.truth.copy(), [made.series], False
         after[0] -= fall
-        red = []
         for week in range(1, YEAR_WEEKS + 1):
-            decisions = decided(generator, made, after, week, week)
+            red |= any(item.regressed for item in decided(generator, made, after, week, [0] if fall else None))
             now = made.judged(generator, after, week, cell.samples)
             series.append(means(np.swapaxes(means(now[:, :, None, :]), 1, 2)))
-            red.append(reported(decisions)[0][:1] if fall else reported(decisions)[0])
         held = winnings(np.concatenate(series, axis=1)) > math.log(CERTAIN * cell.units)
         moved = held[0] if fall else held.any(axis=0)
-        found["red"] += any(item.any() for item in red)
+        found["red"] += red
         found["moved"] += moved.any()
         for weeks in DOWN_SEEN:
             found[weeks] += moved[: cell.windows + weeks].any()
@@ -515,8 +345,8 @@ def run_year() -> None:
                 for windows in options.windows:
                     cell = Cell(agents, week, 3, windows, process)
                     same, down = (year(cell, options.runs, options.seed, fall) for fall in (0.0, 2.0))
-                    told = [same["red"], same["moved"], down["red"], *(down[n] for n in DOWN_SEEN)]
-                    shares = " | ".join(share(value * options.runs, options.runs) for value in told)
+                    found = [same["red"], same["moved"], down["red"], *(down[n] for n in DOWN_SEEN)]
+                    shares = " | ".join(share(value * options.runs, options.runs) for value in found)
                     print(f"| {process} | {agents} | {week:g} | {windows} | {shares} |", flush=True)
 
 
@@ -576,7 +406,7 @@ def run_trend() -> None:
             )
 
 
-COMMANDS = {"guard": run_guard, "tables": run_tables, "beside": run_beside, "year": run_year, "trend": run_trend}
+COMMANDS = {"guard": run_guard, "year": run_year, "trend": run_trend}
 
 
 if __name__ == "__main__":

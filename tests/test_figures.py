@@ -21,9 +21,9 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (367, 400),
-    "lines": (77_966, 63_000),
-    "lines of the core": (36_358, 28_500),
-    "modules with one importer": (65, 60),
+    "lines": (77_652, 63_000),
+    "lines of the core": (36_104, 28_500),
+    "modules with one importer": (63, 60),
     "modules that other rooms import": (140, 70),
     "class names in several modules": (3, 8),
 }
@@ -36,14 +36,13 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "telemetry", "text",
+        "options", "settings", "status", "telemetry", "text", "turns",
     },
     "cli": {
         "",
     },
     "corrections": {
-        "configuration", "gate", "nudges", "replay.run", "replay.thresholds", "service.app",
-        "statistics", "voices",
+        "configuration", "gate", "nudges", "replay", "service.app", "statistics", "voices",
     },
     "defs": {
         "component", "platform.place",
@@ -56,7 +55,8 @@ SHOWN = {
         "snapshot", "voice",
     },
     "guard": {
-        "baselines.drift", "baselines.falls", "baselines.golden", "baselines.models", "baselines.spread", "baselines.statistics",
+        "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression", "baselines.spread",
+        "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
         "gate", "known_drift", "labels.check", "labels.exchange", "labels.files", "labels.session", "labels.voice",
         "report", "trust",
@@ -80,7 +80,7 @@ SHOWN = {
     },
     "scoring": {
         "facts.known", "facts.reading", "fading", "plan", "results", "text.agreement", "text.language", "text.likeness",
-        "text.repetition", "text.said_again", "text.tokens", "voice_alarm.background", "voice_alarm.learning",
+        "text.repetition", "text.said_again", "text.tokens", "voice_alarm.learning",
         "voice_alarm.model",
     },
     "suites": {

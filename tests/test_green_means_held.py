@@ -129,7 +129,7 @@ def test_adherence_that_is_not_recorded_takes_the_overall_score_with_it(cli: Cli
     (sample_root / "recordings" / "pam" / "adherence.jsonl").unlink()
     done = cli("evaluate", "--agents", "pam")
     assert (done.returncode, report(done)["agents"]["pam"]["overall"]) == (3, None)
-    with_threshold = cli("evaluate", "--agents", "pam", "--threshold", "7", "--fail-on", "threshold")
+    with_threshold = cli("evaluate", "--agents", "pam", "--threshold", "7", "--only-fail-on", "threshold")
     assert with_threshold.returncode == 3, "a threshold with no overall score"
 
 
@@ -585,7 +585,8 @@ def test_a_live_run_with_failed_judgments_and_its_replay_say_the_same(
     typed: Cli, server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server.handler = unlucky(score=1)
-    assert typed("baseline", *LIVE, "--as-of", "2026-03-04T00:00:00Z").returncode == 0
+    accepted = ("--accept", "habit 9 is not theirs")
+    assert typed("baseline", *LIVE, *accepted, "--as-of", "2026-03-04T00:00:00Z").returncode == 0
     server.handler = unlucky("Ann has habit 9", "Bob has habit 0", score=1)
     live = typed("evaluate", *LIVE)
     assert live.returncode == 0, live.stderr

@@ -47,7 +47,8 @@ VALUES: dict[str, tuple[Any, str]] = {
     "undecided_delta": (4.0, "4"),
     "threshold": (7.0, "7"),
     "min_coverage": (0.5, "0.5"),
-    "fail_on": (["regression", "trend"], "regression, trend"),
+    "fail_on": (["injection", "trend"], "injection, trend"),
+    "only_fail_on": (["regression", "trend"], "regression, trend"),
     "require_calibration": (True, "true"),
     "against": ("HEAD^1", "HEAD^1"),
     "accept_baseline": (True, "true"),
@@ -58,6 +59,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "touched": (True, "true"),
     "newest_window": (True, "true"),
     "accepted_drops": ((), ""),
+    "usual": ({}, ""),
 }
 
 STEPS = "Dagster's own: how its steps cut a run into windows that are fixed already"
@@ -75,7 +77,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         ("baseline", name): VERDICT
         for name in (
             *("since", "confirm", "synthetic", "regression_delta", "proposition_delta", "undecided_delta", "threshold"),
-            *("min_coverage", "fail_on", "require_calibration", "against", "accept_baseline", "update_baseline"),
+            *("min_coverage", "fail_on", "only_fail_on", "require_calibration", "against", "accept_baseline", "update_baseline"),
             *("history", "touched", "facts"),
         )
     },

@@ -349,7 +349,9 @@ def taken_again(world: Path) -> None:
     from persona_pipeline.judging.open import open_judge
 
     with fresh_world(world) as opened:
-        run_evaluation(opened, open_judge("recorded", opened), EvaluationRequest(update_baseline=True))
+        run_evaluation(
+            opened, open_judge("recorded", opened), EvaluationRequest(update_baseline=True, accept="the new manner")
+        )
 
 
 def newcomer(world: Path) -> None:
@@ -441,7 +443,7 @@ def test_a_collapse_that_is_meant_is_accepted_by_the_base_alone(repositories: di
     told = judge(repositories[""], tmp_path / "a", taken_again, accept_baseline="true")
     assert told.code == 0 and told.lines_before_the_verdict == 1
     assert told.first_lines.startswith(
-        "<!-- persona-pipeline -->\n**Green only because of baselines/michael.json: by HEAD^1, michael dropped"
+        "<!-- persona-pipeline -->\n**Green only because of baselines/michael.json: by HEAD^1, michael drifted"
     )
     told = judge(repositories[""], tmp_path / "b", taken_again)
     assert told.code == 3 and "Green only because of baselines/michael.json" in told.first_lines

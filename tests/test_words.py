@@ -132,7 +132,8 @@ def test_no_output_says_what_was_given_up_or_the_name_of_a_key(name: str, sample
             continue
         # Paths and commands are written as they are typed, provenance as it is stored.
         prose = re.sub(r"`[^`]*`", "", shown.replace("\\", ""))
-        assert not [key for key in KEYS if re.search(rf"\b{key}\b", prose)], command
+        named = [line for line in prose.splitlines() if any(re.search(rf"\b{key}\b", line) for key in KEYS)]
+        assert not named, command
 
 
 def lines_of(text: str, word: str) -> list[str]:
@@ -154,7 +155,7 @@ def test_a_week_that_nobody_judged_is_one_line_with_its_command(sample_root: Pat
 @pytest.mark.parametrize(
     ("world", "said"),
     [
-        ("a drop", "Michael Scott: 5 of 5 dimensions dropped; worst: "),
+        ("a drop", "Michael Scott: 4 of 5 dimensions dropped; worst: "),
         ("held", "All 4 agents are in character."),
         ("an edited persona", "Pam Beesly: 7 claims not recorded (persona changed since it was judged)"),
         ("silence", "Pam Beesly: no message in the window that ends 2025-01-01 00:00 UTC"),

@@ -12,6 +12,7 @@ import random
 import subprocess
 import tempfile
 import time
+import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -432,6 +433,10 @@ def compare(peer: str, program: Path, rows: list[Row], show: int, home: Path) ->
             counts.named[_why(said[number][0])] += 1
         elif peer == "deepeval" and not row.answer["text"].strip():
             counts.named["an empty answer is an error there"] += 1
+        elif verdict == "error" and not row.answer["text"].strip():
+            counts.named["an empty answer is not reported here"] += 1
+        elif not unicodedata.is_normalized("NFC", row.answer["text"]):
+            counts.named["composed letters are the same here"] += 1
         elif peer == "deepeval" and other["verdict"] == "pass":
             counts.named["blanks at the ends are nothing there"] += 1
         else:

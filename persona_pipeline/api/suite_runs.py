@@ -37,7 +37,7 @@ class Running(TypedDict, total=False):
         tags: a test runs if it or its suite has one of them.
         judge: a judge, or the name of one as in ``open_judge``; it is opened when the first assert needs it.
         record: write the answers of a live judge to the world's recordings.
-        max_usd: US dollars the judge may cost; what that stops is an error.
+        max_usd: US dollars that judge and targets may cost; what that stops is an error.
         allow_code: let the suite run its own programs.
         allow_env: environment variables that the suite's targets file may read.
         allow_targets: let targets that the suite names ask servers.
@@ -193,7 +193,7 @@ def run_suite(suite: Suite | Path | str, **how: Unpack[Running]) -> SuiteRun:
             judge or settings.judge, settings, record=how.get("record", False), max_usd=how.get("max_usd"), world=world
         )
     else:
-        shared = opening.SuiteJudge(judge)
+        shared = opening.SuiteJudge(judge, max_usd=how.get("max_usd"))
     responses = how.get("responses")
     if isinstance(responses, Path | str):
         responses = load_responses(responses)

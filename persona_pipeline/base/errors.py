@@ -44,6 +44,12 @@ class ConfigError(PersonaError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class NothingError(ConfigError):
+    """There is nothing to look at, so nothing is found either. The message names what was looked for, and where."""
+
+    exit_code = EXIT_COVERAGE
+
+
 class NewerStoreError(ConfigError):
     """The store is of a version of this package that this one does not know: nothing in it is touched."""
 
@@ -71,8 +77,14 @@ def not_valid(error: "ValidationError", said: str, path: str | None = None) -> C
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known word, else an empty string."""
-    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    matches = nearest(word, known)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Return the nearest known word, where one is near enough; capital letters make no difference."""
+    spelled = {name.lower(): name for name in known}
+    return [spelled[name] for name in difflib.get_close_matches(word.lower(), [*spelled], n=1, cutoff=0.6)]
 
 
 _SEVERITY = (EXIT_CONFIG, EXIT_REGRESSION, EXIT_BUDGET, EXIT_COVERAGE)

@@ -104,9 +104,15 @@ class Boundary:
             _LOGGER.info("%s %s %s %.1f ms %s", scope["method"], path, status, milliseconds, request_id)
 
     def refusal(self, method: str, path: str, headers: dict[str, str]) -> JSONResponse | None:
-        access = self._access
-        if access.token is None and _host_name(headers.get("host", "")) not in _LOOPBACK_NAMES:
+        access, host = self._access, headers.get("host", "")
+        if {"content-length", "transfer-encoding"} <= headers.keys():
+            # Whoever reads the other one takes the rest of the body for a request.
+            detail = "a request has a Content-Length or a Transfer-Encoding, not both"
+            return _refused(400, detail, {"connection": "close"})
+        if access.token is None and _host_name(host) not in _LOOPBACK_NAMES:
             return _refused(421, "this service answers requests to localhost only; set a token to open it")
+        if access.token is None and headers.get("origin") not in (None, f"http://{host}"):
+            return _refused(403, "another page sent this request")
         if path in _OPEN_PATHS:
             return None
         configures = method not in ("GET", "HEAD") and path.startswith(_CONFIGURED_PATHS)

@@ -18,7 +18,8 @@ PROPOSITION_DELTA = 3.0
 
 # How a text asks for what is not a text.
 EVERYTHING, NOTHING = "all", "none"
-_LISTS = ("agents", "dimensions", "fail_on")
+FAIL_LISTS = ("fail_on", "only_fail_on")
+_LISTS = ("agents", "dimensions", *FAIL_LISTS)
 _MOMENTS = ("as_of", "since")
 # What Dagster's run config and settings have said for None since before they could say it.
 _ONCE_NONE: Mapping[str, tuple[Any, ...]] = {
@@ -129,10 +130,14 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     )
     fail_on: Sequence[str] | None = Field(
         default=None,
-        description="Only these set the exit code, with commas between them, or `none`: `regression`, `threshold`, `undecided` "
-        "(includes `doubted`), `coverage`, `no_baseline`, `budget`, `calibration`, and `trend`, `moved`, `injection`, `reading`, "
-        "`unknown_speaker`, `clone`, `said_again`, `contradiction`, `voice_alarm`, `voice_check`, `judge_changed` and `people`, "
-        "which only warn otherwise.",
+        description="Findings that fail the run as well, with commas between them: the warnings `trend`, `moved`, `injection`, "
+        "`reading`, `unknown_speaker`, `clone`, `said_again`, `contradiction`, `voice_alarm`, `voice_check`, `judge_changed` and "
+        "`people`. It takes none away.",
+    )
+    only_fail_on: Sequence[str] | None = Field(
+        default=None,
+        description="Only these fail the run, with commas between them, or `none`: `regression`, `threshold`, `undecided` "
+        "(includes `doubted`), `coverage`, `no_baseline`, `budget`, `calibration`, and those of `fail_on`. The headline says so.",
     )
     require_calibration: bool | None = Field(
         default=None,
@@ -168,6 +173,7 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         default=False, description="Evaluate each agent on the newest window it was evaluated on instead of fixing one."
     )
     accepted_drops: Sequence[AcceptedDrop] = Field(default=(), description="Drops that somebody answers for.")
+    usual: Mapping[str, Any] = Field(default_factory=dict, description="The rules that `persona.yaml` states.")
 
     def settled(self, said: Mapping[str, Any]) -> Self:
         """Return the request with what a world's settings say of options that were not given."""
@@ -219,6 +225,7 @@ class Asking(TypedDict, total=False):
     threshold: float | None
     min_coverage: float | None
     fail_on: Sequence[str] | str | None
+    only_fail_on: Sequence[str] | str | None
     require_calibration: bool | None
     against: str | None
     accept_baseline: bool
@@ -230,7 +237,7 @@ Asking.__doc__ = f"{Asking.__doc__}\n\nAttributes:\n" + "\n".join(
     f"    {name}: {EvaluationRequest.model_fields[name].description}" for name in Asking.__annotations__
 )
 # Options of no surface: how Dagster's steps cut a run, and what only a world says. What taking baselines adds.
-INTERNAL = ("newest_window", "accepted_drops")
+INTERNAL = ("newest_window", "accepted_drops", "usual")
 OF_BASELINES = ("update_baseline", "baseline_windows", "accept")
 OF_JUDGE = ("judge", "max_usd", "record", "fresh", "grouping")
 
@@ -313,7 +320,7 @@ def _inside(name: str, value: Any) -> Any:
         return value
     text = value.strip()
     if name in _LISTS:
-        if text == EVERYTHING or (text == NOTHING and name == "fail_on"):
+        if text == EVERYTHING or (text == NOTHING and name in FAIL_LISTS):
             return None if text == EVERYTHING else []
         if not (names := names_in(text)):
             raise ValueError(

@@ -51,6 +51,7 @@ _DECLARED = (
     Status("broken", "broken", EXIT_CONFIG, "bad", "ERROR", "error", "!", "❌"),
     Status("fell", "drifted", EXIT_REGRESSION, "bad", "ERROR", "failure", "!", "🔻"),
     Status("cannot_tell", "cannot be told", EXIT_COVERAGE, "warn", "WARN", "error", "?", "❔"),
+    Status("accepted", "accepted", EXIT_OK, "warn", "", "skipped", "~", "☑️"),
     Status("nothing", "nothing to judge", EXIT_OK, "dim", "", "skipped", "-", "⚪"),
     Status("held", "in character", EXIT_OK, "good", icon="✅"),
     # Of dimensions compared with a baseline.
@@ -66,8 +67,8 @@ _DECLARED = (
 )
 STATUSES = {status.name: status for status in _DECLARED}
 # The statuses an agent or a run may have, the worst first.
-VERDICTS = _DECLARED[:5]
-NOTHING, BROKEN = STATUSES["nothing"], STATUSES["broken"]
+VERDICTS = _DECLARED[:6]
+NOTHING, BROKEN, ACCEPTED = STATUSES["nothing"], STATUSES["broken"], STATUSES["accepted"]
 
 
 def status_of(exit_code: int) -> Status:

@@ -5,12 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import moment
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, ConfigError
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
-    AsOf,
-    Fresh,
     JudgeName,
     MaxUsd,
     MockJudge,
@@ -24,6 +21,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
+from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
     from persona_pipeline.judging.verdict import Backend, Question
@@ -63,7 +61,7 @@ def show(
 
 
 @app.command()
-@asks("window")
+@asks("window", "as_of", "judge", "max_usd", "record", "fresh")
 def test(
     context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
@@ -74,8 +72,6 @@ def test(
             help="'all', or with commas between them: boilerplate, borrowed, repetition, flattened, contradiction, wrong_facts."
         ),
     ] = "all",
-    as_of: AsOf = None,
-    judge: JudgeName = None,
     mock_judge: MockJudge = False,
     samples: Annotated[
         int, typer.Option(min=1, max=50, help="How often each claim is judged on each window; once tells no noise.")
@@ -87,9 +83,6 @@ def test(
     estimate: Annotated[
         bool, typer.Option(help="Print calls, tokens and US dollars a live test would take; judge nothing.")
     ] = False,
-    max_usd: MaxUsd = None,
-    record: Record = False,
-    fresh: Fresh = False,
     format: Format = "table",
     output: Output = None,
     **asked: Any,
@@ -113,7 +106,7 @@ def test(
         dimensions=names(dimension),
         faults=names(faults),
         window=given.window if "window" in given.model_fields_set else None,
-        as_of=moment(as_of),
+        as_of=given.as_of,
         samples=samples,
         others=others,
         seed=seed,
@@ -122,14 +115,12 @@ def test(
     if estimate:
         typer.echo(trial.estimate(world.settings))
         return
-    opened = open_judge(
-        judge_name(judge, mock_judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
-    )
+    opened = open_judge(judge_name(given.judge, mock_judge, world=world), world, JudgeOptions.of(given))
     if opened.live:
         typer.echo(trial.estimate(world.settings), err=True)
     matrix = run_trial(trial, opened)
     write_page(matrix_page(matrix), matrix.to_dict(), format, output)
-    raise typer.Exit(matrix.exit_code)
+    end(matrix.exit_code)
 
 
 @app.command()
@@ -228,7 +219,7 @@ def asked_for_draft(
 
     if estimate:
         typer.echo(cost_of(question, world.settings))
-        raise typer.Exit
+        end()
     opened = open_judge(live_judge_name(world, judge), world, JudgeOptions(max_usd=max_usd, record=record))
     if opened.live:
         typer.echo(cost_of(question, world.settings), err=True)
@@ -247,7 +238,7 @@ def tell_of_draft(drafted: "Drafted", what: str) -> None:
         typer.echo(f"no draft: {one_line(drafted.failure)}", err=True)
     if drafted.path is None:
         typer.echo("nothing was written", err=True)
-        raise typer.Exit(4 if drafted.failure.startswith("budget") else 3)
+        end(EXIT_BUDGET if drafted.failure.startswith("budget") else EXIT_COVERAGE)
     typer.echo(f"{plural(drafted.kept, what)} written, to be read by a person: {drafted.path}")
 
 

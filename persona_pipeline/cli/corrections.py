@@ -5,33 +5,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
+from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, ConfigError, did_you_mean, raise_problems
 from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
-    AsOf,
     Command,
-    Fresh,
     HeaderTimeout,
     Host,
-    JudgeName,
-    MaxUsd,
     Port,
-    Record,
     TokenEnv,
     WindowLength,
+    asks,
     judge_name,
     names,
     open_world,
+    request_of,
     require_known,
     require_token,
     taking,
     token_in,
 )
+from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from persona_pipeline.corrections.configuration import StoredConfig
-    from persona_pipeline.corrections.replay.thresholds import CorrectionKind, Replay
     from persona_pipeline.corrections.service.app import ModelUpstream
     from persona_pipeline.judging.verdict import Backend
     from persona_pipeline.world.models import Window
@@ -91,6 +90,15 @@ def serve(
         list[str] | None,
         typer.Option(help="VARIABLE=AGENT: who speaks when the key in this variable is sent.", show_default=False),
     ] = None,
+    ask_again: Annotated[
+        bool | None,
+        typer.Option(
+            "--ask-again/--no-ask-again",
+            help="Send a request again when its answer is rejected. The upstream must do nothing but write: no tools, no agent "
+            "behind it. Default: hosts known to serve models alone.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve the gate and interventions over HTTP, or stand in the way of a model.
 
@@ -113,13 +121,15 @@ def serve(
         access=Access(token, max_body, config_token),
         most_at_once=at_once,
         keep_text_days=world.settings.keep_text_days,
-        upstream=_upstream(upstream, world, agent or [], agent_key_env or []),
+        upstream=_upstream(upstream, world, agent or [], agent_key_env or [], ask_again),
     )
     limits = ServerLimits(header_timeout, connections, connections_per_address)
     serve_until_stopped(application, host=host, port=port, unix_socket=unix_socket, limits=limits)
 
 
-def _upstream(url: str | None, world: "World", models: list[str], variables: list[str]) -> "ModelUpstream | None":
+def _upstream(
+    url: str | None, world: "World", models: list[str], variables: list[str], ask_again: bool | None
+) -> "ModelUpstream | None":
     """Return what ``--upstream`` and its agents say; an agent's own id is a model's name for it too."""
     from persona_pipeline.corrections.service.app import ModelUpstream
 
@@ -132,7 +142,12 @@ def _upstream(url: str | None, world: "World", models: list[str], variables: lis
     by_variable = _agents_of(variables, "--agent-key-env", known)
     if missing := [name for name in by_variable if token_in(name) is None]:
         raise ConfigError(f"--agent-key-env: no key is in {', '.join(missing)}")
-    return ModelUpstream(url, by_model, {token_in(name) or "": agent for name, agent in by_variable.items()})
+    keys = {token_in(name) or "": agent for name, agent in by_variable.items()}
+    found = ModelUpstream(url, by_model, keys, ask_again)
+    if not found.is_asked_again and ask_again is None:
+        said = "rejected answers go out and are only counted, as this server may do more than write"
+        typer.echo(f"--upstream {url}: {said}; if it is a model alone, give --ask-again", err=True)
+    return found
 
 
 def _agents_of(written: list[str], option: str, known: list[str]) -> dict[str, str]:
@@ -239,9 +254,10 @@ def statistics(
     found = correction_statistics(open_world().store, span, agent_ids=names(agents))
     if as_json or format == "json":
         typer.echo(found.model_dump_json(indent=2))
-        return
-    for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
-        typer.echo(line)
+    else:
+        for line in statistics_lines(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+            typer.echo(line)
+    end(looked_at=found.total.actions, looked_for=f"messages of {agents} that the gate checked, in --window {window}")
 
 
 def _synced_world() -> "World":
@@ -273,14 +289,11 @@ def _print_settings(stored: "StoredConfig", as_json: bool) -> None:
 
 
 @app.command()
+@asks("as_of", "judge", "max_usd", "record", "fresh")
 def replay(
+    context: typer.Context,
     agents: Annotated[list[str], typer.Argument(help="The agents' ids.")],
-    corrections: Annotated[
-        str,
-        typer.Option(help="'all', or with commas between them: action_gate, anti_convergence, repetition_suppression."),
-    ] = "all",
     window: WindowLength = "all",
-    as_of: AsOf = None,
     newest: Annotated[
         int | None, typer.Option(min=1, help="Only so many messages of each agent, the newest of the window.")
     ] = None,
@@ -291,112 +304,57 @@ def replay(
         str | None, typer.Option(help="Messages sent from then on (RFC 3339 with offset) are taken to be bad.")
     ] = None,
     marks: Annotated[
-        Path | None, typer.Option(help="CSV file of message ids, each with 'good' or 'bad'; it wins over labels.")
+        Path | None, typer.Option(help="CSV file of message ids, each with 'good' or 'bad'; it wins over time.")
     ] = None,
-    hold_at_most: Annotated[
-        float | None,
-        typer.Option(help="Share (0-1) of good messages that may be held: look for the threshold that keeps it."),
-    ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Set the thresholds found, as config set does.")] = False,
-    judge: JudgeName = None,
     estimate: Annotated[
         bool,
         typer.Option("--estimate", help="Print calls, tokens and US dollars a live replay would take; ask nothing."),
     ] = False,
-    max_usd: MaxUsd = None,
-    record: Record = False,
-    fresh: Fresh = False,
     format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
     output: Annotated[Path | None, typer.Option(help="Write the report to this file instead of stdout.")] = None,
+    **asked: Any,
 ) -> None:
-    """Say what corrections would have done to stored messages.
+    """Say what the gate would have held of stored messages.
 
-    At each threshold, and which one keeps a stated risk.
+    At each threshold: how many it holds, and how many of them are known to be out of character.
 
-    The gate takes its scores from recordings, or asks a live judge; the others need none. Nothing is corrected by it.
+    Scores come from recordings, or from a live judge. Nothing is corrected by it.
 
     Exit codes: 0 done, 2 usage or configuration, 3 not every message has a score, 4 budget.
     """
-    import yaml
-
     from persona_pipeline.cli.claims import check_format
-    from persona_pipeline.corrections.replay.run import ReplayRequest, estimate_replay
-    from persona_pipeline.corrections.replay.run import replay as run_replay
+    from persona_pipeline.corrections.replay import ReplayRequest, estimate_replay
+    from persona_pipeline.corrections.replay import replay as run_replay
     from persona_pipeline.judging.open import JudgeOptions, open_judge
     from persona_pipeline.reporting.pages.instruments import replay_page
     from persona_pipeline.reporting.render import write_page
 
     check_format(format)
-    if hold_at_most is not None and not 0 < hold_at_most < 1:
-        raise ConfigError(f"--hold-at-most {hold_at_most:g} is no share between 0 and 1; for 2 % write 0.02")
-    if write and hold_at_most is None:
-        raise ConfigError("--write sets what --hold-at-most finds; give that too")
-    world = open_world()
+    world, said = open_world(), request_of(context, asked)
     for problem in world.sync().problems:
         typer.echo(f"left out: {problem}", err=True)
     request = ReplayRequest(
         agents=list(dict.fromkeys(agents)),
-        corrections=_corrections(corrections),
-        window=_window(world, window, as_of),
+        window=_window(world, window, said.as_of),
         newest=newest,
         good_until=moment(good_until, "--good-until"),
         bad_from=moment(bad_from, "--bad-from"),
         marks=marks,
-        risk=hold_at_most,
     )
     if estimate:
-        typer.echo(estimate_replay(world, request, judge, fresh=fresh))
+        typer.echo(estimate_replay(world, request, said.judge, fresh=said.fresh))
         return
-    backend = open_judge(
-        judge_name(judge, world=world), world, JudgeOptions(max_usd=max_usd, record=record, fresh=fresh)
-    )
+    backend = open_judge(judge_name(said.judge, world=world), world, JudgeOptions.of(said))
     found = run_replay(world, request, backend)
     write_page(replay_page(found), found.model_dump(mode="json"), format, output)
-    for agent_id, values in _proposed(found).items():
-        if write:
-            _set(world, agent_id, values)
-        else:
-            said = yaml.safe_dump({"corrections": values}, sort_keys=False).rstrip()
-            typer.echo(f"\npersonas/{agent_id}.yaml, or --write:\n{said}", err=True)
     unmeasured = {reason for item in found.results for reason in item.unmeasured}
     if "budget" in unmeasured:
-        raise typer.Exit(4)
-    raise typer.Exit(3 if unmeasured - {"not_applicable", "nothing_to_look_at"} else 0)
+        end(EXIT_BUDGET)
+    end(EXIT_COVERAGE if unmeasured - {"not_applicable"} else EXIT_OK)
 
 
-def _proposed(found: "Replay") -> dict[str, dict[str, float]]:
-    """Return the proposed thresholds by agent and name of the setting."""
-    settings: dict[str, dict[str, float]] = {}
-    for item in found.results:
-        if item.risk and item.risk.threshold is not None:
-            settings.setdefault(item.agent_id, {})[item.correction.setting] = item.risk.threshold
-    return settings
-
-
-def _set(world: "World", agent_id: str, values: dict[str, float]) -> None:
-    from persona_pipeline.corrections.configuration import read_config, write_config
-
-    settings = read_config(world.store, agent_id).settings
-    write_config(world.store, agent_id, settings.model_copy(update=values))
-    said = ", ".join(f"{name} {value:g}" for name, value in values.items())
-    typer.echo(f"{agent_id}: {said} from now on; its persona file does not change it until config reset", err=True)
-
-
-def _corrections(text: str) -> "list[CorrectionKind]":
-    from persona_pipeline.corrections.replay.thresholds import CorrectionKind
-
-    wanted = names(text)
-    if wanted is None:
-        return list(CorrectionKind)
-    known = [item.value for item in CorrectionKind]
-    for name in wanted:
-        if name not in known:
-            raise ConfigError(f"--corrections: unknown correction {name!r}{did_you_mean(name, known)}")
-    return [CorrectionKind(name) for name in dict.fromkeys(wanted)]
-
-
-def _window(world: "World", length: str, as_of: str | None) -> "Window":
+def _window(world: "World", length: str, as_of: "datetime | None") -> "Window":
     from persona_pipeline.world.models import Window, parse_window
 
-    end = moment(as_of) or world.newest_message_time() or world.horizon
+    end = as_of or world.newest_message_time() or world.horizon
     return Window.ending(end, None if length == "all" else parse_window(length))

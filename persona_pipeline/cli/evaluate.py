@@ -23,7 +23,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
-from persona_pipeline.cli.running import run_and_print, tell
+from persona_pipeline.cli.running import end, run_and_print, tell
 
 if TYPE_CHECKING:
     from persona_pipeline.guard.report import RunReport
@@ -76,7 +76,7 @@ def evaluate(
 
     require_known("--format", format or FORMATS[0], FORMATS)
     if snapshot is not None:
-        raise typer.Exit(_replayed(snapshot, format, output, verbose))
+        end(_replayed(snapshot, format, output, verbose))
     request = request_of(context, asked)
     if save_snapshot is not None and (request.against is not None or estimate):
         raise ConfigError("--save-snapshot saves one run; leave out --against and --estimate")
@@ -102,7 +102,7 @@ def evaluate(
             typer.echo(f"snapshot written: {save_snapshot}", err=True)
         _emit(run.report, format, output)
         tell(report_notice(run.report), notify or ())
-        raise typer.Exit(run.report.exit_code)
+        end(run.report.exit_code)
 
 
 def _replayed(snapshot: Path, format: str | None, output: Path | None, verbose: bool) -> int:
@@ -175,7 +175,7 @@ def baseline(
     run = run_and_print(context, world, request, judge=judge, verbose=verbose)
     for path in run.baselines:
         typer.echo(str(path))
-    raise typer.Exit(run.report.exit_code)
+    end(run.report.exit_code)
 
 
 TABLES = ("csv", "parquet")

@@ -7,6 +7,7 @@ import typer
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, ConfigError
 from persona_pipeline.cli.claims import Format, Output, check_format
 from persona_pipeline.cli.options import asks, judge_name, names, open_world, request_of
+from persona_pipeline.cli.running import end, watched_judging
 
 
 @asks("as_of", "judge", "max_usd", "record", "fresh")
@@ -29,7 +30,6 @@ def facts(
     """
     from pydantic_core import to_jsonable_python
 
-    from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.evaluation.estimate import estimate_facts
     from persona_pipeline.evaluation.run import read_facts
     from persona_pipeline.judging.open import JudgeOptions, open_judge
@@ -55,4 +55,8 @@ def facts(
     write_page(facts_page(found), {"agents": to_jsonable_python(found)}, format, output)
     short = EXIT_BUDGET if any("budget" in item.failed for item in found) else EXIT_COVERAGE
     code = EXIT_OK if all(item.is_whole for item in found) else short
-    raise typer.Exit(EXIT_REGRESSION if any(item.contradictions for item in found) else code)
+    end(
+        EXIT_REGRESSION if any(item.contradictions for item in found) else code,
+        looked_at=sum(item.conversations for item in found),
+        looked_for=f"conversations of {agents} in --window {window}",
+    )

@@ -1,33 +1,24 @@
 """``persona-pipeline interview``: prepared scenes asked of an agent, and held against an earlier interview."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from persona_pipeline.cli.options import (
-    Dimensions,
-    Fresh,
-    Grouping,
-    JudgeName,
-    MaxUsd,
-    Record,
-    Samples,
-    judge_name,
-    names,
-    open_world,
-    require_known,
-)
+from persona_pipeline.base.options import OF_JUDGE
+from persona_pipeline.cli.options import asks, judge_name, open_world, request_of, require_known
 from persona_pipeline.cli.suites.run import AllowCode, AllowEnv, AllowTargets, TargetsFile
 
 
+@asks("dimensions", "samples", *OF_JUDGE)
 def interview(
+    context: typer.Context,
     agent: Annotated[str, typer.Argument(help="The agent's id.", show_default=False)],
     target: Annotated[
         str | None, typer.Option(help="Who answers, by the name in the targets file.", show_default=False)
     ] = None,
-    dimensions: Dimensions = "all",
     sessions: Annotated[
         int, typer.Option(min=1, max=20, help="How often every scene is asked, from its beginning.")
     ] = 3,
@@ -40,7 +31,6 @@ def interview(
         typer.Option(help="Of the scenes that ship, the agent's own first; repeatable.", show_default=False),
     ] = None,
     change: Annotated[float, typer.Option(help="Points that a dimension may drop below the baseline.")] = 1.0,
-    samples: Samples = 1,
     hide_names: Annotated[
         bool, typer.Option("--hide-names/--show-names", help="Show the judge invented names in place of the agent's.")
     ] = True,
@@ -51,11 +41,6 @@ def interview(
     allow_code: AllowCode = False,
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
-    judge: JudgeName = None,
-    record: Record = False,
-    fresh: Fresh = False,
-    grouping: Grouping = None,
-    max_usd: MaxUsd = None,
     estimate: Annotated[bool, typer.Option(help="Print what it takes; ask nobody.")] = False,
     baseline: Annotated[bool, typer.Option(help="Keep it as what later interviews are held against.")] = False,
     write: Annotated[
@@ -63,6 +48,7 @@ def interview(
     ] = False,
     output: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
     format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
+    **asked: Any,
 ) -> None:
     """Ask an agent prepared scenes in several sessions, and judge it by its claims.
 
@@ -72,7 +58,7 @@ def interview(
     """
     from persona_pipeline.base.errors import ConfigError
     from persona_pipeline.cli.claims import asked_for_draft, tell_of_draft
-    from persona_pipeline.cli.running import watched_judging
+    from persona_pipeline.cli.running import end, watched_judging
     from persona_pipeline.judging.open import RECORDED, JudgeOptions, open_judge
     from persona_pipeline.lab.compare.compare import AnsweringOptions, open_answering
     from persona_pipeline.lab.interview.interview import (
@@ -88,28 +74,28 @@ def interview(
     from persona_pipeline.reporting.render import PAGE_FORMATS, write_page
 
     require_known("--format", format, PAGE_FORMATS)
-    world = open_world()
+    world, said = open_world(), request_of(context, asked)
     if write:
         plan = plan_scenes(world, agent, language)
-        backend = asked_for_draft(world, plan.question, judge, estimate=estimate, max_usd=max_usd, record=record)
+        backend = asked_for_draft(
+            world, plan.question, said.judge, estimate=estimate, max_usd=said.max_usd, record=said.record
+        )
         tell_of_draft(write_scenes(plan, backend), "scene")
         return
     if not target:
         raise ConfigError("nobody answers: name a target of the targets file with --target")
-    request = InterviewRequest(agent, names(dimensions), sessions, change, samples, hide_names)
+    request = InterviewRequest(agent, said.dimensions, sessions, change, said.samples, hide_names)
     scenes = interview_scenes(world, agent, language, kinds=kind)
-    named = judge_name(judge, world=world)
+    named = judge_name(said.judge, world=world)
     with watched_judging() as progress:
-        options = JudgeOptions(
-            max_usd=max_usd, record=record and not estimate, fresh=fresh, grouping=grouping, progress=progress
-        )
-        asked = open_judge(RECORDED if estimate else named, world, options)
+        options = replace(JudgeOptions.of(said, progress), record=said.record and not estimate)
+        opened = open_judge(RECORDED if estimate else named, world, options)
         answering = open_answering(
             world,
             AnsweringOptions(
                 (target, target), targets, send_persona, allow_code, environment=allow_env or (), network=allow_targets
             ),
-            asked,
+            opened,
             options,
         )
         try:
@@ -117,12 +103,12 @@ def interview(
             typer.echo(estimate_interview(world, request, scenes, answering, provider), err=not estimate)
             if estimate:
                 return
-            folder, count, since = keep_answers(world, agent, answering, fresh=fresh)
+            folder, count, since = keep_answers(world, agent, answering, fresh=said.fresh)
             if count:
-                said = f"goes on from {count} answers of {since}, which was not finished; --fresh asks anew"
-                typer.echo(said, err=True)
+                told = f"goes on from {count} answers of {since}, which was not finished; --fresh asks anew"
+                typer.echo(told, err=True)
             known = None if baseline else find_interview_baseline(world.root, agent)
-            found = hold_interview(world, request, scenes, asked, answering, known)
+            found = hold_interview(world, request, scenes, opened, answering, known)
         finally:
             answering.close()
     if found.whole:
@@ -132,4 +118,4 @@ def interview(
         typer.echo(f"baseline written: {save_interview_baseline(world.root, found)}", err=True)
     elif known is None:
         typer.echo("hint: there is no baseline to hold it against; --baseline keeps an interview as one", err=True)
-    raise typer.Exit(0 if baseline else found.exit_code)
+    end(0 if baseline else found.exit_code)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError
 from persona_pipeline.cli.options import (
     MaxUsd,
     asks,
@@ -17,6 +17,7 @@ from persona_pipeline.cli.options import (
     request_of,
     require_known,
 )
+from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
     from persona_pipeline.base.options import EvaluationRequest
@@ -56,8 +57,12 @@ def calibrate(
     else:
         print_page(calibration_page(found))
     if require_calibration and (not found.dimensions or any(item.missing for item in found.dimensions)):
-        raise typer.Exit(3)
-    raise typer.Exit(int(any(item.belief == "chance" for item in found.dimensions)))
+        end(EXIT_COVERAGE)
+    end(
+        int(any(item.belief == "chance" for item in found.dimensions)),
+        looked_at=sum(item.labelled + len(item.models) for item in found.dimensions),
+        looked_for="labels of this world's judgments; `persona-pipeline label` makes some",
+    )
 
 
 def canary(
@@ -76,6 +81,7 @@ def canary(
     Exit codes: 0 it did not change, 1 it did, 2 usage or configuration, 3 not fully judged.
     """
     from persona_pipeline.evaluation.calibrate import plan_canaries, run_canary
+    from persona_pipeline.guard.baselines.golden import BASELINES
     from persona_pipeline.guard.calibration.judge_change import CHANGES, FEWEST_ANCHORS, JudgeName, save_judge_changes
     from persona_pipeline.judging.claims import PROMPT_VERSION
     from persona_pipeline.judging.estimate import estimate as estimated
@@ -90,8 +96,10 @@ def canary(
     now = JudgeName(model=world.settings.judge_model, prompt_version=PROMPT_VERSION)
     canaries = plan_canaries(world, now, before=before, anchors=anchors)
     if not canaries:
-        typer.echo(f"every baseline was judged by {now}, the judge of now: there is nothing to compare")
-        return
+        golden = sorted((world.root / BASELINES).glob("*.json"))
+        if golden:
+            typer.echo(f"every baseline was judged by {now}, the current judge: there is nothing to compare")
+        end(looked_at=len(golden), looked_for="baselines; `persona-pipeline baseline` takes them")
     for item in canaries:
         typer.echo(
             f"{item.before}: {len(item.requests)} judgments are made again, {item.labelled} of them labelled by people",
@@ -114,10 +122,10 @@ def canary(
             f"{sum(item.failed for item in compared)} judgments were not made: nothing is written; run it again",
             err=True,
         )
-        raise typer.Exit(3)
+        end(EXIT_COVERAGE)
     path = save_judge_changes(world.root / CHANGES, [item.change for item in compared])
     typer.echo(f"written: {path}", err=True)
-    raise typer.Exit(int(any(item.change.changed for item in compared)))
+    end(int(any(item.change.changed for item in compared)))
 
 
 app = typer.Typer(help="Recorded judgments: signed, judged again, unused.", no_args_is_help=True)
@@ -136,8 +144,10 @@ def sign() -> None:
     secret = settings.signing_secret
     if secret is None:
         raise ConfigError("there is nothing to sign with; set PERSONA_RECORDINGS_SECRET")
-    for path in sign_recordings(find_world(settings) / "recordings", secret):
+    signed = sign_recordings(find_world(settings) / "recordings", secret)
+    for path in signed:
         typer.echo(str(path))
+    end(looked_at=len(signed), looked_for="recordings")
 
 
 _OF_A_REPLAY = ("agents", "dimensions", "window", "as_of", "samples")
@@ -161,6 +171,7 @@ def unused(context: typer.Context, **asked: Any) -> None:
         typer.echo(f"{item.agent_id}/{item.dimension}/{item.proposition_id} {item.key[:12]} {item.claim}")
     known = len(backend.recordings) + len(backend.failures)
     typer.echo(f"{len(left)} of {known} recordings are not asked for", err=True)
+    end(looked_at=known, looked_for="recordings")
 
 
 @app.command()
@@ -200,9 +211,12 @@ def rejudge(
         f"{found.recorded}; seed {day}",
         err=True,
     )
-    if not found.rows or len(found.answered) < len(found.rows):
-        raise typer.Exit(3)
-    raise typer.Exit(int(found.disagreement > most))
+    short = len(found.answered) < len(found.rows)
+    end(
+        EXIT_COVERAGE if short else int(found.disagreement > most),
+        looked_at=len(found.rows),
+        looked_for="recordings that a replay of this window asks for",
+    )
 
 
 def _replayed(world: "World", request: "EvaluationRequest") -> "RecordedBackend":

@@ -10,6 +10,7 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import Agents, Dimensions, environment, names, open_world
+from persona_pipeline.cli.running import end
 from persona_pipeline.cli.view import open_session, person, serve
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def list_labels(
     for (dimension, name), count in sorted(counts.items()):
         typer.echo(f"{dimension}: {count} by {name}", err=True)
     typer.echo(f"{sum(label.identity in reasons for label in shown)} of {len(shown)} labels are stale", err=True)
+    end(looked_at=len(shown), looked_for="labels of these agents, dimensions and labellers")
 
 
 def _list_voices(agents: str, labeller: str | None) -> None:
@@ -96,6 +98,7 @@ def _list_voices(agents: str, labeller: str | None) -> None:
     spans = [(agent_id, Window(world.horizon)) for agent_id in sorted({label.agent_id for label in shown})]
     for agent_id, found in checked_voices(world, spans).items():
         typer.echo(f"{agent_id}: {found.text}", err=True)
+    end(looked_at=len(shown), looked_for="labels of these agents' voices")
 
 
 @app.command("export")
@@ -120,9 +123,10 @@ def export_labels(
     text = exported(VoiceLabel if voice else Label, labels, format)
     if output is None:
         sys.stdout.write(text)
-        return
-    write_atomically(output, text)
-    typer.echo(f"{_plural(len(labels))} written: {output}", err=True)
+    else:
+        write_atomically(output, text)
+        typer.echo(f"{_plural(len(labels))} written: {output}", err=True)
+    end(looked_at=len(labels), looked_for="labels of these agents, dimensions and labellers")
 
 
 @app.command("import")
@@ -174,6 +178,7 @@ def _import(model: "type[LabelType]", files: list[Path], given: dict[str, str | 
     for path in write_label_files(model, world.root / LABELS, read):
         typer.echo(str(path))
     typer.echo(f"{_plural(len(read))} read", err=True)
+    end(looked_at=len(read), looked_for=f"labels in {', '.join(map(str, files))}")
 
 
 def _chosen(labels: "Sequence[LabelType]", agents: str, dimensions: str, labeller: str | None) -> "list[LabelType]":

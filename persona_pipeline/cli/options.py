@@ -98,13 +98,9 @@ def _kind(name: str) -> type:
 Agents = Annotated[str, option("agents")]
 Dimensions = Annotated[str, option("dimensions")]
 WindowLength = Annotated[str, option("window")]
-AsOf = Annotated[str | None, option("as_of")]
 JudgeName = Annotated[str | None, option("judge")]
-Grouping = Annotated[int | None, option("grouping")]
 MockJudge = Annotated[bool, typer.Option("--mock-judge", help="The same as --judge recorded.")]
-Samples = Annotated[int, option("samples")]
 MaxUsd = Annotated[float | None, option("max_usd")]
-Fresh = Annotated[bool, option("fresh")]
 Record = Annotated[bool, option("record")]
 Notify = Annotated[
     list[str] | None,

@@ -5,9 +5,11 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
+
+from persona_pipeline.base.errors import EXIT_OK, NothingError
 
 if TYPE_CHECKING:
     from persona_pipeline.base.options import EvaluationRequest
@@ -80,6 +82,17 @@ def tell(notice: "Notice | None", names: Sequence[str]) -> None:
         typer.echo(problem, err=True)
 
 
+def end(code: int = EXIT_OK, *, looked_at: int | None = None, looked_for: str = "") -> NoReturn:
+    """End a command with its exit code.
+
+    ``looked_at``: the number of things that the code is about; None: the command looks for none. With none of them there is no
+    answer, which is no pass: ``NothingError`` ends the command with 3 and names ``looked_for``.
+    """
+    if looked_at == 0:
+        raise NothingError(f"there is nothing to look at: {looked_for}")
+    raise typer.Exit(code)
+
+
 # What a shell reports of a command that was interrupted.
 EXIT_INTERRUPTED = 130
 
@@ -110,7 +123,7 @@ def watched_judging() -> Iterator["Progress"]:
             "run the same command again to go on: what is kept costs nothing",
             err=True,
         )
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        end(EXIT_INTERRUPTED)
     _end_line(progress, terminal)
 
 

@@ -8,28 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.options import moment
+from persona_pipeline.base.errors import EXIT_OK, ConfigError
+from persona_pipeline.base.options import OF_JUDGE
 from persona_pipeline.cli.options import (
-    Agents,
-    AsOf,
-    Dimensions,
-    Fresh,
-    Grouping,
     JudgeName,
     MaxUsd,
-    Record,
-    Samples,
-    WindowLength,
     asks,
     environment,
     judge_name,
     live_judge_name,
-    names,
     open_world,
     request_of,
     require_known,
 )
+from persona_pipeline.cli.running import end, watched_judging
 from persona_pipeline.cli.suites.run import AllowCode, AllowEnv, AllowPath, AllowTargets, TargetsFile, load
 
 if TYPE_CHECKING:
@@ -45,24 +37,21 @@ Suites = Annotated[
 ]
 
 
+@asks("agents", "dimensions", "window", "as_of", "samples", *OF_JUDGE)
 def compare(
+    context: typer.Context,
     versions: Annotated[
         str, typer.Argument(help="REV..REV, REV...REV, or one: a commit, or a folder with a world.", show_default=False)
     ] = "",
     other: Annotated[
         str, typer.Argument(help="The other version: a commit or a folder; by default the world as it stands.")
     ] = "",
-    agents: Agents = "all",
-    dimensions: Dimensions = "all",
-    window: WindowLength = "7d",
-    as_of: AsOf = None,
     scenes: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Scenes an agent, at most: 40, and 96 of an interview.")
     ] = None,
     change: Annotated[
         float, typer.Option(help="Points that matter: where less is sure on both sides, a row has held.")
     ] = 1.0,
-    samples: Samples = 1,
     target: Annotated[
         str | None,
         typer.Option(help="Who answers, by the name in the targets file: one, or BEFORE..AFTER.", show_default=False),
@@ -82,20 +71,16 @@ def compare(
     allow_env: AllowEnv = None,
     allow_targets: AllowTargets = False,
     allow_path: AllowPath = None,
-    judge: JudgeName = None,
     judges: Annotated[
         str | None,
         typer.Option(help="Compare two judges instead: MODEL..MODEL, on the same messages.", show_default=False),
     ] = None,
-    record: Record = False,
-    fresh: Fresh = False,
-    grouping: Grouping = None,
-    max_usd: MaxUsd = None,
     estimate: Annotated[bool, typer.Option(help="Print what it takes at most; ask nobody.")] = False,
     seed: Annotated[int, typer.Option(help="Of the order of scenes.")] = 0,
     output: Annotated[Path | None, typer.Option(help="Write the JSON to this file too.")] = None,
     format: Annotated[str, typer.Option(help="table, json, markdown or html.")] = "table",
     fail_on: Annotated[str, typer.Option(help="worse: something fell; none.")] = "worse",
+    **asked: Any,
 ) -> None:
     """Compare two versions scene by scene, and stop when it is decided.
 
@@ -118,21 +103,22 @@ def compare(
         raise ConfigError("--interview needs --target, and takes the place of --suite: somebody answers its scenes")
     if judges and target:
         raise ConfigError("--judges compares judges on the same messages; leave --target out")
+    said = request_of(context, asked)
     request = ComparisonRequest(
-        agents=names(agents),
-        dimensions=names(dimensions),
-        window=window,
-        as_of=moment(as_of),
+        agents=said.agents,
+        dimensions=said.dimensions,
+        window=said.window,
+        as_of=said.as_of,
         scenes=scenes or (INTERVIEW_SCENES if interview else SCENES),
         change=change,
-        samples=samples,
+        samples=said.samples,
         yardstick=yardstick,
         seed=seed,
         interview=interview,
     )
-    asking = AskedVersions(
-        judge_name(judge),
-        JudgeOptions(max_usd=max_usd, record=record, fresh=fresh, grouping=grouping),
+    comparing = AskedVersions(
+        judge_name(said.judge),
+        JudgeOptions.of(said),
         models=_pair(judges, "--judges") if judges else None,
         answering=None
         if target is None
@@ -146,13 +132,17 @@ def compare(
             suites=[load(path, allow_path) for path in suite or ()],
         ),
     )
-    found = _compared(open_world(), (versions, other), request, asking, estimate)
+    found = _compared(open_world(), (versions, other), request, comparing, estimate)
     if found is None:
         return
     _print(found, format, output)
     if any(item.unjudged for agent in found.agents.values() for item in agent.dimensions.values()):
         typer.echo("hint: not all of it is judged; --judge anthropic --estimate says what that would cost", err=True)
-    raise typer.Exit(0 if fail_on == "none" else found.exit_code)
+    end(
+        EXIT_OK if fail_on == "none" else found.exit_code,
+        looked_at=sum(len(agent.dimensions) for agent in found.agents.values()),
+        looked_for="scenes of agents that both versions have, judged on dimensions that both have",
+    )
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -169,7 +159,6 @@ def _compared(
     asking: "AskedVersions",
     only_estimate: bool,
 ) -> "VersionComparison | None":
-    from persona_pipeline.cli.running import watched_judging
     from persona_pipeline.judging.open import RECORDED
     from persona_pipeline.lab.compare.compare import compare_versions, estimate_comparison, open_contest, scenes_of
 
@@ -265,7 +254,7 @@ def bisect(
         taken = estimate(missing, options=ModelOptions.from_settings(world.settings))
         asking = f"`persona-pipeline bisect {agent} --live --max-usd N` asks for them: {taken}"
         typer.echo(f"{len(missing)} judgments would tell more; {asking}", err=True)
-    raise typer.Exit(found.exit_code)
+    end(found.exit_code, looked_at=found.looked_at, looked_for=f"judgments of {agent} at {found.good} and {found.bad}")
 
 
 def changes(

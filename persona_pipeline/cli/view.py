@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.cli.options import names, open_world
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def open_session(
     world = open_world()
     judged = judged_population(world, None if agent is None else [agent], names(dimensions))
     if not judged:
-        raise ConfigError("nothing of this is judged yet; run persona-pipeline evaluate --judge anthropic")
+        raise NothingError("nothing of this is judged yet; run persona-pipeline evaluate --judge anthropic")
     if newest:
         ends = sorted((item.window.end, item.request.agent_id) for item in judged)
         newest_of = {agent_id: end for end, agent_id in ends}

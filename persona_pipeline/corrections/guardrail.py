@@ -6,22 +6,17 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from httpx2 import URL
 from litellm import acompletion  # pyright: ignore[reportMissingImports]
 from litellm.integrations.custom_guardrail import CustomGuardrail  # pyright: ignore[reportMissingImports]
-from litellm.types.utils import ModelResponse, ModelResponseStream  # pyright: ignore[reportMissingImports]
+from litellm.types.utils import EmbeddingResponse, ModelResponse, ModelResponseStream  # pyright: ignore[reportMissingImports]
 
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate, gate_backend
 from persona_pipeline.corrections.interventions import Interventions
-from persona_pipeline.corrections.service.answers import (
-    SHAPE_ERRORS,
-    AnswerStream,
-    ChatForm,
-    Json,
-    Speaker,
-    in_character,
-    speaker_of,
-)
+from persona_pipeline.corrections.service.answers import AnswerStream, Speaker, in_character, speaker_of
+from persona_pipeline.corrections.service.budget import MessageBudget
+from persona_pipeline.corrections.service.forms import ENDPOINT, SHAPE_ERRORS, ChatForm, Json, is_plain_model
 from persona_pipeline.judging.verdict import Backend
 from persona_pipeline.world.world import World
 
@@ -34,6 +29,9 @@ class PersonaGate(CustomGuardrail):
 
     Args:
         agents: who speaks, by the name of a model or the alias of a key; an agent's own id needs no entry.
+        ask_again: whether the proxy's models do nothing but write, so that they may be asked again; by default, those without an
+            ``api_base`` and those on hosts that are known to serve models alone.
+        budget: fields of the ``MessageBudget`` of each message, where they are others than its defaults.
         world: by default that of ``PERSONA_ROOT``.
         backend: the judge; by default the live one of the environment.
     """
@@ -41,6 +39,8 @@ class PersonaGate(CustomGuardrail):
     def __init__(
         self,
         agents: Mapping[str, str] | None = None,
+        ask_again: bool | None = None,
+        budget: Mapping[str, Any] | None = None,
         world: World | None = None,
         backend: Backend | None = None,
         **told: Any,
@@ -48,6 +48,7 @@ class PersonaGate(CustomGuardrail):
         super().__init__(**told)
         world = world or World.open()
         world.sync()
+        self._ask_again, self._budget = ask_again, MessageBudget(**(budget or {}))
         self._agents = {name: name for name in world.agent_ids()} | dict(agents or {})
         self._gate = ActionGate(world, backend or gate_backend(world.settings))
         self._interventions, self._settings = Interventions(world), StoredSettings(world.store)
@@ -68,11 +69,13 @@ class PersonaGate(CustomGuardrail):
 
     async def async_post_call_success_hook(self, data: Json, user_api_key_dict: Any, response: Any) -> Any:
         """Return the answer that is sent: the one that came, or one written anew."""
-        speaker = await self._checked(user_api_key_dict, data) if isinstance(response, ModelResponse) else None
+        if isinstance(response, EmbeddingResponse):
+            return response
+        speaker = await self._checked(user_api_key_dict, data, is_read=isinstance(response, ModelResponse))
         if speaker is None:
             return response
-        again = partial(_asked_again, data, stream=False)
-        return await speaker.settled_whole(response, lambda item: _FORM.words_of(item.model_dump()), again)
+        ask = partial(_asked_again, data, stream=False)
+        return await speaker.settled_whole(response, lambda item: _FORM.words_of(item.model_dump()), ask)
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: Json
@@ -84,10 +87,10 @@ class PersonaGate(CustomGuardrail):
                 yield event
             return
 
-        async def again(written: str, feedback: str) -> AnswerStream[Any]:
-            return _answering(await _asked_again(request_data, written, feedback, stream=True))
+        async def ask(written: str, feedback: str, tokens: int | None) -> AnswerStream[Any]:
+            return _answering(await _asked_again(request_data, written, feedback, tokens, stream=True))
 
-        async with aclosing(in_character(_answering(response), speaker, again)) as events:
+        async with aclosing(in_character(_answering(response), speaker, ask)) as events:
             async for event in events:
                 yield event
 
@@ -98,11 +101,27 @@ class PersonaGate(CustomGuardrail):
         agent_id = headers.get("x-persona-agent") or alias or self._agents.get(str(data.get("model")))
         return agent_id, headers.get("x-persona-channel")
 
-    async def _checked(self, key: Any, data: Json) -> Speaker | None:
+    async def _checked(self, key: Any, data: Json, *, is_read: bool = True) -> Speaker | None:
         agent_id, channel = self._speaker(key, data)
-        if agent_id is None or "messages" not in data:
+        if agent_id is None:
             return None
-        return await speaker_of(agent_id, channel, self._gate, self._settings, lambda: _FORM.is_text(data))
+        if not is_read or "messages" not in data:
+            self._gate.bypasses.count(ENDPOINT, agent_id)
+            return None
+        asked = _body(data)
+        plain = _is_plain(data.get("model")) if self._ask_again is None else self._ask_again
+        return await speaker_of(agent_id, channel, self._gate, self._settings, _FORM, asked, self._budget, plain=plain)
+
+
+def _is_plain(model: Any) -> bool:
+    """Whether all deployments of a model of the proxy are known to be models alone."""
+    from litellm.proxy.proxy_server import llm_router  # pyright: ignore[reportMissingImports]
+
+    found = (
+        [item["litellm_params"] for item in (llm_router.get_model_list(model_name=model) or [])] if llm_router else []
+    )
+    bases = [item.get("api_base") for item in found]
+    return bool(found) and all(not base or is_plain_model(URL(base).host) for base in bases)
 
 
 def _guided(data: Json, guidance: str) -> Json:
@@ -112,14 +131,19 @@ def _guided(data: Json, guidance: str) -> Json:
     return data | {"messages": [{"role": "system", "content": guidance}, first, *others]}
 
 
-async def _asked_again(data: Json, written: str, feedback: str, *, stream: bool) -> Any:
+def _body(data: Json) -> Json:
+    """Return the request as the client sent it, with what the proxy made of it."""
+    sent = dict((data.get("proxy_server_request") or {}).get("body") or {})
+    told = ("model", "messages", "metadata", "tools", "max_tokens", "max_completion_tokens")
+    return sent | {name: data[name] for name in told if name in data}
+
+
+async def _asked_again(data: Json, written: str, feedback: str, tokens: int | None, *, stream: bool) -> Any:
     """Have an answer written anew by the proxy's own models."""
     from litellm.proxy.proxy_server import llm_router  # pyright: ignore[reportMissingImports]
 
-    asked = dict((data.get("proxy_server_request") or {}).get("body") or {})
     # Without guardrails: what comes back is checked by this one.
-    told = {"model": data["model"], "messages": data["messages"], "metadata": data.get("metadata"), "stream": stream}
-    request = _FORM.asked_again(asked | told, written, feedback)
+    request = _FORM.asked_again(_body(data), written, feedback, tokens) | {"stream": stream}
     return await (llm_router.acompletion if llm_router else acompletion)(**request)
 
 

@@ -39,13 +39,14 @@ from persona_pipeline.defs.platform.resources import (
 )
 from persona_pipeline.defs.platform.run_tags import request_tags
 from persona_pipeline.evaluation.against import fresh_world
-from persona_pipeline.evaluation.history import saved_run
+from persona_pipeline.evaluation.history import kept_terms, saved_run
 from persona_pipeline.evaluation.run import run_evaluation
-from persona_pipeline.guard.gate import nothing_evaluated, weighed
+from persona_pipeline.guard.gate import counted, nothing_evaluated, weighed
 from persona_pipeline.guard.report import Conclusion, Finding, Result, RunReport, worst_exit_code
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.statistics import gather
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.runs import find_run
 from persona_pipeline.world.world import World
 
@@ -100,6 +101,7 @@ def report_metadata(report: RunReport, folder: Path, world: World, place: Place)
     """Return the scores, the voices, what is wrong, and where the HTML report is."""
     page = folder / FORMATS["html"]
     found: metadata.Metadata = {
+        "headline": ReportView(report).headline,
         "scores": metadata.scores_table(report),
         "exit_code": report.exit_code,
         **_report_links(page, world, place),
@@ -140,7 +142,7 @@ def build_persona_regression(place: Place) -> dg.JobDefinition:
         report, folder = evaluate_by_config(context, place, world, config)
         print_report(report, sys.stdout, verbose=True)
         lines = [agent_line(agent) for agent in report.agents.values()]
-        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report.findings))
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report))
         wrong = [finding.text for finding in report.all_findings()]
         if report.exit_code:
             context.log.error("\n".join([f"exit code {report.exit_code}", *wrong]))
@@ -177,7 +179,7 @@ def _never_compared(agent_id: str, fail_on: Sequence[str] | None) -> AgentVerdic
     return AgentVerdict(agent_id=agent_id, conclusion=told, findings=weighed([finding], fail_on))
 
 
-def report_of_interest(world: World, lines: Sequence[AgentVerdict], fail_on: Sequence[str] | None) -> RunReport:
+def report_of_interest(world: World, lines: Sequence[AgentVerdict], asked: EvaluationRequest) -> RunReport:
     """Return the full report of the agents with findings, filled up with others: a page of 50 can be read, one of 1,000 cannot."""
     report = RunReport()
     for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
@@ -186,7 +188,11 @@ def report_of_interest(world: World, lines: Sequence[AgentVerdict], fail_on: Seq
             report.agents[line.agent_id] = run.report
     report.findings = nothing_evaluated(report.agents.values())
     report.expenses = [expense for item in report.agents.values() for expense in item.expenses]
-    report.exit_code = worst_exit_code({finding.exit_code for finding in weighed(report.all_findings(), fail_on)})
+    report.exit_code = worst_exit_code(
+        {finding.exit_code for finding in weighed(report.all_findings(), counted(asked))}
+    )
+    left_out = [name for name in world.agent_ids() if name in world.written.leave_out]
+    report.terms = kept_terms(report).model_copy(update={"left_out": left_out, "only_fail_on": asked.only_fail_on})
     return gather(world, report)
 
 
@@ -202,11 +208,11 @@ def build_regression_report(specs: Specs) -> dg.AssetsDefinition:
         """Every agent's newest comparison with its baseline on one page, as `baseline_comparisons` left it. Judges nothing."""
         with known_failures():
             opened = world.open()
-            fail_on = evaluation.asked(opened).fail_on
-            lines = newest_lines(opened, known_agents(opened.root), fail_on)
-            report = report_of_interest(opened, lines, fail_on)
+            asked = evaluation.asked(opened)
+            lines = newest_lines(opened, known_agents(opened.root), counted(asked))
+            report = report_of_interest(opened, lines, asked)
             folder = write_reports(report, reports_folder(opened.root, opened.settings) / COHORT_REPORTS)
-        said = verdict(lines, report.findings)
+        said = verdict(lines, report)
         run_tags.label_verdict(context.instance, context.run_id, said)
         wrong = [text for line in lines for text in line.wrong] + [finding.text for finding in report.findings]
         exit_code = worst_exit_code({code for line in lines for code in line.exit_codes} | {report.exit_code})
@@ -322,16 +328,16 @@ def build_evaluate_cohort(specs: Specs) -> dg.JobDefinition:
         lines = [AgentVerdict.model_validate(line) for shard in shards for line in shard]
         with known_failures():
             opened = world.open()
-            fail_on = evaluation.asked(opened).fail_on
-            report = report_of_interest(opened, lines, fail_on)
+            asked = evaluation.asked(opened)
+            report = report_of_interest(opened, lines, asked)
             folder = write_reports(report, reports_folder(opened.root, opened.settings) / COHORT_REPORTS)
         facts = {
             "agents": len(lines),
             "overview": dg.MetadataValue.md(overview(lines)),
             **report_metadata(report, folder, opened, place),
         }
-        yield all_in_character(specs, context.instance, opened, fail_on)
-        run_tags.label_verdict(context.instance, context.run_id, verdict(lines))
+        yield all_in_character(specs, context.instance, opened, counted(asked))
+        run_tags.label_verdict(context.instance, context.run_id, verdict(lines, report))
         if failure := failure_of(lines, report.exit_code, facts):
             raise failure
         yield dg.Output(None, metadata=facts)

@@ -44,6 +44,7 @@ from persona_pipeline.defs.platform.settings import OrchestrationSettings
 from persona_pipeline.defs.suites import build_suites
 from persona_pipeline.defs.upkeep import build_upkeep
 from persona_pipeline.evaluation.run import run_evaluation
+from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import RECORDED
@@ -428,7 +429,7 @@ def build_persona_checks(
             request = opened.settled(EvaluationRequest(**{**place.asked, "agents": asked}))
             judge = open_judge(request.judge or RECORDED, opened, JudgeOptions.of(request, logged_progress()))
             found = run_evaluation(opened, judge, request).report.agents
-            return {name: (agent_line(report, request.fail_on), report) for name, report in found.items()}
+            return {name: (agent_line(report, counted(request)), report) for name, report in found.items()}
 
     @dg.multi_asset_check(
         name=f"persona_checks_of_{key.to_python_identifier()}",

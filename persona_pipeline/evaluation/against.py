@@ -22,6 +22,7 @@ from persona_pipeline.guard.report import (
     EXIT_REGRESSION,
     Conclusion,
     Finding,
+    LooserRule,
     RunReport,
 )
 from persona_pipeline.judging.verdict import Ask, Judge, JudgeRequest, Usage, Verdict
@@ -156,6 +157,8 @@ def judged_against(world: World, request: EvaluationRequest, evaluate: Evaluate)
     report = undecided(judged, changes[1][0].green)
     told = [finding for found, meant in changes for finding in _findings(found, name, meant)]
     report.findings = [*told, *_new_baselines(taken, name), *report.findings]
+    if request.accept_baseline and golden:
+        report.terms.looser.append(LooserRule(rule="accept_baseline", text="baselines of this change decide"))
     report.provenance["against"] = {
         "base": name,
         "commit": commit,

@@ -1,19 +1,17 @@
 """What is said of agents: their scores beside their baselines, and what fell is asked again before it is called a fall."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.history import Point, SavedRun, drift_findings
+from persona_pipeline.evaluation.history import SavedRun, drift_findings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, evaluation_of, judge_plans
 from persona_pipeline.evaluation.snapshot import Snapshot
-from persona_pipeline.guard.baselines.falls import CONFIRMATIONS, compare, settled, to_confirm
 from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
-from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
+from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
 from persona_pipeline.guard.known_drift import Objections, objections, with_known_drifts
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
@@ -46,48 +44,14 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Guard:
-    """By what a fall is told from chance: the rules, and who else is watched.
+    """What decides whether a drop is a regression: the rules, the baselines of all agents, and what is known of the judges.
 
-    Attributes:
-        others: the newest p-values of watched agents, needed where many are watched; see ``baselines.falls.settled``.
-        trust: what is known of the judges.
-        points: stored windows of watched agents.
-        moved: by how much the dimensions of the others fell, by agent; see ``beside``.
+    The scores of other agents are not part of it: what they did in the same week explains no drop.
     """
 
     rules: GateRules
     watched: Watched = field(default_factory=Watched)
-    others: Mapping[str, float] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
-    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
-    moved: Mapping[str, Sequence[float]] = field(default_factory=dict)
-
-    def beside(self, evaluation: AgentEvaluation, run: Iterable[AgentEvaluation]) -> "Guard":
-        """Return the guard with how far the others had moved by then: in the same run, else in their newest stored window."""
-        until, found = evaluation.window_end, dict[str, list[float]]()
-        judged = {item.agent_id: item for item in run if item.window_end <= until}
-        for agent_id, baseline in self.watched.baselines.items():
-            stored = (point for point in reversed(self.points.get(agent_id, ())) if point.window_end <= until)
-            point, now = next(stored, None), judged.get(agent_id)
-            if agent_id == evaluation.agent_id:
-                continue
-            if now and (point is None or now.window_end >= point.window_end):
-                scores = {name: item.score for name, item in now.dimensions.items()}
-                found[agent_id] = moved_since(baseline, now.window_end, scores)
-            elif point:
-                scores = {name: item["score"] for name, item in point.dimensions.items()}
-                found[agent_id] = moved_since(baseline, point.window_end, scores)
-        return replace(self, moved=found)
-
-
-def moved_since(baseline: Baseline, end: datetime, scores: Mapping[str, float | None]) -> list[float]:
-    """Return by how much dimensions fell since their baseline, those left out whose baseline is that window."""
-    known = baseline.provenance.get("dimensions", {})
-    return [
-        before - score
-        for name, before in baseline.dimensions.items()
-        if (score := scores.get(name)) is not None and known.get(name, {}).get("window_end") != end.isoformat()
-    ]
 
 
 @dataclass(frozen=True)
@@ -104,10 +68,9 @@ class AgentResult:
 
 def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> GateRules:
     """Return a settled request's rules, with the judge's own minimum coverage where none is given, or that of recorded failures."""
-    same = ("regression_delta", "proposition_delta", "undecided_delta", "threshold", "fail_on", "require_calibration")
+    given = {item.name for item in fields(GateRules)} & EvaluationRequest.model_fields.keys() - {"min_coverage"}
     return GateRules(
-        **{name: getattr(request, name) for name in same},
-        accepted_drops=request.accepted_drops,
+        **{name: getattr(request, name) for name in given},
         min_coverage=snapshot.coverage[judge.live] if request.min_coverage is None else request.min_coverage,
         as_recorded=request.min_coverage is None,
         today=snapshot.read_at.date(),
@@ -115,8 +78,8 @@ def rules_of(snapshot: Snapshot, request: EvaluationRequest, judge: Judge) -> Ga
 
 
 def guard_of(snapshot: Snapshot, rules: GateRules) -> Guard:
-    """Return by what a fall is told from chance."""
-    return Guard(rules, snapshot.watched, snapshot.p_values, snapshot.trust, snapshot.points)
+    """Return what decides whether a drop is a regression."""
+    return Guard(rules, snapshot.watched, snapshot.trust)
 
 
 def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
@@ -128,15 +91,7 @@ def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
 
 def decide(snapshot: Snapshot, evaluated: Sequence[Evaluated], guard: Guard) -> list[AgentResult]:
     """Return what is said of agents: their scores beside their baselines, every fall tested against chance, and what is wrong."""
-    run = [item.evaluation for item in evaluated]
-    guards = [guard.beside(evaluation, run) for evaluation in run]
-    found = [_decided(item, own) for item, own in zip(evaluated, guards, strict=True)]
-    if guard.watched.count > MOST_TOGETHER:
-        # How much stands out depends on what the others do now: their first answers are in the second.
-        now = {report.evaluation.agent_id: report.comparison.p_value for report in found}
-        others = {**guard.others, **{agent_id: p for agent_id, p in now.items() if p is not None}}
-        found = [_decided(item, replace(own, others=others)) for item, own in zip(evaluated, guards, strict=True)]
-    return [_result(snapshot, item.plan, report) for item, report in zip(evaluated, found, strict=True)]
+    return [_result(snapshot, item.plan, _decided(item, guard)) for item in evaluated]
 
 
 def missing_scores(item: Evaluated) -> Problem | None:
@@ -236,11 +191,8 @@ def set_beside(guard: Guard, before: Mapping[str, Baseline], after: RunReport) -
 
     Agents that have no baseline ``before`` are left out.
     """
-    run = [report.evaluation for report in after.agents.values()]
     agents = {
-        agent_id: compared(
-            report.evaluation, before[agent_id], guard.beside(report.evaluation, run), report.evaluation.dimensions
-        )
+        agent_id: compared(report.evaluation, before[agent_id], guard, report.evaluation.dimensions)
         for agent_id, report in after.agents.items()
         if agent_id in before
     }
@@ -287,18 +239,7 @@ def compared(
 
 
 def _tested(evaluation: AgentEvaluation, baseline: Baseline | None, guard: Guard) -> BaselineComparison:
-    agent_id = evaluation.agent_id
-    found = settled(
-        {agent_id: _compared(evaluation, baseline, guard.rules)},
-        fleet=guard.watched.baselines,
-        watched=guard.watched.count,
-        others=guard.others,
-        moved=guard.moved,
-        delta=guard.rules.regression_delta,
-        proposition_delta=guard.rules.proposition_delta,
-        undecided_delta=guard.rules.undecided_delta,
-    )
-    return found[agent_id]
+    return settled(_compared(evaluation, baseline, guard.rules), guard.watched, guard.rules)
 
 
 def judged_on(evaluation: AgentEvaluation) -> dict[str, Any]:
@@ -372,18 +313,12 @@ def _to_confirm(item: Evaluated, judge: Judge, guard: Guard) -> dict[str, list[s
     has_recorded: HasRecorded | None = getattr(replayed_by(judge) or judge, "has_recorded", None)
     if plan.baseline is None or not (judge.live or has_recorded):
         return {}
-    agent_id, rules = evaluation.agent_id, guard.rules
-    worth = to_confirm(
-        {agent_id: _compared(evaluation, moved(evaluation, plan.baseline, guard.trust).baseline, rules)},
-        fleet=guard.watched.baselines,
-        watched=guard.watched.count,
-        delta=rules.regression_delta,
-        proposition_delta=rules.proposition_delta,
-    )
+    baseline = moved(evaluation, plan.baseline, guard.trust).baseline
+    worth = to_confirm(_compared(evaluation, baseline, guard.rules))
     claims = {
         # A claim file may have gone since: then there is nothing to ask.
         name: [claim for claim in ids if claim in plan.claims_of(name)]
-        for name, ids in worth.get(agent_id, {}).items()
+        for name, ids in worth.items()
         if evaluation.dimensions[name].samples <= plan.case.samples
     }
     if has_recorded and not judge.live:

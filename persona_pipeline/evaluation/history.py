@@ -10,20 +10,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import NothingError
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.telemetry import EvaluationEvent, SpanIds, emitter
 from persona_pipeline.guard.baselines.drift import FEWEST_WINDOWS, Trend, WindowScore, find_moved, find_trends
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.spread import score_margins
-from persona_pipeline.guard.gate import GateRules, exit_code_of, nothing_evaluated
+from persona_pipeline.guard.gate import GateRules, exit_code_of, kept_rules, nothing_evaluated
 from persona_pipeline.guard.report import (
     AgentEvaluation,
     AgentReport,
     Conclusion,
     Finding,
+    LooserRule,
     RunReport,
+    Terms,
     expenses_of,
     uuid_from,
 )
@@ -223,7 +225,7 @@ def by_need(reports: Mapping[str, AgentReport]) -> list[str]:
 def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport:
     """Return a report of runs that were compared when they were saved; judges and compares nothing."""
     if not reports:
-        raise ConfigError("the store holds no evaluation of that time that has a score; run persona-pipeline evaluate")
+        raise NothingError("the store holds no evaluation of that time that has a score; run persona-pipeline evaluate")
     newest = max((item.evaluation for item in reports.values()), key=lambda item: item.window_end)
     report = RunReport(
         agents=dict(reports),
@@ -238,8 +240,17 @@ def report_of(reports: Mapping[str, AgentReport], rules: GateRules) -> RunReport
             "proposition_delta": rules.proposition_delta,
         },
     )
+    report.terms = kept_terms(report)
     report.exit_code = exit_code_of(report.all_findings(), rules)
     return report
+
+
+def kept_terms(report: RunReport) -> Terms:
+    """Return the terms that saved runs keep as findings: looser rules and accepted drops."""
+    return Terms(
+        looser=[LooserRule(rule="", text=text) for text in kept_rules(report.all_findings())],
+        accepted=[finding.message for item in report.agents.values() for finding in item.accepted],
+    )
 
 
 def series_beside(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from persona_pipeline.base.database.engine import exclusive
-from persona_pipeline.base.errors import ConfigError, Problem, raise_problems
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
@@ -21,11 +21,10 @@ from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline, watched_agents
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.statistics import MOST_TOGETHER
 from persona_pipeline.guard.calibration.judge_change import CHANGES, load_judge_changes
 from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labels
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
-from persona_pipeline.guard.gate import GateRules
+from persona_pipeline.guard.gate import GateRules, counted
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
 from persona_pipeline.guard.labels.check import check_findings, checked_voices
 from persona_pipeline.guard.labels.files import LABELS, load_labels
@@ -180,7 +179,7 @@ class WorldReader:
         watched = watched_agents(world.rules_root / BASELINES)
         watching = {*agent_ids, *watched.baselines}
         # Learning takes a second an agent: done here only for who wants to fail on it.
-        voices = self._voices(snapshot.agents, learn="voice_alarm" in (request.fail_on or ()))
+        voices = self._voices(snapshot.agents, learn="voice_alarm" in (counted(request) or ()))
         drifts, wrong = self._drifts(snapshot.agents, voices)
         alike = self._alike(snapshot)
         snapshot = self.for_facts(snapshot) if request.facts else snapshot
@@ -188,7 +187,6 @@ class WorldReader:
             snapshot,
             agents=[replace(scope, alike=alike.get(scope.agent_id, ())) for scope in snapshot.agents],
             watched=watched,
-            p_values=runs.newest_p_values(world.store) if watched.count > MOST_TOGETHER else {},
             trust=self.trust(),
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
@@ -197,9 +195,17 @@ class WorldReader:
             voices=self._voice_findings(snapshot.agents, voices),
             learnt=[state.learnt for state in voices.values() if state.is_new],
             missing=missing_agents(world.root, world.rules_root),
+            left_out=self._left_out(request.agents),
             speakers=self.names_of(request),
             coverage=coverage_of(world.settings),
         )
+
+    def _left_out(self, agents: Sequence[str] | None) -> list[str]:
+        """Return the agents with a persona that a run leaves out: those of ``persona.yaml``, or unnamed ones with a baseline."""
+        world = self.world
+        golden = {path.stem for path in (world.rules_root / BASELINES).glob("*.json")} - {*(agents or ())}
+        expected = world.written.leave_out if agents is None else golden
+        return [name for name in world.agent_ids() if name in expected]
 
     def for_facts(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot with what only facts need: what people laid down of agents, and what was sent to them directly."""
@@ -304,7 +310,7 @@ class WorldReader:
             raise ConfigError(f"as-of {as_of.isoformat()} has no offset; add Z or +02:00")
         end = as_of or self.world.newest_message_time()
         if end is None:
-            raise ConfigError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
+            raise NothingError("there are no messages; put them into messages/ or run persona-pipeline ingest FILE")
         try:
             window = Window.ending(end, span)
         except OverflowError as error:

@@ -41,13 +41,16 @@ from persona_pipeline.evaluation.plan import (
 )
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope, ReplayedJudge, RunReplay, Snapshot
-from persona_pipeline.guard.baselines.falls import least_coverage
 from persona_pipeline.guard.baselines.golden import BASELINES, captured, save_baseline
 from persona_pipeline.guard.baselines.models import Baseline
+from persona_pipeline.guard.baselines.regression import least_coverage
 from persona_pipeline.guard.gate import (
     GateRules,
+    baseline_terms,
+    counted,
     exit_code_of,
     is_believable,
+    looser_rules,
     missing_agent_findings,
     name_findings,
     name_notes,
@@ -55,7 +58,7 @@ from persona_pipeline.guard.gate import (
     run_coverage,
 )
 from persona_pipeline.guard.known_drift import as_written, lower, moved_text, refusal
-from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Finding, RunReport, Terms
 from persona_pipeline.guard.trust import calibrated, untested_judges
 from persona_pipeline.judging.verdict import Judge
 from persona_pipeline.scoring.facts.known import keep_facts
@@ -142,10 +145,18 @@ def _run_once(world: World, judge: Judge, request: EvaluationRequest) -> Evaluat
             decided = _compared_again(decided, reader.baselines(decided.snapshot), taken)
         write(world, decided, generated)
     told = _taken_findings(taken, known) | refused
-    run = _run_of(decided, judge, request, generated, paths, told)
+    run = _run_of(decided, judge, request, generated, GoldenFiles(paths, told))
     run.notes += [finding.text for finding in told.values()]
     run.notes += _fewer_windows(decided, taken, request.baseline_windows)
     return run
+
+
+@dataclass(frozen=True)
+class GoldenFiles:
+    """The golden files that a run wrote. ``told``: by agent what is said of its file, written or refused."""
+
+    paths: Sequence[Path] = ()
+    told: Mapping[str, Finding] = field(default_factory=dict)
 
 
 def _check_taking(request: EvaluationRequest, now: datetime) -> None:
@@ -289,7 +300,7 @@ class CohortResult:
     """Results of the agents that could be evaluated, and the problems of those that could not.
 
     Attributes:
-        fail_on: see ``EvaluationRequest``.
+        fail_on: names of the findings that fail the run; None: the usual ones.
         length: the window's length as it was asked for.
         names: how speakers and personas go together.
     """
@@ -318,7 +329,7 @@ def evaluate_cohort(world: World, judge: Judge, request: EvaluationRequest) -> C
         decided = evaluate(snapshot, judge, request)
         write(world, decided)
     results = {item.plan.scope.agent_id: item for item in decided.results}
-    return CohortResult(request.window, request.fail_on, results, dict(decided.broken), snapshot.speakers)
+    return CohortResult(request.window, counted(request), results, dict(decided.broken), snapshot.speakers)
 
 
 def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationRequest, rules: GateRules) -> RunReport:
@@ -346,6 +357,12 @@ def assemble(reports: dict[str, AgentReport], judge: Judge, request: EvaluationR
             "proposition_delta": rules.proposition_delta,
         },
     )
+    run.terms = Terms(
+        looser=looser_rules(rules, evaluations, live=judge.live or rules.as_recorded),
+        accepted=[item.message for report in reports.values() for item in report.accepted],
+        fail_on=list(rules.fail_on or ()),
+        only_fail_on=None if rules.only_fail_on is None else list(rules.only_fail_on),
+    )
     run.exit_code = exit_code_of(run.all_findings(), rules)
     if notes := _notes_of(judge):
         run.provenance["judge_notes"] = notes
@@ -362,16 +379,22 @@ def _run_of(
     judge: Judge,
     request: EvaluationRequest,
     generated: SyntheticAgents,
-    baselines: Sequence[Path] = (),
-    told: Mapping[str, Finding] | None = None,
+    golden: GoldenFiles | None = None,
 ) -> EvaluationRun:
-    """Return what a run came to. ``told``: by agent what is said of its golden file."""
+    """Return what a run came to."""
+    golden = golden or GoldenFiles()
     rules, dimensions, snapshot = decided.rules, select_dimensions(request.dimensions), decided.snapshot
     reports = {item.plan.scope.agent_id: restricted(item.report, dimensions, rules) for item in decided.results}
-    for agent_id, finding in (told or {}).items():
+    for agent_id, finding in golden.told.items():
         own = reports[agent_id]
-        reports[agent_id] = own.model_copy(update={"findings": [finding, *own.findings]})
+        # What is said of taking the file says what a finding of the same kind would repeat.
+        others = [item for item in own.findings if item.kind != finding.kind]
+        reports[agent_id] = own.model_copy(update={"findings": [finding, *others]})
     report = assemble(reports, judge, request, rules)
+    report.terms.left_out = list(snapshot.left_out)
+    report.terms.baselines = {
+        agent_id: baseline_terms(baseline) for agent_id, baseline in snapshot.baselines.items() if agent_id in reports
+    }
     if request.agents is None:
         report.findings += missing_agent_findings(snapshot.missing)
     report.findings += name_findings(snapshot.speakers)
@@ -383,7 +406,7 @@ def _run_of(
     problems = [*snapshot.problems, *(Problem(text) for text in generated.problems)]
     replay = partial(_replay_of, decided, judge, request)
     notes = [f"{agent_id}: {found.summary}" for agent_id, found in snapshot.facts.items()]
-    return EvaluationRun(report, problems, [*name_notes(snapshot.speakers), *notes], list(baselines), replay)
+    return EvaluationRun(report, problems, [*name_notes(snapshot.speakers), *notes], list(golden.paths), replay)
 
 
 def _replay_of(decided: Decided, judge: Judge, request: EvaluationRequest) -> RunReplay:

@@ -73,13 +73,12 @@ class Snapshot:
         names: display names of everybody.
         lexicon: what counts as agreement; None: English.
         baselines: of the agents that are evaluated; ``watched``: of those from which they borrow what others vary by.
-        p_values: the newest of watched agents, where many are watched; see ``baselines.falls.settled``.
         results: what earlier runs on these windows said, as JSON text by run id.
         points: earlier windows of agents that are evaluated or watched, oldest first.
         canon: what people laid down of agents; ``facts``: what those said of themselves, once that was asked.
         drifts: known drifts of the agents that are evaluated.
         voices: what is found of the agents' own voices; ``learnt``: those that are to be kept as they are here now.
-        missing: agents with a baseline and no persona.
+        missing: agents with a baseline and no persona; ``left_out``: those that the run should be expected to have, and has not.
         coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
         speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
     """
@@ -97,7 +96,6 @@ class Snapshot:
     lexicon: AgreementLexicon | None = None
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     watched: Watched = field(default_factory=Watched)
-    p_values: Mapping[str, float] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
     results: Mapping[str, str] = field(default_factory=dict)
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
@@ -107,6 +105,7 @@ class Snapshot:
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()
     missing: Sequence[str] = ()
+    left_out: Sequence[str] = ()
     speakers: NameMatch = field(default_factory=NameMatch)
     coverage: Annotated[tuple[float, float], Field(exclude=True)] = (1.0, 0.95)
 

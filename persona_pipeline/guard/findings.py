@@ -268,21 +268,28 @@ def _quoted(item: dict[str, Any]) -> str:
 
 
 def undecided_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> list[Finding]:
-    """Return a finding for each dimension that dropped too far to be passed over and not surely enough to have fallen."""
-    agent = evaluation.agent_id
-    return [
-        Finding(
+    """Return a finding for each dimension and claim whose drop is too large to ignore and not shown to be more than chance."""
+
+    def finding(item: DimensionComparison, what: str, drop: DimensionComparison | PropositionDrop, claim: str | None):
+        return Finding(
             kind="undecided",
-            message=f"{agent}: {_label(item.dimension)} dropped by {-(item.delta or 0.0):.2f} from {item.baseline:.2f} to "
-            f"{item.current:.2f}, which judge noise and weekly variation may explain: whether it dropped cannot be told",
+            message=f"{evaluation.agent_id}: {what} dropped by {-(drop.delta or 0.0):.2f} from {drop.baseline:.2f} to "
+            f"{drop.current:.2f}, which judge noise and weekly variation may explain: whether it dropped cannot be told",
             remedy="judge more often, or take the baseline from more windows (`persona-pipeline baseline --windows 4`)",
             command=f"{evaluate_command(evaluation, samples=DECIDING_SAMPLES)} --judge anthropic --record",
-            agent_id=agent,
+            agent_id=evaluation.agent_id,
             dimension=item.dimension,
+            proposition_id=claim,
         )
-        for item in comparison.dimensions.values()
-        if item.status == "undecided" and not item.doubted
-    ]
+
+    found = []
+    for item in comparison.dimensions.values():
+        label = _label(item.dimension)
+        if item.status == "undecided" and not item.doubted:
+            found.append(finding(item, label, item, None))
+        claims = ((f"claim {drop.proposition_id} ({label})", drop) for drop in item.undecided_claims)
+        found += [finding(item, what, drop, drop.proposition_id) for what, drop in claims]
+    return found
 
 
 def quotes_of(evaluation: AgentEvaluation) -> QuoteHealth:

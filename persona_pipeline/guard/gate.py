@@ -2,15 +2,17 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, AcceptedDrop
+from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest
+from persona_pipeline.base.settings import LIVE_COVERAGE
 from persona_pipeline.base.text import shortened
-from persona_pipeline.guard.baselines.falls import UNDECIDED_DELTA, check_option, is_covered
-from persona_pipeline.guard.baselines.models import BaselineComparison
+from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
+from persona_pipeline.guard.baselines.regression import TOLERANCE, DropRule, check_option, is_covered, least_coverage
 from persona_pipeline.guard.findings import (
     MOST_FLAGGED,
     budget_findings,
@@ -32,7 +34,10 @@ from persona_pipeline.guard.report import (
     KINDS,
     AgentEvaluation,
     AgentReport,
+    BaselineTerms,
     Finding,
+    LooserRule,
+    Terms,
     worst_exit_code,
 )
 from persona_pipeline.judging.verdict import Unscored, unscored_label
@@ -41,11 +46,24 @@ from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.propositions.models import dimension_label
 from persona_pipeline.world.speakers import NameMatch, silence
 
+# The rules by which a drop is judged, and the words for each where it lets more pass than usual.
+_DEFAULTS: Mapping[str, float] = {**vars(DropRule()), "require_calibration": False}
+_LOOSER = {
+    "regression_delta": "{value:g} points allowed",
+    "proposition_delta": "{value:g} points a claim allowed",
+    "undecided_delta": "{value:g} points may be chance",
+    "min_coverage": "{value:.0%} of judgments are enough",
+    "threshold": "threshold {value:g} instead of {usual:g}",
+    "require_calibration": "no calibration required",
+}
+# Of these, less is looser.
+_LEAST = ("min_coverage", "threshold", "require_calibration")
+LOOSER = "judged by looser rules: "
 _CHECK = "see under which name it speaks and list that under aliases in its persona file, or take the persona out"
 _MOST_LINE = 160
 
-# What `--fail-on` can name, and the kinds of finding each stands for; each kind has a name of its own too. An older name means
-# what it meant.
+# The names that `--fail-on` and `--only-fail-on` take, and the kinds of finding of each; each kind has a name of its own too. An
+# older name means what it meant.
 FAILURES: Mapping[str, Collection[str]] = {
     name: tuple(kind.name for kind in KINDS.values() if name in (kind.name, kind.group))
     for name in dict.fromkeys(kind.group or kind.name for kind in KINDS.values()) | dict.fromkeys(KINDS)
@@ -53,32 +71,37 @@ FAILURES: Mapping[str, Collection[str]] = {
 
 
 @dataclass(frozen=True)
-class GateRules:
+class GateRules(DropRule):
     """When a run fails: what a request asks for by the same names, settled.
 
-    ``as_recorded``: where all that failed is recorded, the share that was asked for then is enough. ``fail_on``: the names of
-    ``FAILURES`` that set the exit code; None: all but the warnings. ``accepted_drops``: those that somebody answers for, as of
-    ``today``. Raises ``ConfigError``: one of them cannot be.
+    ``as_recorded``: where all that failed is recorded, the share that was asked for then is enough. ``fail_on``, ``only_fail_on``:
+    names of ``FAILURES``, see ``counted``. ``accepted_drops``: those that somebody answers for, as of ``today``. ``usual``: the
+    rules that ``persona.yaml`` states. Raises ``ConfigError``: one of them cannot be.
     """
 
-    regression_delta: float = REGRESSION_DELTA
-    proposition_delta: float = PROPOSITION_DELTA
-    undecided_delta: float = UNDECIDED_DELTA
     min_coverage: float = 1.0
     as_recorded: bool = True
     threshold: float | None = None
     fail_on: Sequence[str] | None = None
+    only_fail_on: Sequence[str] | None = None
     require_calibration: bool = False
     accepted_drops: Sequence[AcceptedDrop] = ()
+    usual: Mapping[str, Any] = field(default_factory=dict)
     today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
     def __post_init__(self) -> None:
         for name in ("regression_delta", "proposition_delta", "undecided_delta", "min_coverage", "threshold"):
             check_option(name, getattr(self, name))
-        for name in self.fail_on or ():
-            if name not in FAILURES:
-                hint = did_you_mean(name, FAILURES) or f"; the names are {', '.join(FAILURES)}"
-                raise ConfigError(f"--fail-on does not know {name!r}{hint}")
+        for option in FAIL_LISTS:
+            for name in getattr(self, option) or ():
+                if name not in FAILURES:
+                    hint = did_you_mean(name, FAILURES) or f"; the names are {', '.join(FAILURES)}"
+                    raise ConfigError(f"--{option.replace('_', '-')} does not know {name!r}{hint}")
+
+    @property
+    def allowed(self) -> Sequence[AcceptedDrop]:
+        """The accepted drops whose day has not passed."""
+        return [item for item in self.accepted_drops if self.today <= item.until]
 
 
 def is_believable(report: AgentReport) -> bool:
@@ -89,11 +112,13 @@ def is_believable(report: AgentReport) -> bool:
 def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rules: GateRules) -> AgentReport:
     """Return the agent's report with everything that is wrong, worst first."""
     drops = [*_regressions(evaluation, comparison, rules), *undecided_findings(evaluation, comparison)]
+    looser = looser_rules(rules, [evaluation])
     return AgentReport(
         evaluation=evaluation,
         comparison=comparison,
         findings=[
             *(_accepted(item, rules) for item in drops),
+            *_allowed(evaluation.agent_id, comparison, rules),
             *_coverage(evaluation, comparison, rules),
             *_threshold(evaluation, rules),
             *unbelieved_findings(evaluation, comparison, required=rules.require_calibration),
@@ -103,8 +128,39 @@ def judge_agent(evaluation: AgentEvaluation, comparison: BaselineComparison, rul
             *said_again_findings(evaluation),
             *judge_health(evaluation),
             *injections(evaluation),
+            *([_judged_by(evaluation.agent_id, looser)] if looser else []),
         ],
     )
+
+
+def _judged_by(agent_id: str, looser: Collection[LooserRule]) -> Finding:
+    """Return the finding that keeps looser rules with the agent's run, for every reader of the run alone."""
+    return Finding(
+        kind="terms", message=f"{agent_id}: {LOOSER}{'; '.join(item.text for item in looser)}", agent_id=agent_id
+    )
+
+
+def kept_rules(findings: Iterable[Finding]) -> list[str]:
+    """Return the looser rules that runs keep as findings, each once, in the words of a headline."""
+    kept = [finding.message.partition(LOOSER)[2] for finding in findings if finding.kind == "terms"]
+    return list(dict.fromkeys(text for line in kept for text in line.split("; ")))
+
+
+def _allowed(agent_id: str, comparison: BaselineComparison, rules: GateRules) -> Iterator[Finding]:
+    """Yield the drops that no default would pass over and a looser rule does, named with that rule."""
+    for item in comparison.dimensions.values():
+        drop = -(item.delta or 0.0)
+        if item.status != "ok" or drop <= DropRule.undecided_delta + TOLERANCE:
+            continue
+        by_delta = drop <= rules.regression_delta + TOLERANCE
+        name = "regression_delta" if by_delta else "undecided_delta"
+        text = f"{agent_id}: {dimension_label(item.dimension).lower()} {item.baseline:.1f} → {item.current:.1f}"
+        yield Finding(
+            kind="accepted",
+            message=f"{text}; accepted by {name} {getattr(rules, name):g} (default {_DEFAULTS[name]:g})",
+            agent_id=agent_id,
+            dimension=item.dimension,
+        )
 
 
 def _accepted(drop: Finding, rules: GateRules) -> Finding:
@@ -127,17 +183,72 @@ def _accepted(drop: Finding, rules: GateRules) -> Finding:
 
 
 def exit_code_of(findings: Collection[Finding], rules: GateRules) -> int:
-    """Return the exit code of findings, those left out that ``fail_on`` does not name."""
-    return worst_exit_code({item.exit_code for item in weighed(findings, rules.fail_on)})
+    """Return the exit code of findings by the rules in force."""
+    return worst_exit_code({item.exit_code for item in weighed(findings, counted(rules))})
 
 
-def weighed(findings: Collection[Finding], fail_on: Collection[str] | None) -> list[Finding]:
-    """Return findings with the exit codes they have where only those of ``fail_on`` count, which then are no mere warnings."""
-    if fail_on is None:
+def counted(asked: GateRules | EvaluationRequest | Terms) -> list[str] | None:
+    """Return the names of findings that fail a run; None: the usual ones.
+
+    ``fail_on`` adds to the usual ones, or to ``only_fail_on``, which takes their place.
+    """
+    added, only = asked.fail_on, asked.only_fail_on
+    if only is None and not added:
+        return None
+    usual = [kind.name for kind in KINDS.values() if not kind.warns] if only is None else only
+    return [*usual, *(added or ())]
+
+
+def weighed(findings: Collection[Finding], names: Collection[str] | None) -> list[Finding]:
+    """Return findings with the exit codes they have if only these names count (None: as they are); a named warning fails."""
+    if names is None:
         return list(findings)
-    kinds = {kind for name in fail_on for kind in FAILURES[name]}
-    codes = [(item.exit_code or KINDS[item.kind].exit_code) if item.kind in kinds else EXIT_OK for item in findings]
-    return [item.model_copy(update={"exit_code": code}) for item, code in zip(findings, codes, strict=True)]
+    kinds = {kind for name in names for kind in FAILURES[name]}
+
+    def code(item: Finding) -> int:
+        kind = KINDS[item.kind]
+        return (item.exit_code or (kind.exit_code if kind.warns else EXIT_OK)) if item.kind in kinds else EXIT_OK
+
+    return [item.model_copy(update={"exit_code": code(item)}) for item in findings]
+
+
+def looser_rules(rules: GateRules, evaluations: Collection[AgentEvaluation], *, live: bool = True) -> list[LooserRule]:
+    """Return the rules that let more pass than the defaults, or than ``persona.yaml`` where that is stricter.
+
+    ``live``: the run may leave as many judgments unscored as a live judge.
+    """
+    items = (item for evaluation in evaluations for item in evaluation.dimensions.values())
+    least = least_coverage(items, rules.min_coverage, as_recorded=rules.as_recorded)
+    usual: dict[str, float | None] = {name: _stricter(name, rules.usual.get(name)) for name in _DEFAULTS}
+    usual |= {"min_coverage": LIVE_COVERAGE if live else 1.0, "threshold": rules.usual.get("threshold")}
+    found = list[LooserRule]()
+    for name, text in _LOOSER.items():
+        value, limit = least if name == "min_coverage" else getattr(rules, name), usual[name]
+        if limit is not None and (value or 0) != limit and ((value or 0) < limit) == (name in _LEAST):
+            found.append(
+                LooserRule(rule=name, text=text.format(value=value or 0, usual=limit), value=value, usual=limit)
+            )
+    if named := sorted({item.agent for item in rules.allowed} & {item.agent_id for item in evaluations}):
+        found.append(LooserRule(rule="accepted_drops", text=f"drops of {', '.join(named)} may be accepted"))
+    return found
+
+
+def _stricter(name: str, said: float | None) -> float:
+    default = _DEFAULTS[name]
+    return default if said is None else (max if name in _LEAST else min)(default, said)
+
+
+def baseline_terms(baseline: Baseline) -> BaselineTerms:
+    """Return the terms that a golden file sets: its day, its windows, and the reason for lower scores, where it states one."""
+    known = baseline.provenance.get("dimensions", {}).values()
+    starts, ends = ([item[name] for item in known if item.get(name)] for name in ("window_start", "window_end"))
+    return BaselineTerms(
+        captured_at=baseline.captured_at,
+        window_start=min(starts, default=None),
+        window_end=max(ends, default=None),
+        windows=max((item.get("windows", 1) for item in known), default=1),
+        accepted=baseline.accepted,
+    )
 
 
 def nothing_evaluated(reports: Collection[AgentReport]) -> list[Finding]:
@@ -209,7 +320,7 @@ def _coverage(evaluation: AgentEvaluation, comparison: BaselineComparison, rules
             message = f"{agent}: {label} has a baseline and no score now: {_why_none(evaluation, item)}"
             remedy = "widen the window (--window 30d), or move its end (--as-of)"
             command = f"persona-pipeline evaluate --agents {shlex.quote(agent)} --window 30d"
-        elif item.failed and (item.score is None or not _is_covered([item], rules)):
+        elif item.failed and (item.score is None or not _is_covered([item], rules) or (compared and compared.lost)):
             rows = [row for row in item.propositions.values() if row.failed]
             more = f" and {len(rows) - MOST_FLAGGED} more" if len(rows) > MOST_FLAGGED else ""
             message = (

@@ -12,9 +12,9 @@ from persona_pipeline.base.documents.json import rfc3339
 from persona_pipeline.base.errors import ConfigError, Problem, not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA
-from persona_pipeline.guard.baselines.falls import TOLERANCE, dropped, golden_propositions
 from persona_pipeline.guard.baselines.golden import baseline_path, windows_taken
 from persona_pipeline.guard.baselines.models import Acceptance, Baseline
+from persona_pipeline.guard.baselines.regression import TOLERANCE, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
 from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.scoring.results import LOW_SCORE, cited_messages
@@ -188,19 +188,17 @@ def with_known_drifts(
 ) -> list[Finding]:
     """Return an agent's findings with what is known of drifts in its window and in the windows of its baseline.
 
-    A finding that advises a baseline of a drifted window advises the windows before it instead.
+    One finding that advises the windows before a drift takes the place of those that advise a baseline of the drifted window.
     """
-    remedy, command = _remedy(evaluation, against, has_history=has_history)
-    advice = {"kind": "known_drift", "remedy": remedy, "command": command}
-    found = [
-        item.model_copy(update={**advice, "message": f"{item.message}, and {'; '.join(against.reasons)}"})
-        if item.kind == "no_baseline" and against.reasons
-        else item
-        for item in findings
-    ]
+    agent_id, found = evaluation.agent_id, list(findings)
+    if against.reasons and any(item.kind == "no_baseline" for item in found):
+        remedy, command = _remedy(evaluation, against, has_history=has_history)
+        message = f"{agent_id}: no baseline, and {'; '.join(against.reasons)}"
+        found = [item for item in found if item.kind != "no_baseline"]
+        found.append(Finding(kind="known_drift", message=message, remedy=remedy, command=command, agent_id=agent_id))
     if baseline is None:
         return found
-    agent_id, accepted = evaluation.agent_id, baseline.accepted
+    accepted = baseline.accepted
     if accepted:
         message = f"{agent_id}: its baseline was accepted on {accepted.day}: {accepted.reason} ({_some(accepted.by)})"
         found.append(Finding(kind="accepted", message=message, agent_id=agent_id))

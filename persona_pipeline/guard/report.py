@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EXIT_REGRESSION, worst_exit_code
-from persona_pipeline.base.status import NOTHING, Result, Status
-from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison
+from persona_pipeline.base.status import ACCEPTED, NOTHING, Result, Status
+from persona_pipeline.guard.baselines.models import Acceptance, BaselineComparison, DimensionComparison
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.scoring.results import (
     ANSWERS,
@@ -105,16 +105,16 @@ def uuid_from(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=5)
 
 
-# What says of all that an agent's judge gave that it cannot be believed.
-OF_THE_JUDGE = frozenset({"judge_health"})
+# Kinds of findings that concern every dimension of an agent.
+OF_THE_AGENT = frozenset({"judge_health", "known_drift"})
 
 
 @dataclass(frozen=True)
 class FindingKind:
     """A kind of finding.
 
-    ``exit_code``: 1: something fell; 3 or 4: something cannot be told. Of a warning it counts only where ``--fail-on`` names it.
-    ``group``: what ``--fail-on`` calls it; "": its name. ``warns``: it only asks a person to look.
+    ``exit_code``: 1: something fell; 3 or 4: something cannot be told. A warning counts only if ``--fail-on`` or
+    ``--only-fail-on`` names it. ``group``: its name for these options; "": its own name. ``warns``: it only asks a person to look.
     """
 
     name: str
@@ -143,6 +143,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("calibration", EXIT_COVERAGE),
         FindingKind("new_baseline", EXIT_OK, warns=True),
         FindingKind("accepted", EXIT_OK, warns=True),
+        FindingKind("terms", EXIT_OK, warns=True),
         FindingKind("trend", EXIT_REGRESSION, warns=True),
         FindingKind("moved", EXIT_REGRESSION, warns=True),
         FindingKind("injection", EXIT_COVERAGE, warns=True),
@@ -194,6 +195,50 @@ class Finding(BaseModel, extra="forbid"):
         return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
+class LooserRule(BaseModel, extra="forbid", frozen=True):
+    """A rule of a run that lets more pass than usual. ``usual``: the default, or a stricter value of ``persona.yaml``.
+
+    ``text``: the rule in a headline, such as "9 points allowed".
+    """
+
+    rule: str
+    text: str
+    value: float | bool | None = None
+    usual: float | bool | None = None
+
+
+class BaselineTerms(BaseModel, extra="forbid", frozen=True):
+    """The baseline that an agent is compared with.
+
+    Attributes:
+        window_start, window_end: the time that its windows cover; ``windows``: their number.
+        accepted: why it was taken although a drift was known or scores were lower than before; None: neither was known.
+    """
+
+    captured_at: datetime
+    window_start: str | None = None
+    window_end: str | None = None
+    windows: int = 1
+    accepted: Acceptance | None = None
+
+
+class Terms(BaseModel, extra="forbid"):
+    """The terms of a verdict: agents left out, looser rules, baselines, accepted drops, and what decides the exit code.
+
+    Attributes:
+        left_out: agents that ``persona.yaml`` leaves out, or that have a baseline and were not named.
+        accepted: drops that the rules allow, a sentence each.
+        fail_on: warnings that fail the run too; ``only_fail_on``: the only findings that can; None: the usual ones.
+    """
+
+    left_out: list[str] = Field(default_factory=list)
+    looser: list[LooserRule] = Field(default_factory=list)
+    baselines: dict[str, BaselineTerms] = Field(default_factory=dict)
+    accepted: list[str] = Field(default_factory=list)
+    fail_on: list[str] = Field(default_factory=list)
+    only_fail_on: list[str] | None = None
+
+
 class Conclusion(BaseModel, extra="forbid", frozen=True):
     """What is said of a claim, a dimension, an agent or a run.
 
@@ -201,15 +246,19 @@ class Conclusion(BaseModel, extra="forbid", frozen=True):
         verdict: None: there was nothing to judge, and it is counted nowhere.
         reason: why, in a sentence; of what held, what could not have been seen.
         command: the one command that would decide what cannot be told; "" where there is none.
+        accepted: it held only because the rules allow a drop.
     """
 
     verdict: Result | None = None
     reason: str = ""
     command: str = ""
+    accepted: bool = Field(default=False, exclude_if=lambda accepted: not accepted)
 
     @property
     def status(self) -> Status:
         """What every surface shows of the verdict."""
+        if self.verdict is Result.HELD and self.accepted:
+            return ACCEPTED
         return self.verdict.status if self.verdict else NOTHING
 
     @classmethod
@@ -266,12 +315,17 @@ class AgentReport(BaseModel, extra="forbid"):
         if found := Conclusion.of(self.findings):
             return found
         held = [item for _, item in sorted(self.conclusions.items()) if item.verdict is Result.HELD]
+        if held and self.accepted:
+            return Conclusion(verdict=Result.HELD, reason=self.accepted[0].message, accepted=True)
         if held:
-            accepted = [item.message for item in self.findings if item.kind == "accepted"]
-            reasons = [*accepted, *(item.reason for item in held if item.reason)]
-            return Conclusion(verdict=Result.HELD, reason=next(iter(reasons), ""))
+            return Conclusion(verdict=Result.HELD, reason=next((item.reason for item in held if item.reason), ""))
         said = "none of its claims applies" if self.evaluation.sample_size else "it said nothing in the window"
         return Conclusion(reason=f"nothing to judge: {said}")
+
+    @property
+    def accepted(self) -> list[Finding]:
+        """The drops that the rules or ``persona.yaml`` allow."""
+        return [finding for finding in self.findings if finding.kind == "accepted"]
 
     @property
     def conclusions(self) -> dict[str, DimensionConclusion]:
@@ -285,11 +339,13 @@ class AgentReport(BaseModel, extra="forbid"):
 def _conclude(
     item: DimensionEvaluation, compared: DimensionComparison | None, findings: Iterable[Finding]
 ) -> DimensionConclusion:
-    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_JUDGE]
+    own = [found for found in findings if found.dimension == item.dimension or found.kind in OF_THE_AGENT]
     told = Conclusion.of(own)
     if told is None and item.score is not None:
         missed = compared.sight.missed if compared and compared.sight else ""
-        told = Conclusion(verdict=Result.HELD, reason=f"{missed} would be missed" if missed else "")
+        accepted = next((found.message for found in own if found.kind == "accepted"), "")
+        said = accepted or (f"{missed} would be missed" if missed else "")
+        told = Conclusion(verdict=Result.HELD, reason=said, accepted=bool(accepted))
     judged = [row for row in item.propositions.values() if not row.algorithmic]
     told = told or Conclusion(reason=item.unscored or "")
     claims = {row.id: _conclude_claim(row, compared, own) for row in judged}
@@ -313,7 +369,7 @@ def _conclude_claim(
     if found := Conclusion.of(item for item in findings if item.proposition_id == row.id):
         return found
     unknown = compared is None or compared.status in ("no_baseline", "other_judge") or compared.doubted
-    if unknown or any(item.kind in OF_THE_JUDGE for item in everywhere):
+    if unknown or any(item.kind in OF_THE_AGENT for item in everywhere):
         return Conclusion.of(everywhere) or Conclusion(verdict=Result.CANNOT_TELL, reason="no baseline")
     return Conclusion(verdict=Result.HELD)
 
@@ -330,7 +386,11 @@ def expenses_of(
 
 
 class RunReport(BaseModel, extra="forbid"):
-    """The whole run. ``statistics`` holds what concerns several agents, such as the voice map; ``expenses`` all that was paid."""
+    """The whole run.
+
+    ``statistics`` holds what concerns several agents, such as the voice map; ``expenses`` all that was paid; ``terms``: of its
+    verdict.
+    """
 
     agents: dict[str, AgentReport] = Field(default_factory=dict)
     findings: list[Finding] = Field(default_factory=list)
@@ -338,6 +398,7 @@ class RunReport(BaseModel, extra="forbid"):
     provenance: RunProvenance = Field(default_factory=RunProvenance)
     statistics: dict[str, Any] = Field(default_factory=dict)
     expenses: list[Expense] = Field(default_factory=list)
+    terms: Terms = Field(default_factory=Terms)
 
     @property
     def usage(self) -> Usage:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from persona_pipeline.guard.baselines.falls import not_shown
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, DimensionComparison, JudgeShift
+from persona_pipeline.guard.baselines.regression import not_shown, undecided
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.judge_change import JudgeChange, JudgeName
 from persona_pipeline.guard.calibration.known import PeoplesLabels, in_peoples_points
@@ -139,6 +139,7 @@ def set_apart(
             comparison.warnings.append(
                 f"{name}: dropped by {-(item.delta or 0.0):.2f}, which the change of judge may explain"
             )
+        item.undecided_claims += undecided([drop for drop in item.drops if drop.proposition_id not in claims])
         item.drops = [drop for drop in item.drops if drop.proposition_id in claims]
     return comparison
 

@@ -114,6 +114,9 @@ class JudgeRequest:
     sample: int = 0
     agent_id: str = ""
 
+    def __post_init__(self) -> None:
+        _clean(self, "claim", "persona")
+
     @cached_property
     def subject(self) -> Mapping[str, Any]:
         """What is judged and of whom, as plain data: the same content gives the same recording whatever the prompt or the model.

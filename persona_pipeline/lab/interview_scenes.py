@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import load_document, validate_document
-from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
 from persona_pipeline.scoring.text.agreement import ENGLISH, language_of
 from persona_pipeline.scoring.text.language import base_language, languages_of
 from persona_pipeline.world.models import NotBlank
@@ -90,7 +90,7 @@ def interview_scenes(
     found = load_scenes(path) if path else shipped_scenes(languages or spoken_languages(world, agent_id))
     found = [scene for scene in found if kinds is None or scene.kind in kinds]
     if not found:
-        raise ConfigError(f"{agent_id} has no scene of these kinds: {', '.join(sorted(kinds or ()))}")
+        raise NothingError(f"{agent_id} has no scene of these kinds: {', '.join(sorted(kinds or ()))}")
     return found
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 RECORDED = "recorded"
 SUITE_ENDINGS = (".eval.yaml", ".eval.yml")
-UNSCORED = "persona_unscored"
+UNSCORED, TERMS = "persona_unscored", "persona_terms"
 _STATE: "pytest.StashKey[Evaluations]" = pytest.StashKey()
 _MARKER = (
     "persona(*agents, dimension=None, claim=None, threshold=None, **options): "
@@ -93,7 +93,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     if marks:
         from persona_pipeline.pytest_plugin.marks import check_marks
 
-        check_marks(evaluations_of(item.config), marks)
+        item.user_properties += [(TERMS, text) for text in check_marks(evaluations_of(item.config), marks)]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -131,7 +131,11 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, tuple[str, dict[str
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Show what could not be scored, and why."""
+    """Show what could not be scored, and why; and the terms of the verdicts that a plain pass would hide."""
+    for report in (item for items in terminalreporter.stats.values() for item in items):
+        for name, text in getattr(report, "user_properties", ()):
+            if name == TERMS and report.when == "call":
+                terminalreporter.write_line(f"persona: {report.nodeid}: {text}")
     reports = terminalreporter.stats.get("unscored", [])
     if not reports:
         return

@@ -15,10 +15,11 @@ from persona_pipeline.base.errors import EXIT_OK, EXIT_REGRESSION, worst_exit_co
 from persona_pipeline.base.options import OF_JUDGE, EvaluationRequest, given
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.base.status import Result
-from persona_pipeline.guard.baselines.falls import is_covered
-from persona_pipeline.guard.gate import weighed
+from persona_pipeline.guard.baselines.regression import is_covered
+from persona_pipeline.guard.gate import counted, weighed
 from persona_pipeline.pytest_plugin import RECORDED
 from persona_pipeline.pytest_plugin.failures import Failed, Unscored, fallen_text, low_text, unscored_text
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.suites.running.opening import SuiteJudge, open_judge
 from persona_pipeline.world.personas import find_world
 
@@ -157,36 +158,40 @@ class Wanted:
         return wanted
 
 
-def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> None:
-    """Check all marks of a test.
+def check_marks(evaluations: Evaluations, marks: Sequence[pytest.Mark]) -> list[str]:
+    """Check all marks of a test; return the terms of their verdicts that a plain pass would hide, a sentence each.
 
     Failed: an agent scores less or fell, or something is not valid; Unscored: nothing failed, and something has no score.
     """
-    failed, unscored = [], []
+    failed, unscored, terms = list[str](), list[str](), list[str]()
     try:
         for wanted in map(Wanted.of, marks):
             asked: dict[str, Any] = {"dimensions": wanted.dimension, **wanted.options}
             found = evaluations(*wanted.agents, **asked)
             for agent_id in wanted.agents:
-                for passed, text in _checked(found, agent_id, wanted, evaluations.wanted(asked).get("fail_on")):
+                for passed, text in _checked(found, agent_id, wanted):
                     (unscored if passed is None else failed).append(text)
+            if wanted.threshold is None:
+                # The mark names its agents: the others are not left out of it.
+                own = found.report.terms.model_copy(update={"left_out": []})
+                terms += [*ReportView(found.report.model_copy(update={"terms": own})).terms, *own.accepted]
     except pp.ConfigError as error:
         raise Failed(str(error)) from None
     if failed:
         raise Failed("\n\n".join([*failed, *unscored]))
     if unscored:
         raise Unscored("\n\n".join(unscored))
+    return terms
 
 
-def _checked(
-    found: pp.Evaluation, agent_id: str, wanted: Wanted, fail_on: Sequence[str] | None
-) -> Iterator[tuple[bool | None, str]]:
+def _checked(found: pp.Evaluation, agent_id: str, wanted: Wanted) -> Iterator[tuple[bool | None, str]]:
     """Yield what is wrong: False with why it failed, None with why it cannot be said."""
     if wanted.threshold is None:
-        findings = [item for item in weighed(found[agent_id].findings, fail_on) if item.exit_code != EXIT_OK]
+        terms = found.report.terms
+        findings = [item for item in weighed(found[agent_id].findings, counted(terms)) if item.exit_code != EXIT_OK]
         concluded = found[agent_id].conclusion
         code = worst_exit_code({item.exit_code for item in findings})
-        if not code and (concluded.verdict is Result.HELD or fail_on is not None):
+        if not code and (concluded.verdict is Result.HELD or terms.only_fail_on is not None):
             return
         if code == EXIT_REGRESSION:
             yield False, fallen_text(found, agent_id, findings)

@@ -33,6 +33,8 @@ def render_junit(report: RunReport) -> str:
     for row in view.rows:
         suite = TestSuite(xml_text(row.agent_id))
         suite.add_property("verdict", row.status.name)
+        if view.terms:
+            suite.add_property("terms", xml_text("; ".join(view.terms)))
         for case in _cases(row):
             suite.add_testcase(case)
         document.add_testsuite(suite)

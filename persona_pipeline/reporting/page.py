@@ -92,7 +92,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Agent:
-    """Who a row is about. ``state``: ``held``, ``fell``, ``cannot_tell`` or ``nothing``."""
+    """Who a row is about. ``state``: ``held``, ``accepted``, ``fell``, ``cannot_tell`` or ``nothing``."""
 
     id: str
     name: str

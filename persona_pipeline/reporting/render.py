@@ -192,10 +192,11 @@ def to_json(report: RunReport) -> dict[str, Any]:
 
     Numbers that are not finite become null. ``from_json`` reads it back.
     """
-    plain = report.model_dump(mode="json", include={"findings", "provenance", "statistics", "expenses"})
+    plain = report.model_dump(mode="json", include={"findings", "provenance", "statistics", "expenses", "terms"})
     data = {
         "exit_code": report.exit_code,
         "headline": ReportView(report).headline,
+        "terms": plain["terms"],
         "conclusion": report.conclusion.model_dump(mode="json"),
         "agents": {agent_id: _agent(agent) for agent_id, agent in sorted(report.agents.items())},
         "findings": plain["findings"],
@@ -218,7 +219,7 @@ def from_json(data: dict[str, Any]) -> RunReport:
         raise ConfigError("not a report: no object 'agents'; write one with `persona-pipeline evaluate --format json`")
     try:
         agents = {agent_id: _read_agent(agent) for agent_id, agent in data["agents"].items()}
-        fields = ("findings", "exit_code", "provenance", "statistics", "expenses")
+        fields = ("findings", "exit_code", "provenance", "statistics", "expenses", "terms")
         return RunReport(agents=agents, **{key: data[key] for key in fields if key in data})
     except ValidationError as error:
         raise not_valid(error, "report: {name}: {why}") from None

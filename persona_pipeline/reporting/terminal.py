@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from persona_pipeline.base.status import BROKEN, STATUSES, VERDICTS
+from persona_pipeline.base.status import ACCEPTED, BROKEN, STATUSES, VERDICTS
 from persona_pipeline.reporting.page import (
     Agent,
     AnyCell,
@@ -31,8 +31,10 @@ from persona_pipeline.reporting.text import format_delta, format_score, one_line
 _CHANGED = {"fell": "*", "untold": "?"}
 _STYLES: dict[Tone, str] = {"bad": "red", "warn": "yellow", "dim": "dim", "good": "", "": ""}
 _ROWS: dict[Tone, str] = {**_STYLES, "bad": "bold red"}
+# Explained only where a table has one.
+_RARE = (ACCEPTED, BROKEN)
 _SHOWN = "   ".join(
-    f"{status.mark} {status.word}" for status in VERDICTS if status.mark.strip() and status is not BROKEN
+    f"{status.mark} {status.word}" for status in VERDICTS if status.mark.strip() and status not in _RARE
 )
 _LEGEND = f"{_SHOWN}   * dropped beyond what is allowed   n/m: judgments scored of expected"
 _PEOPLE = "   (7.4±0.5): what people would give"
@@ -118,7 +120,9 @@ def _table(table: Table, console: Console) -> None:
         console.print(Text(f"{plain_text(table.note)}\n"), soft_wrap=True)
     if scores:
         told = any(cell.people[1] for cell in scores)
-        console.print(Text(f"{_LEGEND}{_PEOPLE if told else ''}", style="dim"), soft_wrap=True)
+        states = {cell.state for row in table.rows for cell in row.cells if isinstance(cell, Agent)}
+        rare = "".join(f"   {status.mark} {status.word}" for status in _RARE if status.name in states)
+        console.print(Text(f"{_LEGEND}{rare}{_PEOPLE if told else ''}", style="dim"), soft_wrap=True)
 
 
 def _rich(table: Table, *, short: bool, fold: bool) -> RichTable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 
-from persona_pipeline.base.status import VERDICTS, Result, Status
+from persona_pipeline.base.status import ACCEPTED, NOTHING, VERDICTS, Result, Status
 from persona_pipeline.guard.baselines.models import (
     FEWEST_LABELS,
     DimensionComparison,
@@ -29,8 +29,8 @@ SHORT_LABELS = {item.heading.lower(): item.short_label for item in DIMENSIONS.va
 }
 # Up to so many agents a report shows all there is to say of each; of more, it says as much of those that need a look most.
 MANY, MOST_WHOLE = 50, 20
-# Claims that are named of an agent that dropped, and reasons why some were not judged.
-MOST_WORST, _MOST_REASONS = 2, 3
+# Claims that are named of an agent that dropped, reasons why some were not judged, and agents that a headline names.
+MOST_WORST, _MOST_REASONS, _MOST_NAMED = 2, 3, 3
 # Kinds of findings, as a person reads them, where that is not their name.
 _KINDS = {
     "regression": "drop",
@@ -242,7 +242,8 @@ class ReportView:
     @property
     def _findings(self) -> list[Finding]:
         new = {row.agent_id for row in self.new}
-        found = self.report.all_findings()
+        # The headline states looser rules, once for all agents.
+        found = [finding for finding in self.report.all_findings() if finding.kind != "terms"]
         missing = [finding for finding in found if finding.kind == "no_baseline" and finding.agent_id in new]
         if not missing:
             return found
@@ -278,23 +279,42 @@ class ReportView:
     def headline(self) -> str:
         if not self.rows:
             return "No agent was evaluated"
-        count = Counter(row.conclusion.verdict for row in self.rows)
-        total, judged = len(self.rows), len(self.rows) - count[None]
-        silent = f"{count[None]} {'has' if count[None] == 1 else 'have'} nothing to judge"
+        count = Counter(row.status.name for row in self.rows)
+        total, judged = len(self.rows), len(self.rows) - count[NOTHING.name]
+        silent = f"{count[NOTHING.name]} {'has' if count[NOTHING.name] == 1 else 'have'} nothing to judge"
         if len(self.new) == total:
             said = f"No baseline yet: {plural(total, 'agent')} scored, nothing to compare with"
         elif not judged:
             said = "Nobody has anything to judge"
+        elif count[Result.HELD] == total and (left_out := self.report.terms.left_out):
+            said = f"{total} of {total + len(left_out)} agents in character"
         elif count[Result.HELD] == total:
             said = "The agent is in character" if total == 1 else f"All {total} agents are in character"
         elif count[Result.HELD] == judged:
             said = f"{judged} of {judged} judged agents in character; {silent}"
         else:
-            said = ", ".join(f"{count[verdict]} {verdict.status.word}" for verdict in Result if count[verdict])
+            states = [*(verdict.status for verdict in Result), ACCEPTED]
+            said = ", ".join(f"{count[item.name]} {item.word}" for item in states if count[item.name])
             if self.new and len(self.new) == count[Result.CANNOT_TELL]:
                 said += " (no baseline yet)"
             said += f"; {silent}" if judged < total else ""
-        return said + self._besides
+        return "; ".join([said + self._besides, *self.terms])
+
+    @property
+    def terms(self) -> list[str]:
+        """The clauses of the headline that state the terms of the verdict: agents left out, looser rules, what can fail it."""
+        terms, found = self.report.terms, list[str]()
+        if terms.left_out:
+            more = f" and {len(terms.left_out) - _MOST_NAMED} more" if len(terms.left_out) > _MOST_NAMED else ""
+            found.append(f"{', '.join(terms.left_out[:_MOST_NAMED])}{more} left out")
+        found += [item.text for item in terms.looser]
+        if lower := [agent_id for agent_id, item in terms.baselines.items() if item.accepted]:
+            found.append(f"lower baseline accepted of {', '.join(sorted(lower))}")
+        if terms.only_fail_on is not None:
+            only = ", ".join([*terms.only_fail_on, *terms.fail_on]) or "nothing"
+            is_green = self.report.exit_code == EXIT_OK and self.report.conclusion.verdict is not Result.HELD
+            found.append(f"exit code 0, because only {only} can fail it" if is_green else f"only {only} can fail it")
+        return found
 
     @property
     def _besides(self) -> str:
@@ -304,9 +324,9 @@ class ReportView:
             return f"; the run as a whole {of_run.status.word}: {of_run.reason}"
         if self.report.exit_code != EXIT_OK and self.report.conclusion.verdict is Result.HELD:
             return "; it fails by what --fail-on names"
-        # In character by somebody's word is not the same as by the scores.
-        accepted = {finding.agent_id for finding in self.report.all_findings() if finding.kind == "accepted"}
-        return f"; accepted drops of {plural(len(accepted), 'agent')}" if accepted else ""
+        # An agent in any other state has an accepted drop besides.
+        accepted = sum(bool(row.report.accepted) for row in self.rows if row.status is not ACCEPTED)
+        return f"; accepted drops of {plural(accepted, 'agent')}" if accepted else ""
 
 
 def dropped(row: AgentRow) -> str:
@@ -364,10 +384,15 @@ def remedies(findings: Iterable[Finding]) -> list[str]:
 
 def warnings_of(rows: Iterable[AgentRow]) -> list[tuple[str, str]]:
     """Return what the comparison of each agent warns of, with the agent's name; dimensions are called by their labels."""
-    found = ((row.name, warning.partition(":")) for row in rows for warning in row.report.comparison.warnings)
+    # A warning begins with a dimension, or with a dimension, a slash and a claim.
+    found = (
+        (row.name, re.split(r"(?=[:/])", warning, maxsplit=1))
+        for row in rows
+        for warning in row.report.comparison.warnings
+    )
     return [
-        (name, f"{dimension_label(first).lower() if first in DIMENSIONS else first}{colon}{rest}")
-        for name, (first, colon, rest) in found
+        (name, f"{dimension_label(first).lower() if first in DIMENSIONS else first}{''.join(rest)}")
+        for name, (first, *rest) in found
     ]
 
 

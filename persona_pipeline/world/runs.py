@@ -213,12 +213,6 @@ def newest_ids() -> sa.Select:
     return sa.select(_NEWEST.c.run_id).where(_NEWEST.c.run_id.is_not(None))
 
 
-def newest_p_values(store: Store) -> dict[str, float]:
-    """Return the smallest p-value of each agent's newest comparison, by agent; those without a test are left out."""
-    query = sa.select(_RUNS.c.agent_id, _RUNS.c.comparison["p_value"].as_float()).where(_RUNS.c.id.in_(newest_ids()))
-    return {agent_id: p for agent_id, p in store.rows(query) if p is not None}
-
-
 def newest_outline_rows(store: Store, since: datetime | None = None) -> Sequence[sa.Row]:
     """Return agent, ``outline``, ``status``, ``comparison`` and ``findings`` of every agent's newest run, by agent."""
     columns = (_RUNS.c.agent_id, _RUNS.c.outline, _RUNS.c.status, _RUNS.c.comparison, _RUNS.c.findings)

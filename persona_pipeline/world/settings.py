@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.documents.yaml import Document, load_document, parse_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem
-from persona_pipeline.base.options import AcceptedDrop, EvaluationRequest, bounds_of, told, with_fields
+from persona_pipeline.base.options import FAIL_LISTS, AcceptedDrop, EvaluationRequest, bounds_of, told, with_fields
 from persona_pipeline.base.settings import PREFIX, Settings
 from persona_pipeline.world.messages.files import MessageField
 from persona_pipeline.world.revisions import files_at
@@ -22,7 +22,7 @@ WORLD_FILE = "persona.yaml"
 # The options of an evaluation that a world has for all of them.
 OF_A_WORLD = (
     *("window", "samples", "regression_delta", "proposition_delta", "undecided_delta", "threshold", "min_coverage"),
-    *("fail_on", "require_calibration", "facts"),
+    *(*FAIL_LISTS, "require_calibration", "facts"),
 )
 _OUTSIDE = re.compile(
     r"(?:^|_)(?:url|uri|webhook|endpoint|host|address|key|token|secret|password|env|variable)s?(?:$|_)"
@@ -69,7 +69,7 @@ if not TYPE_CHECKING:
         WorldFile,
         {
             name: (
-                (list[str] if name == "fail_on" else EvaluationRequest.model_fields[name].annotation) | None,
+                (list[str] if name in FAIL_LISTS else EvaluationRequest.model_fields[name].annotation) | None,
                 Field(default=None, ge=bounds_of(name)[0], le=bounds_of(name)[1], description=told(name)),
             )
             for name in OF_A_WORLD

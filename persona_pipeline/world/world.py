@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, default_url, is_held, open_store, upsert
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, raise_problems
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean, raise_problems
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings, get_settings
 from persona_pipeline.world import personas
@@ -49,7 +49,7 @@ from persona_pipeline.world.names import (
     rename_stored,
 )
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, StoredSet, changed_sets, read_claims, write_sets
-from persona_pipeline.world.settings import WorldFile, load_world_file, merged
+from persona_pipeline.world.settings import WORLD_FILE, WorldFile, load_world_file, merged
 
 # A sender's clock may be a little ahead; what is dated later than this is not judged yet.
 FUTURE_GRACE = timedelta(minutes=5)
@@ -143,12 +143,14 @@ class World:
             agents: None: all but those that ``persona.yaml`` leaves out.
 
         Raises:
-            ConfigError: there is no agent at all, or ``persona.yaml`` is not valid.
+            NothingError: there is no agent, or all are left out.
+            ConfigError: ``persona.yaml`` is not valid.
         """
         if agents is None:
             agents = [name for name in self.agent_ids() if name not in self.written.leave_out]
         if not agents:
-            raise ConfigError(f"no agents: write personas/<agent_id>.yaml in {self.root}")
+            left_out = f"; {WORLD_FILE} leaves out all of {', '.join(known)}" if (known := self.agent_ids()) else ""
+            raise NothingError(f"no agents: write personas/<agent_id>.yaml in {self.root}{left_out}")
         return list(dict.fromkeys(agents))
 
     def settled(self, request: EvaluationRequest) -> EvaluationRequest:
@@ -159,7 +161,8 @@ class World:
         said = {**ahead, **file.options, **{name: ahead[name] for name in ahead.keys() & settings.model_fields_set}}
         if settings.model_fields_set & {"min_coverage_live", "min_coverage_replay"}:
             said.pop("min_coverage", None)
-        return request.settled({"judge": settings.judge, **said, "accepted_drops": file.accepted_drops})
+        own = {"accepted_drops": file.accepted_drops, "usual": file.options}
+        return request.settled({"judge": settings.judge, **said, **own})
 
     def bring_in(self, agent_ids: Iterable[str], dimensions: Sequence[str], *, named: bool) -> Brought:
         """Bring agents' persona and proposition files and all messages into the store, and return what stands in the former.

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections import OrderedDict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,9 +9,6 @@ import pytest
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines import fleet
-from persona_pipeline.guard.baselines.falls import compare, golden_propositions
-from persona_pipeline.guard.baselines.fleet import same_messages
 from persona_pipeline.guard.baselines.golden import (
     captured,
     find_baseline,
@@ -22,7 +18,7 @@ from persona_pipeline.guard.baselines.golden import (
     watched_agents,
 )
 from persona_pipeline.guard.baselines.models import Measure, Sight
-from persona_pipeline.guard.baselines.sight import _whole
+from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
 
@@ -279,25 +275,3 @@ def test_what_would_be_missed(detectable: float, shown: str, missed: str) -> Non
 @pytest.mark.parametrize(("low", "above"), [(None, False), (0.0, False), (1e-9, True), (-1.0, False)])
 def test_an_interval_is_above_zero_as_a_whole(low: float | None, above: bool) -> None:
     assert Measure(value=1.0, low=low, high=2.0).is_above_zero is above
-
-
-@pytest.mark.parametrize(
-    ("part", "room", "most", "count"),
-    [(6.0, 2.0, 5, 3), (6.1, 2.0, 5, 4), (10.0, 2.0, 5, 5), (10.1, 2.0, 5, None), (0.0, 2.0, 5, None), (1.0, 0.0, 5, None),
-     (0.5, 0.7, 5, 1), (-1.0, -1.0, 5, None)],
-)  # fmt: skip
-def test_how_many_it_takes(part: float, room: float, most: int, count: int | None) -> None:
-    assert _whole(part, room, most) == count
-
-
-@pytest.mark.parametrize(("most", "kept"), [(2, 2), (3, 3)])
-def test_no_more_baselines_are_kept_than_so_many_the_oldest_go(
-    monkeypatch: pytest.MonkeyPatch, most: int, kept: int
-) -> None:
-    monkeypatch.setattr(fleet, "_WATCHED", OrderedDict())
-    monkeypatch.setattr(fleet, "_MOST_WATCHED", most)
-    baselines = [captured(f"a{n}", {"adherence": evaluated(5.0)}, {}) for n in range(3)]
-    for baseline in baselines:
-        fleet._watched_golden(baseline, "adherence")
-    assert [held.agent_id for held, _ in fleet._WATCHED.values()] == [f"a{n}" for n in range(3)][-kept:]
-    assert fleet._watched_golden(baselines[2], "adherence") is fleet._watched_golden(baselines[2], "adherence")

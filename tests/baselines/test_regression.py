@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.guard.baselines.falls import (
+from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
+from persona_pipeline.guard.baselines.regression import (
     check_option,
     compare,
     dropped,
@@ -17,7 +18,6 @@ from persona_pipeline.guard.baselines.falls import (
     least_coverage,
     not_shown,
 )
-from persona_pipeline.guard.baselines.models import Baseline, DimensionComparison
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 
 scores = st.floats(min_value=0, max_value=9)

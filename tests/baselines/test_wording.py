@@ -5,7 +5,7 @@ from persona_pipeline.guard.findings import drop_sentence, fall_sentence
 
 
 def moved(delta: float) -> ClaimTest:
-    return ClaimTest(delta=delta, interval=(delta - 1, delta + 1), p_value=0.01, detectable=2.0)
+    return ClaimTest(delta=delta, interval=(delta - 1, delta + 1), p_value=0.01)
 
 
 def test_a_fall_names_the_claims_to_read_first() -> None:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from persona_pipeline.guard.baselines.falls import compare
 from persona_pipeline.guard.baselines.golden import captured
 from persona_pipeline.guard.baselines.models import Baseline, Compared
+from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult, spread
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -17,6 +17,7 @@ from tavern_card import parse_png_card, write_png_card
 from tavern_card.png import _minimal_png
 
 from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.text import storable_data
 from persona_pipeline.world import World
 from persona_pipeline.world.cards.files import Card, CardFormat, export_card, import_card, parse_card
 from persona_pipeline.world.cards.images import read_png, write_png
@@ -129,22 +130,22 @@ def test_the_oracle_reads_what_is_written_and_writes_what_is_read(version: str) 
         assert their_parse(CARDS[version])["data"][name] == Card(CARDS[version]).field(name)
 
 
+# Two keys that differ in what no file can hold would become one.
+KEYS = st.text(st.characters(exclude_characters="\0"), max_size=6)
 VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters()),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(), max_size=6), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=10,
 )
 
 
 @given(
     fields=st.dictionaries(st.sampled_from([*FIELDS, "extensions", "character_book", "nickname", "x"]), VALUES),
-    beside=st.dictionaries(st.text(st.characters(), max_size=8), VALUES, max_size=3),
+    beside=st.dictionaries(KEYS, VALUES, max_size=3),
     text=st.text(st.characters(), min_size=1),
     version=st.sampled_from([1, 2, 3]),
     name=st.sampled_from(["json", "png", "charx"]),
@@ -169,8 +170,8 @@ def test_any_card_comes_back(
         assert not list((root / "personas").iterdir())
         return
     assert export_card(root, agent_id).data == path.read_bytes()
-    assert parse_card(export_card(root, agent_id, CardFormat.JSON).data).card.data == card
-    assert parse_card(export_card(root, agent_id, CardFormat.CHARX).data).card.data == card
+    assert parse_card(export_card(root, agent_id, CardFormat.JSON).data).card.data == storable_data(card)
+    assert parse_card(export_card(root, agent_id, CardFormat.CHARX).data).card.data == storable_data(card)
 
 
 @given(at=st.integers(0, 2000), noise=st.binary(min_size=1, max_size=6), name=st.sampled_from(["json", "png", "charx"]))

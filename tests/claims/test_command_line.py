@@ -85,7 +85,7 @@ def test_a_page_holds_whatever_stands_in_a_claim(
 
 
 def test_noise_is_read_off_what_was_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("propositions", "noise") == 2
+    assert run("propositions", "noise") == 3
     assert "run persona-pipeline evaluate" in capsys.readouterr().err
     assert run("evaluate", "--mock-judge", "--agents", "michael,pam", "--history", "1") == 1
     capsys.readouterr()

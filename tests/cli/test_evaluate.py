@@ -83,7 +83,7 @@ def test_a_drift_is_code_1_json_on_stdout_and_a_table_on_stderr(process: Cli) ->
     assert {item["dimension"] for item in report["agents"]["michael"]["regressions"]} >= {"adherence", "fluency"}
     assert report["agents"]["jim"]["regressions"] == []
     assert "! michael" in done.stderr
-    assert "Michael Scott: 5 of 5 dimensions dropped; worst: " in done.stderr
+    assert "Michael Scott: 4 of 5 dimensions dropped; worst: " in done.stderr
     assert "michael-corporate-boilerplate" not in done.stderr, "-v shows every claim"
 
 
@@ -225,7 +225,8 @@ def test_baseline_writes_what_evaluate_compares_with(cli: Cli, sample_root: Path
     assert (sample_root / "baselines" / "jim.json").read_bytes() == before, (
         "the committed baseline is what the data gives"
     )
-    assert cli("baseline", "--agents", "michael").returncode == 0
+    assert cli("baseline", "--agents", "michael").returncode == 1, "a baseline never spans a drift"
+    assert cli("baseline", "--agents", "michael", "--accept", "the new manner").returncode == 0
     assert cli("evaluate", "--agents", "michael").returncode == 0
     assert cli("evaluate", "--agents", "michael", *BEFORE_DRIFT).returncode == 0, "a rise is no regression"
 
@@ -325,7 +326,7 @@ def test_a_time_that_is_none_is_named_by_its_option(cli: Cli) -> None:
 
 
 def test_report_shows_what_the_store_holds(cli: Cli, tmp_path: Path) -> None:
-    assert cli("report").returncode == 2, "nothing was evaluated yet"
+    assert cli("report").returncode == 3, "nothing was evaluated yet"
     cli("evaluate", "--history", "2")
     done = cli("report", "--since", "10d", "--format", "json")
     assert done.returncode == 0

@@ -13,7 +13,7 @@ from persona_pipeline.cli import main
 from tests.support.messages_server import MessagesServer
 from tests.support.protocols import BEARER
 
-EVALUATE = ("evaluate", "--window", "all", "--dimensions", "fluency", "--fail-on", "none")
+EVALUATE = ("evaluate", "--window", "all", "--dimensions", "fluency", "--only-fail-on", "none")
 Run = tuple[int, dict, str]
 
 

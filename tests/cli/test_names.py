@@ -113,9 +113,9 @@ def test_evaluate_and_its_estimate_say_it(cli: Cli, export: Path, root: Path, se
     assert findings(done) == [f"{SILENT}; 'Micheal' has 3 messages and no persona: is it 'michael'?"]
     assert PERSON in done.stderr
     assert findings(cli("evaluate", "--agents", "ann")) == []
-    assert cli("evaluate", "--fail-on", "names").returncode == 3
+    assert cli("evaluate", "--only-fail-on", "names").returncode == 3
     write_michael(root, aliases=["Micheal"])
-    mended = cli("evaluate", "--fail-on", "names")
+    mended = cli("evaluate", "--only-fail-on", "names")
     assert (mended.returncode, findings(mended)) == (0, [])
     assert json.loads(mended.stdout)["agents"]["michael"]["sample_size"] == 3
 
@@ -131,7 +131,7 @@ def test_messages_are_counted_before_they_are_removed_and_stay_out(cli: Cli, exp
     assert "add --yes" in seen.stderr
     assert "3 removed" in cli(*remove, "--yes").stdout
     gone = cli(*remove, "--yes")
-    assert (gone.returncode, gone.stdout) == (2, "")
+    assert (gone.returncode, gone.stdout) == (3, "")
     kept_out = "3 removed before and kept out (--restore brings them back)"
     assert cli("ingest", str(export)).stdout == f"0 added, 0 changed, 1 known, 0 left out, {kept_out}\n"
     assert cli("ingest", str(export), "--restore").stdout == "3 added, 0 changed, 1 known, 0 left out\n"
@@ -146,15 +146,15 @@ def test_messages_are_counted_before_they_are_removed_and_stay_out(cli: Cli, exp
         (("--source", "export.jsonl"), 4),
         (("--source", "messages/all.jsonl", "--agent", "bob"), 3),
         (("--between", f"{DAY}10:00:00Z", f"{DAY}11:00:00Z"), 3),
-        (("--between", "yesterday", "today"), None),
-        (("--agent", "anne"), None),
-        ((), None),
+        (("--between", "yesterday", "today"), -2),
+        (("--agent", "anne"), -3),
+        ((), -2),
     ],
 )
 def test_which_messages_are_meant(
-    cli: Cli, export: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], count: int | None
+    cli: Cli, export: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], count: int
 ) -> None:
     monkeypatch.chdir(export.parent)
     cli("ingest", "export.jsonl")
     done = cli("messages", "remove", *options)
-    assert (done.returncode, done.stdout.partition(" ")[0]) == ((2, "") if count is None else (0, str(count)))
+    assert (done.returncode, done.stdout.partition(" ")[0]) == ((-count, "") if count < 0 else (0, str(count)))

@@ -11,6 +11,13 @@ from persona_pipeline.suites import RunOptions, load_suite, read_responses, run_
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("eval-suites.json").read_text(encoding="utf-8"))
 MISSING = object()
+# Evidence first (release 0.3): what the target did not report is the error not_reported, and the test cannot be told.
+NOT_REPORTED = (
+    # A bare text says nothing of tool calls; the case scores it 0.
+    "tool_trajectory/exact/no-calls",
+    # A call without duration_ms cannot keep a limit; the case counts it as kept.
+    "tool_trajectory/in_order/max_duration_ms-unknown",
+)
 # A prompt file that does not name the answer is accepted now (design of suites, 7): the judge gets it in the evidence.
 OUTDATED = ("spec-4/assert/llm_judge-prompt-file-without-answer-variable",)
 
@@ -129,5 +136,9 @@ def test_scoring(case: dict[str, Any], place: Path) -> None:
             return
     rows = score(case, place)
     assert rows.keys() == expected["tests"].keys()
+    if case_id(case) in NOT_REPORTED:
+        (row,) = rows.values()
+        assert (row["verdict"], row["error"]["reason"]) == ("error", "not_reported")
+        return
     for name, row in expected["tests"].items():
         check_row(row, rows[name])

@@ -12,7 +12,7 @@ import pytest
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.records import Action, decide
-from persona_pipeline.guard.baselines.falls import find_regressions
+from persona_pipeline.guard.baselines.regression import find_regressions
 from persona_pipeline.guard.baselines.statistics import cohens_d, welch
 from persona_pipeline.scoring.results import final_score
 from persona_pipeline.scoring.text.agreement import agreement_ratio

@@ -64,6 +64,7 @@ def proxy(
         "mode": ["pre_call", "post_call"],
         "default_on": True,
         "agents": {"spoken": "ann"},
+        "ask_again": True,
     }
     config = {
         "model_list": [
@@ -152,7 +153,9 @@ def test_answers_of_an_agent_are_checked_and_those_of_others_pass(
 
 
 def test_a_gate_in_front_of_the_proxy_asks_it_again(proxy: str, world: World) -> None:
-    with serving(create_app(world, TextBackend(), upstream=ModelUpstream(proxy, {"bob": "ann"}))) as gate:
+    with serving(
+        create_app(world, TextBackend(), upstream=ModelUpstream(proxy, {"bob": "ann"}, ask_again=True))
+    ) as gate:
         assert asked(gate, "bob", stream=False) == BETTER
         assert asked(gate, "bob", stream=True) == "Hello there my friend 8\nNow with a joke 8\nThat is all 8"
     assert correction_statistics(world.store).total.passed_after_retry == 2
@@ -163,7 +166,9 @@ def test_a_gate_in_front_of_the_proxy_asks_it_again(proxy: str, world: World) ->
 def test_litellm_asks_a_model_through_the_gate(model: tuple[ModelServer, str], world: World, stream: bool) -> None:
     import litellm
 
-    with serving(create_app(world, TextBackend(), upstream=ModelUpstream(model[1], {"m": "ann"}))) as gate:
+    with serving(
+        create_app(world, TextBackend(), upstream=ModelUpstream(model[1], {"m": "ann"}, ask_again=True))
+    ) as gate:
         told: dict = {"model": "openai/m", "api_base": f"{gate}/v1", "api_key": "sk-caller", "stream": stream}
         answer = litellm.completion(messages=[{"role": "user", "content": "hi"}], **told)
         texts = (

@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from persona_pipeline.base.http_server import Access
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.service import passing
-from persona_pipeline.corrections.service.answers import AnswerStream, ChatForm
+from persona_pipeline.corrections.service.answers import AnswerStream
 from persona_pipeline.corrections.service.app import ModelUpstream, create_app
+from persona_pipeline.corrections.service.forms import ChatForm
 from persona_pipeline.corrections.statistics import correction_statistics
 from persona_pipeline.judging.verdict import Answer, Question, Unscored, Usage
 from persona_pipeline.world import CorrectionSettings, World
@@ -72,7 +73,7 @@ def in_the_way(
     world: World, running: tuple[ModelServer, str], judge: Callable[[Question], Answer] = judged, **told: Any
 ) -> Iterator[str]:
     agents = {name: name for name in ("ann", "bob")}
-    upstream = ModelUpstream(running[1], agents, {KEY: "ann"})
+    upstream = ModelUpstream(running[1], agents, {KEY: "ann"}, ask_again=True)
     with serving(create_app(world, TextBackend(judge), upstream=upstream, **told)) as url:
         yield url.replace("127.0.0.1", "localhost")
 
@@ -202,7 +203,7 @@ def openai_response(client: Any, stream: bool) -> str:
 
 
 def anthropic_message(client: Any, stream: bool) -> str:
-    asked = {"model": "ann", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+    asked = {"model": "ann", "max_tokens": 99, "messages": [{"role": "user", "content": "hi"}]}
     if not stream:
         return client.messages.create(**asked).content[0].text
     with client.messages.stream(**asked) as events:
@@ -318,7 +319,7 @@ def test_clients_get_the_answer_though_the_judge_is_slow_or_broken(
     world: World, running: tuple[ModelServer, str], model: ModelServer, backend: TextBackend
 ) -> None:
     model.write = lambda asked: Written(SAID)
-    upstream = ModelUpstream(running[1], {"ann": "ann"}, {KEY: "ann"})
+    upstream = ModelUpstream(running[1], {"ann": "ann"}, {KEY: "ann"}, ask_again=True)
     with serving(create_app(world, backend, upstream=upstream, deadline=0.2)) as url:
         for library, _, read in CLIENTS:
             with client_of(library, url.replace("127.0.0.1", "localhost")) as client:
@@ -433,7 +434,7 @@ def test_a_first_sentence_is_there_before_the_second_is_judged(
         async def ask(self, questions: Any) -> list[Answer]:
             return await asyncio.to_thread(lambda: [judge(question) for question in questions])
 
-    upstream = ModelUpstream(running[1], {"ann": "ann"})
+    upstream = ModelUpstream(running[1], {"ann": "ann"}, ask_again=True)
     with (
         serving(create_app(world, Slow(), upstream=upstream)) as url,
         CLIENT.stream("POST", url + CHAT, json=body_of(CHAT, stream=True)) as response,
@@ -584,7 +585,7 @@ def test_options_that_name_no_upstream_or_no_agent_are_refused(
 )
 def test_where_a_sentence_ends(pieces: list[str], sentences: list[str]) -> None:
     async def read() -> list[str]:
-        async def events() -> Any:
+        async def events() -> AsyncIterator[Any]:
             for text in pieces:
                 yield text, {"choices": [{"delta": {"content": text}}]}
 

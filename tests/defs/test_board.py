@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 EVERYBODY = ["dwight", "jim", "michael", "pam"]
 FOLDER = "PERSONA_TEST_SCREENSHOTS"
 pytestmark = pytest.mark.slow
+# Failed, warned and passed checks of the agent that the badge shows; a drop that may be chance is a warning.
+RED = [["1", "4"], ["2", "3"], ["1", "1", "3"], ["2", "1", "2"]]
 
 
 class Told(NamedTuple):
@@ -43,6 +45,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Told]]:
     baseline = json.loads(collapsed)
     baseline["dimensions"] = dict.fromkeys(baseline["dimensions"], 0.2)
     baseline["propositionScores"] = {}
+    # A person has taken the drift for the new manner: only then does it count as being in character.
+    baseline["accepted"] = {"reason": "the new manner", "day": "2026-06-22", "by": ["adherence"]}
     said: dict[str, Told] = {}
     with open_board(root) as board, contextlib.ExitStack() as stack:
         # One window for all: Dagster's scripts are fetched and compiled once.
@@ -133,7 +137,7 @@ def test_a_backfill_with_a_collapsed_agent_is_red_where_people_look(told: dict[s
 def test_a_backfill_of_agents_in_character_is_green_and_so_is_its_repeat(told: dict[str, Told], name: str) -> None:
     said = told[name]
     assert said.launched["status"] == "COMPLETED_SUCCESS"
-    assert [(run["status"], verdicts(run)) for run in said.launched["runs"]] == [("SUCCESS", ["in character"])]
+    assert [(run["status"], verdicts(run)) for run in said.launched["runs"]] == [("SUCCESS", ["accepted: michael"])]
     assert failed(said) == {}
     assert set(checks(said).values()) == {"SUCCEEDED"}
     # A sensor sees the edited baseline whenever it looks: before a comparison with it, or after.
@@ -167,7 +171,7 @@ def test_the_pages_say_so(told: dict[str, Told], name: str) -> None:
     counts = re.search(r"in_character\s[\s\S]*?evaluation\n([\s\S]*?)4 partitions", shown["catalog"])
     assert counts is not None and counts[1].split() == (["3", "0", "1", "0"] if red else ["All", "0", "0", "0"])
     badge = re.search(r"Latest check results\n([\d\s]+)", shown["overview"])
-    assert badge is not None and badge[1].split() in ([["1", "4"], ["2", "3"]] if red else [["5"]])
+    assert badge is not None and badge[1].split() in (RED if red else [["5"]])
     answers = dict(re.findall(r"\n(\w+)\n(Failed|Succeeded)", shown["checks"]))
     assert answers.pop("all_in_character") == ("Failed" if red else "Succeeded")
     assert red or set(answers.values()) == {"Succeeded"}

@@ -40,7 +40,8 @@ def test_a_blank_instance_evaluates_an_agent(sample: Project) -> None:
 def test_a_drifted_agent_fails_its_run_with_the_claims_that_fell(sample: Project) -> None:
     result = sample.evaluate("michael")
     assert not result.success
-    red = {"no_regression": False, ALL_IN_CHARACTER: False}
+    # A drop that may be chance is a warning.
+    red = {"no_regression": False, "baseline_is_current": False, ALL_IN_CHARACTER: False}
     assert checks_of(result) == {**dict.fromkeys(CHECKS, True), **red}
     assert "in_character" not in materialized(result) and "baseline_comparisons" in materialized(result)
     failed = next(check for check in result.get_asset_check_evaluations() if not check.passed)
@@ -57,13 +58,17 @@ def test_a_threshold_fails_a_run_that_held(sample: Project) -> None:
 
 
 def test_what_a_run_is_not_to_fail_on_is_said_and_fails_nothing(sample: Project) -> None:
-    result = sample.evaluate("michael", fail_on=["coverage"])
-    assert result.success and checks_of(result) == {**dict.fromkeys(CHECKS, True), ALL_IN_CHARACTER: False}
+    result = sample.evaluate("michael", only_fail_on=["coverage"])
+    assert result.success and checks_of(result) == {
+        **dict.fromkeys(CHECKS, True),
+        "baseline_is_current": False,
+        ALL_IN_CHARACTER: False,
+    }
     assert "in_character" not in materialized(result)
     assert "drifted" in str(metadata_of(result, "baseline_comparisons")), "it is not in character all the same"
-    assert not sample.evaluate("michael", fail_on=["regression"]).success
-    cohort = sample.run("evaluate_cohort", fail_on=["threshold"])
-    assert cohort.success and sample.materialize("regression_report", fail_on=["threshold"]).success
+    assert not sample.evaluate("michael", only_fail_on=["regression"]).success
+    cohort = sample.run("evaluate_cohort", only_fail_on=["threshold"])
+    assert cohort.success and sample.materialize("regression_report", only_fail_on=["threshold"]).success
     assert not sample.materialize("regression_report").success
 
 

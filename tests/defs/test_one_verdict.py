@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.base.status import NOTHING, STATUSES, VERDICTS, Result, Status
+from persona_pipeline.base.status import ACCEPTED, BROKEN, NOTHING, STATUSES, VERDICTS, Result, Status
 from persona_pipeline.defs.agents import checks, outcomes
 from persona_pipeline.defs.agents.specs import Specs, build_sources, build_specs
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, agent_line, compared_lines, failure_of, overview
@@ -158,7 +158,7 @@ def test_every_reader_says_what_the_run_says(world: World, report: RunReport, st
     assert week_outcome(said).metadata["verdict"] == word
 
     lines = compared_lines(world)
-    whole = report_of_interest(world, lines, None)
+    whole = report_of_interest(world, lines, EvaluationRequest())
     assert whole.agents["ann"].conclusion == said.conclusion
     assert whole.exit_code == state.exit_code
     remarks = review_agent(world, "ann", now=datetime.now(UTC), days=10_000).remarks
@@ -258,14 +258,13 @@ def test_every_surface_shows_every_status_of_a_dimension(name: str) -> None:
 
 @pytest.mark.parametrize("status", VERDICTS, ids=lambda status: status.name)
 def test_every_surface_shows_every_status_of_an_agent(status: Status) -> None:
-    verdict = None if status is NOTHING or status.name == "broken" else Result(status.name)
-    line = AgentVerdict(
-        agent_id="ann", conclusion=Conclusion(verdict=verdict), broken=["x"] if status.name == "broken" else []
-    )
+    verdict = None if status in (NOTHING, BROKEN) else Result("held" if status is ACCEPTED else status.name)
+    conclusion = Conclusion(verdict=verdict, accepted=status is ACCEPTED)
+    line = AgentVerdict(agent_id="ann", conclusion=conclusion, broken=["x"] if status is BROKEN else [])
     assert line.label == status.word
     assert status.word in overview([line])
     if verdict is not None:
-        assert verdict.status is status
+        assert conclusion.status is status
 
 
 def test_no_two_statuses_look_alike() -> None:

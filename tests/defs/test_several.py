@@ -8,7 +8,15 @@ from persona_pipeline.defs.agents.checks import ALL_IN_CHARACTER, GATE
 from persona_pipeline.defs.agents.verdicts import AgentVerdict, verdict
 from persona_pipeline.defs.platform.run_tags import VERDICT
 from persona_pipeline.defs.platform.settings import orchestration
-from persona_pipeline.guard.report import EXIT_BUDGET, EXIT_COVERAGE, EXIT_REGRESSION, Conclusion, Finding, Result
+from persona_pipeline.guard.report import (
+    EXIT_BUDGET,
+    EXIT_COVERAGE,
+    EXIT_REGRESSION,
+    Conclusion,
+    Finding,
+    Result,
+    RunReport,
+)
 from tests.defs.support import Project
 
 PAST = "2026-06-14T23:59:59Z"
@@ -128,8 +136,8 @@ def test_a_verdict_fits_a_label(lines: list[AgentVerdict], expected: str) -> Non
 
 
 def test_a_finding_about_the_whole_run_is_in_its_label() -> None:
-    gone = Finding(kind="missing_agent", message="bob has a baseline and no persona")
-    assert verdict([line("ann")], [gone]) == "cannot be told: the run as a whole"
+    gone = RunReport(findings=[Finding(kind="missing_agent", message="bob has a baseline and no persona")])
+    assert verdict([line("ann")], gone) == "cannot be told: the run as a whole"
 
 
 @pytest.mark.parametrize("hours, expected", [("", (26, 52)), ("12", (12, 24)), ("0", None)])

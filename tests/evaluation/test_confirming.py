@@ -48,11 +48,6 @@ def test_a_claim_that_collapsed_stays_a_regression(world: World) -> None:
     _, done = run(world, lambda request: 0 if request.proposition_id == "p2" else steady(request))
     assert done.report.exit_code == 1
     assert [drop.proposition_id for drop in done.report.agents["ann"].comparison.drops] == ["p2"]
-    compared = done.report.agents["ann"].comparison.dimensions["adherence"]
-    assert compared.interval is not None
-    assert compared.interval[1] < 0, "the whole interval of the change lies below zero"
-    assert compared.p_value is not None
-    assert compared.p_value < 0.01
 
 
 def test_nothing_is_judged_again_when_nothing_fell(world: World) -> None:

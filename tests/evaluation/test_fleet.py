@@ -132,7 +132,7 @@ def test_whose_lines_an_agent_says_in_its_own_tickets_is_found(
         assert "nobody touches that" in found[0]["message"]
         statistics = told["agents"]["ada"]["dimensions"]["convergence"]["statistics"]
         assert [(item["agent_id"], item["other"]) for item in statistics["findings"]] == [("ada", "ben")]
-    assert cli("evaluate", "--fail-on", "voices").returncode == 1
+    assert cli("evaluate", "--only-fail-on", "voices").returncode == 1
     for kind in ("markdown", "html"):
         assert "Ada Byron says Ben Ochoa" in cli("evaluate", "--format", kind).stdout.replace("&#39;", "'")
 

@@ -245,7 +245,7 @@ def reading(hours: int, total: float, run: str | None = None) -> VoiceReading:
 
 def test_runs_of_the_agents_that_began_around_an_alarm_are_told() -> None:
     runs = ["one", "one", "two", "two", None, "three"]
-    found = Followed(tuple(reading(n, 0.5, run) for n, run in enumerate(runs)), (alarm(1, 9),), True)
+    found = Followed(tuple(reading(n, 0.5, run) for n, run in enumerate(runs)), (alarm(1, 9),), (), True)
     (change,) = explained(LearntVoice("ann", "h", None), found, [KnownChange(END, "a commit")]).alarms
     assert {item.what for item in change.changes} == {
         "a commit", "run two of the agents began", "run three of the agents began",

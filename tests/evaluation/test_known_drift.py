@@ -346,3 +346,8 @@ def test_healthy_exports_are_not_refused(
     assert walk("try", export.name).returncode in (0, 3)
     done = walk("baseline", "--judge", "anthropic", "--record", "--windows", "2")
     assert done.returncode == 0 and "ella.json" in done.stdout, done.stderr
+
+
+def test_no_dimension_of_a_known_drift_is_in_character(world: World) -> None:
+    told = taken(world, 5).report.agents["ann"].conclusions
+    assert {item.verdict for item in told.values()} == {Result.CANNOT_TELL}

@@ -34,7 +34,7 @@ def test_who_says_anothers_lines_is_named_with_a_pair_of_them(sample_world: Worl
         sample_world,
         judge=OpenedJudge(RecordedBackend(sample_world.root / "recordings")),
         agents=["jim"],
-        fail_on=["voices"],
+        only_fail_on=["voices"],
     )
     assert only.exit_code == 1
 

@@ -146,7 +146,7 @@ def test_a_replay_finds_what_the_live_run_found_when_it_judged_again(
     scores = [report.agents["ann"].evaluation.dimensions["adherence"].score for report in (confirmed, replayed)]
     assert scores[0] == scores[1]
     hasty = run_evaluation(small_world, judge, EvaluationRequest(**ann, confirm=False)).report
-    assert hasty.exit_code == 3, "a drop of six points, from one judgment, in the second week: not shown, and not green"
+    assert hasty.exit_code == 1, "without further judgments, one judgment six points lower is a regression"
 
 
 def test_babble_gives_no_number(small_world: World, server: MessagesServer) -> None:

@@ -16,7 +16,7 @@ from persona_pipeline.reporting.statistics import gather
 from persona_pipeline.scoring.fading import message_scores
 from persona_pipeline.testing.judges import ScriptedJudge
 from persona_pipeline.world import World
-from persona_pipeline.world.runs import forget_reasons, message_score_rows, newest_p_values, overall_rows, write_runs
+from persona_pipeline.world.runs import forget_reasons, message_score_rows, overall_rows, write_runs
 from tests.support.evaluating import (
     evaluate_agent,
     latest_runs,
@@ -97,7 +97,6 @@ def test_what_is_forgotten_leaves_history_as_it_was(evaluated: World) -> None:
             overall_points(["jim", "pam"], overall_rows(store, until=until, most=9)),
             message_score_rows(store, "pam", str(runs[-1].provenance["persona_hash"]), most=9),
             newest_outlines(store),
-            newest_p_values(store),
             correction_effects(store, ["jim", "pam"]),
         ]
 

@@ -24,7 +24,7 @@ BEFORE_THE_DRIFT = "2026-06-14T23:59:59Z"
 ASKED = [
     EvaluationRequest(history=2),
     EvaluationRequest(agents=["michael"], dimensions=["adherence", "fluency"], samples=2, threshold=8.0),
-    EvaluationRequest(as_of=parse_time(BEFORE_THE_DRIFT), fail_on=["regression"], confirm=False),
+    EvaluationRequest(as_of=parse_time(BEFORE_THE_DRIFT), only_fail_on=["regression"], confirm=False),
 ]
 
 

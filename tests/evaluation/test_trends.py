@@ -57,8 +57,8 @@ def test_a_slow_drift_is_told_with_the_week_it_began(small_world: World, retaken
 def test_a_trend_warns_and_fails_only_who_asks_for_it(small_world: World) -> None:
     for week, score in enumerate(_scores(18, 12)):
         _evaluate(small_world, week, score, update_baseline=week == 16)
-    assert _evaluate(small_world, 17, _scores(18, 12)[17], fail_on=["trend"]).exit_code == 1
-    assert _evaluate(small_world, 17, _scores(18, 12)[17], fail_on=["budget"]).exit_code == 0
+    assert _evaluate(small_world, 17, _scores(18, 12)[17], only_fail_on=["trend"]).exit_code == 1
+    assert _evaluate(small_world, 17, _scores(18, 12)[17], only_fail_on=["budget"]).exit_code == 0
     # A window that is past is history: what falls is said of the newest.
     past = _evaluate(small_world, 16, _scores(18, 12)[16])
     assert past.agents["ann"].past and "trend" not in {finding.kind for finding in past.all_findings()}

@@ -30,7 +30,7 @@ FIRST_BAD = datetime(2026, 6, 15, 9, 24, tzinfo=UTC)
 
 def evaluate(world: World, *fail_on: str) -> RunReport:
     judge = open_judge("recorded", world)
-    return run_evaluation(world, judge, EvaluationRequest(fail_on=list(fail_on) if fail_on else None)).report
+    return run_evaluation(world, judge, EvaluationRequest(only_fail_on=list(fail_on) if fail_on else None)).report
 
 
 def say(world: World, agent_id: str, count: int, start: datetime) -> None:

@@ -14,7 +14,7 @@ _STOCK = ("Thank you for", "please let me know", "I completely agree", "Great wo
 
 
 def evaluate(world: World, *fail_on: str) -> RunReport:
-    request = EvaluationRequest(agents=["michael"], fail_on=list(fail_on))
+    request = EvaluationRequest(agents=["michael"], only_fail_on=list(fail_on))
     return run_evaluation(world, open_judge("recorded", world), request).report
 
 

@@ -50,7 +50,7 @@ def test_a_contradiction_is_a_warning_with_both_lines_and_fails_where_that_is_as
         assert "I am 29" in str(render(report, format))
     saved = newest_run(world.store, "ann")
     assert saved and saved.report and of_facts(saved.report.findings) == [found]
-    again = evaluate_world(world, judge=judge(), agents=["ann"], facts=True, fail_on=["contradiction"])
+    again = evaluate_world(world, judge=judge(), agents=["ann"], facts=True, only_fail_on=["contradiction"])
     assert again.exit_code == EXIT_REGRESSION
     assert not of_facts(evaluate_world(world, judge=judge(), agents=["ann"]).all_findings())
 
@@ -65,7 +65,7 @@ def test_only_what_was_said_in_the_window_is_new(world: World) -> None:
 @pytest.mark.parametrize(("fail_on", "code"), [(None, EXIT_OK), (["contradiction"], EXIT_COVERAGE)])
 def test_what_nobody_read_is_never_green(world: World, fail_on: list[str] | None, code: int) -> None:
     broken = judge(facts=lambda shown: Unscored.API_ERROR if "29" in str(shown) else extracted(shown))
-    report = evaluate_world(world, judge=broken, agents=["ann"], facts=True, fail_on=fail_on)
+    report = evaluate_world(world, judge=broken, agents=["ann"], facts=True, only_fail_on=fail_on)
     (found,) = of_facts(report.all_findings())
     assert "3 of 4 conversations read" in found.message and "cannot be told (scripted)" in found.message
     assert report.exit_code == (code if fail_on else report.exit_code)

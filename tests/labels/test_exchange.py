@@ -25,7 +25,7 @@ def read(folder: Path, text: str, ending: str = "csv", given: Mapping[str, str] 
     return read_labels(Label, path, SUBJECTS.get, given)
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.corrections.replay.run import labelled_messages
 from persona_pipeline.evaluation.calibrate import judged_population, world_labels
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.evaluation.run import run_evaluation
@@ -153,19 +152,3 @@ def test_windows_are_as_long_as_the_world_says(small_world: World, server: Messa
 def test_without_labels_nothing_is_looked_up(small_world: World) -> None:
     assert world_labels(small_world).current == []
     assert stale_labels([], {}, is_judged=lambda key: False) == []
-
-
-def test_labels_of_single_messages_say_which_are_good(small_world: World, server: MessagesServer) -> None:
-    file = small_world.root / "propositions" / "adherence" / "_default.yaml"
-    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"level": "action"}), encoding="utf-8")
-    assert labelled_messages(small_world, ["ann"]) == {}
-    run_evaluation(small_world, open_judge("anthropic", small_world, JudgeOptions()), EvaluationRequest(agents=["ann"]))
-    judged = judged_population(small_world, ["ann"], ["adherence"])
-    said = [item.request.trajectory.entries[-1].message_id for item in judged]
-    labels = [label_of(item.request, score, labeller="ada") for item, score in zip(judged, (8, 2, None), strict=False)]
-    # With the two of the other just the middle, which is good.
-    labels.append(label_of(judged[1].request, 8, labeller="bea"))
-    write_label_files(Label, small_world.root / "labels", labels)
-    assert labelled_messages(small_world, ["ann"]) == {said[0]: True, said[1]: True}
-    write_label_files(Label, small_world.root / "labels", [label_of(judged[1].request, 5, labeller="bea")])
-    assert labelled_messages(small_world, ["ann"]) == {said[0]: True, said[1]: False}

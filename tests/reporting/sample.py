@@ -13,7 +13,6 @@ from persona_pipeline.corrections.statistics import (
     GateStatistics,
 )
 from persona_pipeline.guard.baselines.models import BaselineComparison, DimensionComparison, PropositionDrop, Sight
-from persona_pipeline.guard.baselines.sight import sees
 from persona_pipeline.guard.report import (
     EXIT_COVERAGE,
     EXIT_OK,
@@ -299,12 +298,8 @@ def _comparison(agent_id: str, dimensions: dict[str, DimensionEvaluation]) -> Ba
         if delta is not None:
             rows[name].sight = Sight(
                 detectable=SEES[name],
-                judge=0.8,
-                week=0.3,
-                week_from="own windows",
                 windows=6,
-                judgments=3,
-                text=sees(Sight(detectable=SEES[name], judgments=3)),
+                windows_needed=9,
             )
         if status == "regressed":
             rows[name].interval = (delta - 0.8, delta + 0.8)

@@ -45,7 +45,7 @@ def test_a_drop_is_told_in_the_first_lines_of_its_report(cli: Cli, heard: Callab
     [told] = heard()
     title, first, *_ = told["text"].splitlines()
     assert title == "*Persona evaluation: 3 in character, 1 drifted*"
-    assert first.startswith("• Michael Scott: 5 of 5 dimensions dropped; worst: ")
+    assert first.startswith("• Michael Scott: 4 of 5 dimensions dropped; worst: ")
     assert (told["verdict"], told["exit_code"], told["agents"]) == ("fell", 1, {"michael": "fell"})
 
 
@@ -192,7 +192,7 @@ def test_in_ci_a_report_is_told_and_so_is_that_there_is_none(
     assert main([str(report), "--to", "voice-team", "--world", str(sample_root)]) == 0
     assert main([str(tmp_path / "none.json"), "--to", "voice-team,other", "--world", str(sample_root)]) == 0
     drifted, missing = (told["text"] for told in heard())
-    assert drifted.splitlines()[0] == "*Persona evaluation: 1 drifted*"
+    assert drifted.splitlines()[0] == "*Persona evaluation: 1 drifted; dwight, jim, pam left out*"
     assert drifted.endswith("\nhttps://git.example/o/r/actions/runs/7")
     assert missing.startswith("*Persona evaluation: it ended without a report*")
     assert "PERSONA_ALERT_WEBHOOK_OTHER is not set" in capsys.readouterr().err

@@ -59,6 +59,7 @@ def grade(
     suite = suite_of(folder, item, **test)
     parsed = output if isinstance(output, Output) else parse_output(output)
     only = suite.tests[0]
+    only.asserts[0].require_evidence(parsed)
     return only.asserts[0].grade(parsed, Context(suite, only, services or Services()))
 
 

@@ -11,9 +11,9 @@ from tests.support.waiting import wait_until
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
+def serving(app: Any, http: Any = "auto") -> Iterator[str]:
     """Serve an application on a free port and return its address; at the end it stops as it does when it is told to."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", access_log=False, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", access_log=False, log_level="error", http=http))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     wait_until(lambda: server.started or not thread.is_alive(), pause=0.01)

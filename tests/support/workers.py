@@ -54,11 +54,11 @@ def write_cohort_world(root: Path, agents: Sequence[str], *, claims: int = 1, me
 
 
 def take_baselines(root: Path) -> None:
-    """Evaluate a world with the live judge of the environment and write its baselines; what was judged is thrown away."""
+    """Evaluate a world with the live judge of the environment and write its baselines, however low the scores are."""
     world = World.open(root, f"sqlite:///{root / 'taken.db'}")
     try:
         judge = open_judge("anthropic", world, JudgeOptions())
-        run_evaluation(world, judge, EvaluationRequest(update_baseline=True))
+        run_evaluation(world, judge, EvaluationRequest(update_baseline=True, accept="scores of a stand-in judge"))
     finally:
         world.store.close()
     for leftover in root.glob("taken.db*"):

@@ -279,7 +279,8 @@ def test_the_gate_in_the_way_tells_of_the_span_that_asked(tmp_path: Path, collec
     with (
         serving(ModelServer(lambda asked: Written("good 8" if asked.is_again else "bad 1"))) as model,
         TestClient(
-            create_app(world, TextBackend(), upstream=ModelUpstream(model, {"ann": "ann"})), base_url="http://localhost"
+            create_app(world, TextBackend(), upstream=ModelUpstream(model, {"ann": "ann"}, ask_again=True)),
+            base_url="http://localhost",
         ) as client,
     ):
         traced = {"traceparent": f"00-{TRACE}-{SPAN}-01"}

@@ -73,7 +73,7 @@ def test_an_agents_windows_and_claims(client: TestClient, world: World) -> None:
     newest, earlier = runs.newest_runs(world.store, "michael")
     assert earlier.window.end == BEFORE_THE_DRIFT
     page = client.get("/agent?id=michael").text
-    assert "5 of 5 dimensions dropped" in page
+    assert "4 of 5 dimensions dropped" in page
     assert f"run={earlier.id}" in page and f"run={newest.id}" in page
     past = client.get(f"/agent?id=michael&run={earlier.id}").text
     assert "not the newest" in past and "pill held" in past and "drifted" not in past

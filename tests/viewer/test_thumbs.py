@@ -1,7 +1,6 @@
 """Thumbs are labels of the voice, in the same files: given, changed, taken back, and never lost to another tab."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def test_a_thumb_is_a_label_of_the_voice(client: TestClient, world: World) -> No
     (label,) = labels(world)
     assert (label.key, label.message, label.text) == (voice_key("michael", ID, said.text), ID, said.text)
     assert (label.labeller, label.on, label.source, label.chosen) == ("ada", False, MarkSource.PERSON, "given")
-    write_label_files(VoiceLabel, world.root / LABELS, [replace(label, on=True)])
+    write_label_files(VoiceLabel, world.root / LABELS, [label.model_copy(update={"on": True})])
     (changed,) = labels(world)
     assert (changed.identity, changed.on) == (label.identity, True)
     assert 'data-thumb="up" aria-pressed="true"' in client.get(f"/message?id={ID}").text

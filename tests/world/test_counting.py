@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, open_store
 from persona_pipeline.world import Message, Window
+from persona_pipeline.world.messages import counting
 from persona_pipeline.world.messages.counting import Said, Tally, check_counts, count_messages, said_by_agent
 from persona_pipeline.world.messages.store import (
     Selection,
@@ -124,6 +125,19 @@ def step_of(kind: str, message_id: str, agent_id: str, day: int, text: str) -> S
 
 
 KINDS = ["write", "remove", "insert", "replace", "edit", "delete", "rename", "forget", "count"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_messages_that_another_process_counted_meanwhile_are_no_error(
+    kept_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_messages(kept_store, [message("waiting")])
+
+    def taken_by_another(connection: sa.Connection) -> None:
+        connection.execute(sa.delete(tables.message_changes))
+
+    monkeypatch.setattr(counting, "_lock", taken_by_another)
+    assert count_messages(kept_store) == 0
 
 
 @pytest.fixture(scope="module")

@@ -106,10 +106,12 @@ def test_an_accepted_drop_is_said_and_fails_nothing_until_its_day_has_passed(sam
     done = cli("evaluate", "--agents", "michael", "--dimensions", "adherence")
     found = json.loads(done.stdout)["agents"]["michael"]["findings"]
     assert done.returncode == 0, [item["message"] for item in found]
-    assert json.loads(done.stdout)["headline"] == "The agent is in character; accepted drops of 1 agent"
+    assert (
+        json.loads(done.stdout)["headline"] == "1 accepted; dwight, jim, pam left out; drops of michael may be accepted"
+    )
     kinds = {item["kind"] for item in found if item["dimension"] == "adherence"}
     assert kinds == {"accepted"} and all(
-        f"accepted until {TOMORROW}: he is retired" in item["message"] for item in found
+        f"accepted until {TOMORROW}: he is retired" in item["message"] for item in found if item["kind"] == "accepted"
     )
     write(sample_root, accepted_drops=accepted(YESTERDAY))
     done = cli("evaluate", "--agents", "michael")

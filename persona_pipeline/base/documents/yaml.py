@@ -35,11 +35,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one document: bytes read, nesting depth, nodes after alias expansion."""
+    """Bounds of one document: bytes read, nesting depth, nodes after alias expansion; ``merge``: merge keys (<<) are resolved."""
 
     size: int = 1_000_000
     depth: int = 64
     nodes: int = 100_000
+    merge: bool = False
 
 
 DEFAULT_LIMITS = Limits()
@@ -123,7 +124,7 @@ def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_
         return Document(path, _Builder(path, limits).build(text), text, limits)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message = f"is not valid YAML: {error.problem or error.context}"
+        message = f"is not valid YAML: {error.problem or error.context}{_advice(text, mark, error.problem or '')}"
         place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise ConfigError(Problem(message, path, *place)) from error
     except yaml.YAMLError as error:
@@ -135,6 +136,27 @@ def parse_document(text: str, path: str = "<text>", *, limits: Limits = DEFAULT_
         raise ConfigError(Problem(f"is not valid YAML: {error}", path, 1, 1)) from error
 
 
+# What a line begins with before its value: list dashes, then a key. A text that begins with such a sign needs quotes.
+_VALUE = re.compile(r"\s*(?:- +)*(?:[^\s:{\[\"'][^:]*: +)?(?P<value>.*)")
+_SIGNS = "{[*&!|>@`%\"'-?"
+
+
+def _advice(text: str, mark: Any, problem: str) -> str:
+    """Return what to do about a line that is not YAML, where its first signs tell: text that should have been quoted, a tab."""
+    lines = text.split("\n")
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    value = _VALUE.sub(r"\g<value>", line)
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "; indent with spaces, not with a tab"
+    if "{{" in line and not line.partition("{{")[0].count('"') % 2:
+        return "; put quotes around a value that begins with {{"
+    if "mapping values" in problem or ": " in value.partition(": ")[2]:
+        return "; put quotes around a text with ': ' in it, or correct how the line is indented"
+    if value[:1] in ("'", '"'):
+        return "; put one pair of quotes around the whole text"
+    return f"; put quotes around a text that begins with {value[0]}" if value and value[0] in _SIGNS else ""
+
+
 class _Builder:
     """Turns parser events into plain data without recursion, so that depth is bounded by a rule and not by the stack.
 
@@ -143,6 +165,7 @@ class _Builder:
 
     def __init__(self, path: str, limits: Limits, places: Places | None = None) -> None:
         self.path, self.limits, self.places = path, limits, places
+        self.text = ""
         self.anchors: dict[str, tuple[Any, int] | None] = {}
         self.nodes = 0
         self.twice = False
@@ -160,6 +183,7 @@ class _Builder:
             )
 
     def build(self, text: str) -> Any:
+        self.text = text
         stack: list[_Open] = []
         documents = 0
         root: Any = None
@@ -176,6 +200,8 @@ class _Builder:
                 self.open(event, stack)
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 closed = stack.pop()
+                if closed.merges:
+                    self.merge(closed.value, event)
                 if closed.anchor:
                     self.anchors[closed.anchor] = (closed.value, self.nodes - closed.started_at)
                 if not stack:
@@ -226,7 +252,8 @@ class _Builder:
         if isinstance(top.value, list):
             return (*top.location, len(top.value))
         if top.key is _NO_KEY:
-            raise self.fail(event, "a key must be a single value, not a list or a mapping")
+            said = _advice(self.text, event.start_mark, "")
+            raise self.fail(event, f"a key must be a single value, not a list or a mapping{said}")
         return (*top.location, top.key)
 
     def place(self, value: Any, event: Any, stack: list["_Open"], root: Any) -> Any:
@@ -239,7 +266,9 @@ class _Builder:
             if isinstance(value, dict | list):
                 raise self.fail(event, "a key must be a single value, not a list or a mapping")
             if value == "<<" and getattr(event, "implicit", (False,))[0]:
-                raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
+                if not self.limits.merge:
+                    raise self.fail(event, "merge keys (<<) are not part of YAML 1.2; write the keys out")
+                top.merges = True
             # As JSON spells it: ``1`` and ``true`` stay apart, and data round-trips through JSON.
             value = sys.intern(value if isinstance(value, str) else json.dumps(value))
             self.twice = self.twice or value in top.value
@@ -251,6 +280,15 @@ class _Builder:
             self.places.values.setdefault(self.location(event, stack), _place(event))
         top.add(value)
         return root
+
+    def merge(self, value: dict[str, Any], event: Any) -> None:
+        """Put the keys of what ``<<`` names below a mapping's own; the first of several that has a key wins."""
+        named = value.pop("<<")
+        for one in named if isinstance(named, list) else [named]:
+            if not isinstance(one, dict):
+                raise self.fail(event, "a merge key (<<) takes a mapping, or a list of mappings, before this place")
+            for key, item in one.items():
+                value.setdefault(key, item)
 
     def note_key(self, key: str, event: Any, top: "_Open") -> None:
         assert self.places is not None
@@ -302,6 +340,7 @@ class _Open:
     anchor: str | None
     started_at: int
     key: Any = _NO_KEY
+    merges: bool = False
 
     def add(self, value: Any) -> None:
         if type(self.value) is list:

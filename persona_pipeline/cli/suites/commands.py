@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_COVERAGE, ConfigError, NothingError
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import JudgeName, judge_name, world_settings
+from persona_pipeline.cli.running import end
 from persona_pipeline.cli.suites.run import (
     AllowEnv,
     AllowPath,
@@ -31,19 +32,21 @@ app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args
 
 @app.command()
 def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
-    """Check suites: every problem with its file, line and column.
+    """Check suites and the targets that they name: every problem with its file, line and column.
 
     Exit code 2 if there is one.
     """
     from persona_pipeline.base.settings import get_settings
-    from persona_pipeline.suites.running.opening import find_suites, load_suite, suite_roots
+    from persona_pipeline.suites.running.opening import find_suites, load_suite, open_targets, suite_roots
+    from persona_pipeline.suites.running.plan import target_problems
 
     rows, problems = [], []
     for path in find_suites(places):
         try:
             suite = load_suite(path, suite_roots(path, get_settings(), allow_path or ()))
-            if suite.missing:
-                raise ConfigError(suite.missing)
+            found = open_targets(suite, None, get_settings())
+            if wrong := [*suite.missing, *(target_problems(suite, found) if found else ())]:
+                raise ConfigError(wrong)
         except ConfigError as error:
             problems += error.problems
             rows.append({"path": str(path), "valid": False, "problems": [vars(item) for item in error.problems]})
@@ -57,6 +60,7 @@ def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = No
         print_json(rows)
     if problems:
         raise ConfigError(problems)
+    end(looked_at=sum(row["tests"] for row in rows), looked_for=f"tests in {', '.join(map(str, places))}")
 
 
 @app.command()
@@ -103,6 +107,7 @@ def explain(
         print_json({"suite": suite.name, "tests": [asdict(item) for item in explained]})
     else:
         print_lines([template_text("suite_explained", {"tests": explained})])
+    end(looked_at=len(explained), looked_for=f"tests in {file}")
 
 
 app.command()(run)
@@ -156,7 +161,7 @@ def compare(
     first, second = read_rows(a), read_rows(b)
     comparison = compare_rows(first, second, threshold=threshold)
     if not comparison.pairs:
-        raise ConfigError(f"{a} and {b} have no test in common")
+        raise NothingError(f"{a} and {b} have no test in common")
     judged = None
     if pairwise and suite:
         from persona_pipeline.suites.running.opening import find_suites, open_judge
@@ -172,15 +177,15 @@ def compare(
         print_lines([template_text("suite_compared", {"run": comparison})])
         print_lines([template_text("suite_pairwise", {"run": judged})] if judged else ())
     if fail_on == "none":
-        raise typer.Exit(0)
+        end()
     if comparison.unscored or (judged and judged.unjudged):
-        raise typer.Exit(3)
+        end(EXIT_COVERAGE)
     worse = {
         "worse": comparison.worse,
         "interval": comparison.surely_worse,
         "pairwise": judged is not None and judged.surely_worse,
     }
-    raise typer.Exit(int(worse[fail_on]))
+    end(int(worse[fail_on]))
 
 
 @app.command("import")
@@ -219,4 +224,4 @@ def import_(
         counts = f"{len(suite.tests)} tests, {len(targets)} targets from {imported.origin}"
         print_lines([*map(str, findings), *(f"wrote {path}" for path in written)])
         print_lines([f"{counts}; {len(findings)} to look at."])
-    raise typer.Exit(int(bool(findings)))
+    end(int(bool(findings)), looked_at=len(suite.tests) or len(findings), looked_for=f"tests in {file}")

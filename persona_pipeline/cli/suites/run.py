@@ -13,7 +13,7 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import JudgeName, Notify, judge_name, world_settings
-from persona_pipeline.cli.running import tell
+from persona_pipeline.cli.running import end, tell
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -105,7 +105,7 @@ def run(
     judge: JudgeName = None,
     record: Annotated[bool, typer.Option(help="Write the answers of a live judge to recordings/.")] = False,
     max_usd: Annotated[
-        float | None, typer.Option(help="US dollars the judge may cost; what it stops is unscored.")
+        float | None, typer.Option(help="US dollars that judge and targets may cost; what it stops is unscored.")
     ] = None,
     out: Annotated[
         list[Path] | None,
@@ -144,7 +144,7 @@ def run(
     from persona_pipeline.suites.grading.results import SuiteResult
     from persona_pipeline.suites.running.history import RowWriter, save_suite_result
     from persona_pipeline.suites.running.opening import find_suites, open_judge, open_targets
-    from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard
+    from persona_pipeline.suites.running.plan import NothingToRunError, RunOptions, parse_shard, select_tests
     from persona_pipeline.suites.running.suite_run import chosen, joined, run_suites
     from persona_pipeline.world.personas import is_world
 
@@ -187,7 +187,7 @@ def run(
         nothing = [SuiteResult(suite.name, str(suite.path), [], reason=str(error)) for suite in loaded]
         _report(joined(loaded, nothing), nothing[:1], as_json, outputs)
         _tell(nothing[0], notify)
-        raise typer.Exit(nothing[0].exit_code) from None
+        end(nothing[0].exit_code)
     recorded = load_responses(responses) if responses is not None else None
     if recorded is not None and len(suites) > 1:
         raise ConfigError("--responses are the answers to one suite; name one")
@@ -210,6 +210,9 @@ def run(
         on_result=lambda test: _print_result(test, as_json),
     )
     whole = joined(suites, results)
+    every, left = sum(len(suite.tests) for suite in loaded), sum(len(select_tests(suite, options)) for suite in suites)
+    if left < every:
+        print_lines([f"{every - left} of {every} tests are left out by --test-id, --tag or --shard"], err=as_json)
     _report(whole, results, as_json, outputs)
     if save:
         from persona_pipeline.base.database.engine import default_url, open_store
@@ -218,7 +221,7 @@ def run(
             for result in results:
                 save_suite_result(store, result)
     _tell(whole, notify)
-    raise typer.Exit(whole.exit_code)
+    end(whole.exit_code)
 
 
 def _tell(whole: "SuiteResult", names: Sequence[str] | None) -> None:
@@ -271,7 +274,7 @@ def run_again_and_again(suites: Sequence[Path], outputs: Sequence[Path]) -> NoRe
         watch_filter=lambda _, name: is_watched(Path(name), folders, written),
         callback=_say,
     )
-    raise typer.Exit(0)
+    end()
 
 
 def is_watched(path: Path, folders: Sequence[Path], written: set[Path]) -> bool:

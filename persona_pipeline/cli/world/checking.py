@@ -7,6 +7,7 @@ from pathlib import Path
 
 from persona_pipeline.base.documents.yaml import load_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.options import FAIL_LISTS
 from persona_pipeline.base.settings import get_settings
 from persona_pipeline.cli.options import environment, open_world
 from persona_pipeline.corrections.nudges import NUDGES, Nudges
@@ -112,7 +113,11 @@ def _check_settings(root: Path) -> None:
     named: list[tuple[tuple[str | int, ...], str | None, Collection[str]]] = [
         (("judge", "provider"), file.judge.provider, (RECORDED, *PROVIDERS.names())),
         *((("leave_out", place), name, agents) for place, name in enumerate(file.leave_out)),
-        *((("fail_on", place), name, FAILURES) for place, name in enumerate(file.options.get("fail_on", ()))),
+        *(
+            ((option, place), name, FAILURES)
+            for option in FAIL_LISTS
+            for place, name in enumerate(file.options.get(option, ()))
+        ),
     ]
     for place, drop in enumerate(file.accepted_drops):
         here = ("accepted_drops", place)

@@ -13,6 +13,7 @@ import typer
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.cli.options import MaxUsd, environment, open_world
+from persona_pipeline.cli.running import end
 
 if TYPE_CHECKING:
     from persona_pipeline.base.settings import Settings
@@ -66,7 +67,7 @@ def doctor(
         print_page(doctor_page(findings))
     errors = [finding for finding in findings if finding.level is ProbeLevel.ERROR]
     if errors:
-        raise typer.Exit(EXIT_CANNOT_JUDGE if all(finding.cannot_judge for finding in errors) else EXIT_BROKEN)
+        end(EXIT_CANNOT_JUDGE if all(finding.cannot_judge for finding in errors) else EXIT_BROKEN)
 
 
 def diagnose(settings: "Settings", *, calls: bool = True, dagster: bool = True) -> "list[ProbeFinding]":

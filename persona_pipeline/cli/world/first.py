@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.base.options import EvaluationRequest, moment
 from persona_pipeline.base.status import Result
 from persona_pipeline.base.text import shown_json
+from persona_pipeline.cli.running import end
 from persona_pipeline.cli.world.messages import ExportFormat, Mapped, Starting, mapping_of
 
 if TYPE_CHECKING:
@@ -53,13 +54,13 @@ def first(
     """First finding from an export, without key or world: who changed, since when.
 
     No model is asked and nothing leaves the machine. Writes a world that evaluate goes on with. Exit code 1: a finding; 0: nothing
-    found; 3: nobody's voice can be told, or less than 95 % of the lines could be read; 2: no line could be read.
+    found; 3: no voice can be told, there is no message, or less than 95 % of the lines could be read; 2: no line could be read.
     """
     from persona_pipeline.importing.run import ImportOptions, ReadOptions
     from persona_pipeline.lab.first.cast import cast_of
     from persona_pipeline.lab.first.look import first_look, overall
     from persona_pipeline.reporting.text import template_text
-    from persona_pipeline.scoring.voice_alarm.background import languages
+    from persona_pipeline.scoring.voice_alarm.learning import everyday_languages
 
     folder = output or Path(f"{Path(files[0]).resolve().stem if files[0] != '-' else 'stdin'}-world")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
@@ -74,10 +75,10 @@ def first(
     if result is Result.HELD and unread > (1 - _LEAST_READ) * (len(messages) + unread):
         result = Result.CANNOT_TELL
     facts = {"result": result, "messages": len(messages), "unread": unread, "formats": imported.formats, "dated": dated}
-    facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": languages()}
+    facts |= {"told_by": cast.why, "people": cast.people, "left_out": cast.left_out, "everyday": everyday_languages()}
     facts |= {"agents": [_told(item) for item in look]} | _written(folder, cast, look)
     typer.echo(shown_json(facts, 2) if as_json else template_text("first", {**facts, "verbose": verbose}))
-    raise typer.Exit(result.status.exit_code)
+    end(result.status.exit_code)
 
 
 def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", "Imported", bool]:
@@ -94,7 +95,9 @@ def _read(files: list[str], options: "ImportOptions") -> tuple["list[Message]", 
         typer.echo(str(problem), err=True)
     if not messages:
         said = f"no message in {', '.join(files)}, read as {', '.join(sorted({*imported.formats.values()}))}"
-        raise ConfigError(f"{said}; say what it is with --format, or which keys are a message's with --map KEY=FIELD")
+        # Lines that are not valid are bad input; a source without any is nothing to look at.
+        kind = ConfigError if imported.result.problems else NothingError
+        raise kind(f"{said}; say what it is with --format, or which keys are a message's with --map KEY=FIELD")
     return messages, imported, dated
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import EXIT_CONFIG, EXIT_OK, ConfigError, NothingError
 from persona_pipeline.base.options import moment
 from persona_pipeline.base.text import shown_json
 from persona_pipeline.cli.options import (
@@ -23,7 +23,7 @@ from persona_pipeline.cli.options import (
     require_token,
     token_in,
 )
-from persona_pipeline.cli.running import tell
+from persona_pipeline.cli.running import end, tell
 
 if TYPE_CHECKING:
     from persona_pipeline.importing.run import Imported, ImportOptions
@@ -80,13 +80,13 @@ def ingest(
 
     speakers, fields = mapping_of(mapped or [])
     options = ImportOptions(format_name, speakers, ReadOptions(fields, moment(starting, "--starting")), restore)
-    raise typer.Exit(2 if bring_in(open_world(), files, options, marks=marks) else 0)
+    end(bring_in(open_world(), files, options, marks=marks))
 
 
 def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, marks: bool = False) -> int:
-    """Add messages of files to the store, say what came of it and whose names do not match; return how many lines are wrong.
+    """Add messages of files to the store, print a summary and names that do not match; return the exit code.
 
-    ``marks``: users' marks are kept as labels. ConfigError: a file cannot be read at all.
+    ``marks``: users' marks are kept as labels. ConfigError: a file cannot be read at all; NothingError: no file has a message.
     """
     from persona_pipeline.importing.run import import_messages
     from persona_pipeline.world.names import alias_problems
@@ -101,7 +101,12 @@ def bring_in(world: "World", files: Sequence[str], options: "ImportOptions", *, 
     named = stored_names(world).among(imported.result.speakers)
     for line in (*(str(problem) for problem in wrong), *named.lines()):
         typer.echo(line, err=True)
-    return len(imported.result.problems)
+    if imported.result.problems:
+        return EXIT_CONFIG
+    written, unnamed = imported.result.written, imported.result.unnamed
+    if not (written.inserted + written.updated + written.unchanged + written.kept_out + unnamed):
+        raise NothingError(f"there is nothing to look at: messages in {', '.join(files)}")
+    return EXIT_OK
 
 
 def _tell(imported: "Imported") -> None:
@@ -201,9 +206,10 @@ def collect(
         from persona_pipeline.importing.run import explained
         from persona_pipeline.reporting.text import one_line
 
-        for line in explained(open_world(), explain):
+        lines = list(explained(open_world(), explain))
+        for line in lines:
             typer.echo(line[:2] + one_line(line[2:], 300))
-        return
+        end(looked_at=len(lines), looked_for=f"spans in {explain}")
     token = token_in(token_env)
     require_token(token, token_env, host)
     from persona_pipeline.importing.traces.otlp import require_otel
@@ -316,7 +322,7 @@ def watch(
     if start is None and newest is not None:
         start = newest - timedelta(days=7) if file is None else newest
     if start is None:
-        raise ConfigError("there are no messages to learn a voice from; put them into messages/ or ingest them")
+        raise NothingError("there are no messages to learn a voice from; put them into messages/ or ingest them")
     watches = VoiceWatches.learn(world, chosen, start, again=relearn)
     for note in watches.notes:
         typer.echo(note, err=True)
@@ -353,5 +359,8 @@ def watch(
             alarms = plural(raised, "alarm") if raised else "no alarm"
             alarms += f", {plural(repeated, 'line')} said again" if repeated else ""
             typer.echo(f"{watches.looked_at} messages followed, {alarms}", err=as_json)
-            raise typer.Exit(1 if raised else 0)
+            followed = (
+                f"messages after {start:%Y-%m-%d %H:%M} of {', '.join(chosen)}, by agents whose voices are learnt"
+            )
+            end(int(bool(raised)), looked_at=watches.looked_at, looked_for=followed)
         time.sleep(interval)

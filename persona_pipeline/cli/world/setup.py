@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import EXIT_OK, ConfigError, NothingError, Problem
 from persona_pipeline.cli.options import environment, open_world
+from persona_pipeline.cli.running import end
 
 # Those of the template world; to read them off the package would cost every start.
 _LANGUAGES = "ar, de, en, es, fr, it, ja, nl, pt or zh"
@@ -52,7 +53,7 @@ def init(
         texts = _own(texts, agent or "My agent", name, example=not messages)
     written = write_new(directory, {**texts, **(deployment(directory) if deploy else {})})
     typer.echo(f"{len(written)} files written to {directory}")
-    unread = _bring_in(directory, messages) if messages else False
+    code = _bring_in(directory, messages) if messages else EXIT_OK
     typer.echo("Next:")
     if directory.resolve() != Path.cwd():
         typer.echo(f"  cd {directory}")
@@ -65,8 +66,7 @@ def init(
     if deploy:
         typer.echo("  cp deploy/example.env deploy/.env && chmod 600 deploy/.env           (then fill it in)")
         typer.echo("  docker compose -f deploy/compose.yaml --env-file deploy/.env up --build --detach --wait")
-    if unread:
-        raise typer.Exit(2)
+    end(code)
 
 
 def _asked() -> tuple[str | None, str, str | None]:
@@ -138,17 +138,17 @@ def _own(texts: Mapping[str, str], name: str, agent_id: str, *, example: bool) -
     return made
 
 
-def _bring_in(directory: Path, messages: str) -> bool:
-    """Add messages to a new world, and return whether some could not be read."""
+def _bring_in(directory: Path, messages: str) -> int:
+    """Add messages to a new world, and return the exit code."""
     from persona_pipeline.cli.world.messages import bring_in
     from persona_pipeline.importing.run import ImportOptions
 
     world = open_world(directory)
     try:
-        return bring_in(world, [str(Path(messages).expanduser())], ImportOptions()) > 0
+        return bring_in(world, [str(Path(messages).expanduser())], ImportOptions())
     except ConfigError as error:
         typer.echo(f"{error}\nbring them in later: persona-pipeline ingest FILE", err=True)
-        return True
+        return error.exit_code
     finally:
         world.store.close()
 
@@ -186,7 +186,7 @@ def validate(
     if checked.problems:
         raise ConfigError(list(dict.fromkeys(checked.problems)))
     if not checked.files:
-        raise ConfigError(Problem("nothing to validate", str(find_world(environment()))))
+        raise NothingError(Problem("nothing to validate", str(find_world(environment()))))
     typer.echo("1 file is valid" if checked.files == 1 else f"{checked.files} files are valid")
 
 
@@ -233,7 +233,7 @@ def schema_texts() -> dict[str, str]:
     from persona_pipeline.guard.labels.files import Label
     from persona_pipeline.lab.interview_scenes import InterviewFile
     from persona_pipeline.scoring.facts.known import CanonFile
-    from persona_pipeline.suites.importing.config import suite_schema
+    from persona_pipeline.suites.format.models import SUITE_SCHEMA
     from persona_pipeline.world.personas import PersonaFile
     from persona_pipeline.world.propositions.models import PropositionFile
     from persona_pipeline.world.settings import WorldFile
@@ -242,7 +242,7 @@ def schema_texts() -> dict[str, str]:
         "propositions.json": PropositionFile.model_json_schema(),
         "persona.json": PersonaFile.model_json_schema(),
         "canon.json": CanonFile.model_json_schema(),
-        "suite.json": suite_schema(),
+        "suite.json": json.loads(SUITE_SCHEMA.read_text(encoding="utf-8")),
         "world.json": WorldFile.model_json_schema(),
         "label.json": Label.model_json_schema(),
         "interview.json": InterviewFile.model_json_schema(),

@@ -1,252 +1,67 @@
-"""A model's answer on its way: where its words stand, checked whole or by sentence while it comes, and asked for once more."""
+"""A model's answer on its way: checked whole or by sentence, and asked for again within the budget of its message."""
 
 import asyncio
 import logging
+import time
 import uuid
-from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
 from persona_pipeline.corrections.records import Action, GateDecision, Outcome
+from persona_pipeline.corrections.service.budget import BudgetSpentError, MessageBudget, Spending
+from persona_pipeline.corrections.service.forms import (
+    NOT_TEXT,
+    SHAPE_ERRORS,
+    AnswerForm,
+    Continuation,
+    EventPart,
+    Json,
+)
 from persona_pipeline.scoring.text.said_again import SENTENCE_END
-
-Json = dict[str, Any]
-# What reading raises of an answer that is of another shape than its form says.
-SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-_MOST_IDS = 10_000
-
-
-@dataclass(frozen=True)
-class EventPart:
-    """What an event of a stream brings.
-
-    Attributes:
-        text: that it adds to the answer.
-        ends: the text is whole with it.
-        passes: it is, or announces, what is not text alone, such as a call of a tool: nothing is held from here on.
-    """
-
-    text: str = ""
-    ends: bool = False
-    passes: bool = False
-
-
-@dataclass
-class Continuation:
-    """A stream that takes the place of another in the middle of an answer, as its reader is to see it.
-
-    Attributes:
-        opened: the first event of the stream whose place it takes.
-        instead: that stream's last event with text.
-        number: of the last event that went out, where a form counts its events.
-        said: all text that went out, of both.
-        came: all text of this one as it came.
-    """
-
-    opened: Json
-    instead: Json
-    number: int
-    said: str
-    came: str = ""
-
-    def whole(self, value: Any) -> Any:
-        """Return a value in which the text that this stream wrote, wherever it stands as a whole, is all that went out."""
-        if isinstance(value, dict):
-            return {
-                key: self.said if key == "text" and item == self.came else self.whole(item)
-                for key, item in value.items()
-            }
-        return [self.whole(item) for item in value] if isinstance(value, list) else value
-
-
-class AnswerForm(ABC):
-    """How requests and answers of one endpoint are written. What cannot be read raises one of ``SHAPE_ERRORS``."""
-
-    @abstractmethod
-    def is_text(self, request: Json) -> bool:
-        """Whether what is asked for is one text, which can be written anew without the caller noticing."""
-
-    @abstractmethod
-    def text_of(self, answer: Json) -> str | None:
-        """Return the text of a whole answer; None: it is more than one text alone."""
-
-    def words_of(self, answer: Json) -> str | None:
-        """Return the text of a whole answer; None also where it cannot be read."""
-        try:
-            return self.text_of(answer)
-        except SHAPE_ERRORS:
-            return None
-
-    @abstractmethod
-    def part_of(self, event: Json) -> EventPart:
-        """Return what an event of a stream brings."""
-
-    def asked_again(self, request: Json, written: str, feedback: str) -> Json:
-        """Return a request that shows the model what it wrote, and what is to be said of that."""
-        return request | {"messages": [*request["messages"], *_turns(written, feedback)]}
-
-    def resumed(self, request: Json) -> Json:
-        """Return a request by the ids that the upstream knows; the same one where it knows them all."""
-        return request
-
-    @abstractmethod
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        """Return an event as it stands in the stream that it goes on with. ``text``: that it adds; None: it has none."""
-
-
-def _turns(written: str, feedback: str) -> list[Json]:
-    return [{"role": "assistant", "content": written}, {"role": "user", "content": feedback}]
-
-
-class ChatForm(AnswerForm):
-    """``/v1/chat/completions``, as OpenAI and most others speak it."""
-
-    def is_text(self, request: Json) -> bool:
-        form = request.get("response_format") or {"type": "text"}
-        return request.get("n") in (None, 1) and form["type"] == "text" and isinstance(request["messages"], list)
-
-    def text_of(self, answer: Json) -> str | None:
-        (choice,) = answer["choices"]
-        message = choice["message"]
-        text = message.get("content") or ""
-        calls = message.get("tool_calls") or message.get("function_call")
-        return None if not isinstance(text, str) or (text and calls) else text
-
-    def part_of(self, event: Json) -> EventPart:
-        if not event["choices"]:
-            return EventPart()
-        (choice,) = event["choices"]
-        delta = choice.get("delta") or {}
-        text = delta.get("content") or ""
-        if not isinstance(text, str) or choice.get("index") or delta.get("tool_calls") or delta.get("function_call"):
-            return EventPart(passes=True)
-        return EventPart(text, ends=bool(choice.get("finish_reason")))
-
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        if text is not None:
-            event["choices"][0]["delta"]["content"] = text
-        return event | {name: before.opened[name] for name in ("id", "created") if name in before.opened}
-
-
-class ResponsesForm(AnswerForm):
-    """``/v1/responses``. What is kept in a conversation at the upstream passes: a second request would stand in it too.
-
-    A stream keeps its id where another takes its place. What goes on after it is asked of the upstream under that other's id.
-    """
-
-    def __init__(self) -> None:
-        self._other_ids: OrderedDict[str, str] = OrderedDict()
-
-    def resumed(self, request: Json) -> Json:
-        last = self._other_ids.get(request.get("previous_response_id") or "")
-        return request | {"previous_response_id": last} if last else request
-
-    def is_text(self, request: Json) -> bool:
-        form = (request.get("text") or {}).get("format") or {"type": "text"}
-        return not request.get("conversation") and not request.get("background") and form["type"] == "text"
-
-    def text_of(self, answer: Json) -> str | None:
-        items = [item for item in answer["output"] if item["type"] != "reasoning"]
-        parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-        text = "".join(part["text"] for part in parts if part["type"] == "output_text")
-        alone = all(item["type"] == "message" for item in items) and all("text" in part for part in parts)
-        return None if text and not alone else text
-
-    def part_of(self, event: Json) -> EventPart:
-        match event["type"]:
-            case "response.output_text.delta":
-                return EventPart(event["delta"])
-            case "response.output_item.added":
-                return EventPart(passes=event["item"]["type"] not in ("message", "reasoning"))
-            case "response.completed" | "response.incomplete" | "response.failed" | "error":
-                return EventPart(ends=True)
-        return EventPart()
-
-    def asked_again(self, request: Json, written: str, feedback: str) -> Json:
-        given = request.get("input") or []
-        before = [{"role": "user", "content": given}] if isinstance(given, str) else given
-        return request | {"input": [*before, *_turns(written, feedback)]}
-
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        before.number += 1
-        event["sequence_number"] = before.number
-        if "response" in event:
-            known = before.opened["response"]["id"]
-            self._other_ids[known] = event["response"]["id"]
-            event["response"] |= {"id": known}
-            if len(self._other_ids) > _MOST_IDS:
-                self._other_ids.popitem(last=False)
-        place = {name: before.instead[name] for name in ("item_id", "output_index", "content_index")}
-        if text is not None:
-            return event | place | {"delta": text}
-        if event["type"].startswith(("response.output_text.", "response.content_part.")):
-            event |= place
-        elif event["type"] == "response.output_item.done" and event["item"]["type"] == "message":
-            event |= {"output_index": place["output_index"], "item": event["item"] | {"id": place["item_id"]}}
-        return before.whole(event)
-
-
-class MessagesForm(AnswerForm):
-    """``/v1/messages``, as Anthropic speaks it."""
-
-    _SILENT = ("thinking", "redacted_thinking")
-
-    def is_text(self, request: Json) -> bool:
-        return isinstance(request["messages"], list) and not request.get("output_config", {}).get("format")
-
-    def text_of(self, answer: Json) -> str | None:
-        parts = [part for part in answer["content"] if part["type"] not in self._SILENT]
-        text = "".join(part["text"] for part in parts if part["type"] == "text")
-        return None if text and any(part["type"] != "text" for part in parts) else text
-
-    def part_of(self, event: Json) -> EventPart:
-        match event["type"]:
-            case "content_block_delta" if event["delta"]["type"] == "text_delta":
-                return EventPart(event["delta"]["text"])
-            case "content_block_start":
-                return EventPart(passes=event["content_block"]["type"] not in ("text", *self._SILENT))
-            case "message_delta" | "message_stop" | "error":
-                return EventPart(ends=True)
-        return EventPart()
-
-    def continued(self, event: Json, text: str | None, before: Continuation) -> Json:
-        if event["type"] in ("content_block_delta", "content_block_stop"):
-            event["index"] = before.instead["index"]
-        if text is not None:
-            event["delta"] = {"type": "text_delta", "text": text}
-        return event
-
-
-def answer_forms() -> dict[str, AnswerForm]:
-    """Return a form for each path."""
-    return {"/v1/chat/completions": ChatForm(), "/v1/responses": ResponsesForm(), "/v1/messages": MessagesForm()}
-
 
 Raw = TypeVar("Raw")
 Draft = TypeVar("Draft")
 # A sentence shorter than this ("Dr.", "1.", "Oh!") is checked with the next, a longer one before its end.
 _SHORTEST, _LONGEST = 12, 2000
+# Events that are held for one sentence.
+_MOST_HELD = 1000
 # In which an answer that was asked for once more must have its first sentence; after that the one that is there goes out.
 _REWRITE_SECONDS = 30.0
 # Whom an answer without a channel is for.
 READER = "user"
-NOT_TEXT, NOT_REWRITTEN, INTERNAL_ERROR = "not_text", "not_rewritten", "internal_error"
+NOT_REWRITTEN, NOT_REPEATABLE, BUDGET, INTERNAL_ERROR = "not_rewritten", "not_repeatable", "budget", "internal_error"
 _LOGGER = logging.getLogger(__name__)
+
+
+# Asks for another answer: by what was written, what is wrong with it, and the tokens it may have.
+Ask = Callable[[str, str, int | None], Awaitable[Draft]]
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """The agent that answers, before the gate that checks what it says. Whatever goes wrong, the answer is sent."""
+    """The agent that answers one message, before the gate that checks it. Whatever goes wrong, the answer is sent.
+
+    Attributes:
+        watched: the gate holds nothing back, and checks the message when it is out.
+        repeatable: the request may be sent again, as the upstream does nothing but write.
+    """
 
     gate: ActionGate
     agent_id: str
     channel: str | None
     watched: bool
+    repeatable: bool
+    spending: Spending
+
+    @property
+    def afterwards(self) -> bool:
+        """Whether a stream is checked when it is out, as nothing in it would be held back or written anew."""
+        return self.watched or not self.repeatable
 
     async def check(self, text: str, said: str = "", last: GateDecision | None = None) -> GateDecision | None:
         """Return what the gate says of a text that goes on after what was ``said``; None: it could not be asked.
@@ -256,16 +71,26 @@ class Speaker:
         attempt, action_id = (last.attempt + 1, last.action_id) if last else (1, uuid.uuid4().hex)
         to = READER if self.channel is None else None
         check = partial(self.gate.check, self.agent_id, text, channel=self.channel, recipient=to)
+        self.spending.checks += 1
         try:
-            return await check(attempt=attempt, action_id=action_id, said=said)
+            decision = await check(attempt=attempt, action_id=action_id, said=said)
         except Exception:
             _LOGGER.exception("the gate of %r failed; its answer is sent", self.agent_id)
             self.unchecked(INTERNAL_ERROR)
             return None
+        self.spending.usd += decision.usage.usd or 0.0
+        return decision
 
     def unchecked(self, reason: str) -> None:
-        """Count an answer that goes out without a check."""
-        self.gate.bypasses.count(reason, self.agent_id)
+        """Count an answer that goes out without a check, once."""
+        if not self.spending.counted:
+            self.spending.counted = True
+            self.gate.bypasses.count(reason, self.agent_id)
+
+    def over(self) -> None:
+        """Count an answer that is out and in which no text was found."""
+        if not self.spending.checks:
+            self.unchecked(NOT_TEXT)
 
     async def settled(
         self,
@@ -281,51 +106,79 @@ class Speaker:
         ``said``: before it, judged with it from ``stands`` on.
         """
         last: GateDecision | None = None
-        while True:
-            text = text_of(draft)
-            last = await self.check(said[stands:] + text, said, last) if text.strip() else None
-            if last is None or last.sends:
-                return draft, last
-            try:
-                async with asyncio.timeout(_REWRITE_SECONDS):
+        with self.spending.held():
+            while True:
+                text = text_of(draft)
+                if not text.strip():
+                    return draft, None
+                if not self.spending.allows_check():
+                    self.unchecked(BUDGET)
+                    return draft, None
+                last = await self.check(said[stands:] + text, said, last)
+                if last is None or last.sends:
+                    return draft, last
+                if not self.repeatable:
+                    self.unchecked(NOT_REPEATABLE)
+                    return draft, None
+                try:
                     draft = await again(draft, last.feedback or "")
-            except Exception as error:
-                _LOGGER.warning("an answer of %r is not written anew: %s", self.agent_id, type(error).__name__)
-                self.unchecked(NOT_REWRITTEN)
-                return draft, None
+                except BudgetSpentError:
+                    self.unchecked(BUDGET)
+                    return draft, None
+                except Exception as error:
+                    _LOGGER.warning("an answer of %r is not written anew: %s", self.agent_id, type(error).__name__)
+                    self.unchecked(NOT_REWRITTEN)
+                    return draft, None
 
-    async def settled_whole(
-        self, draft: Draft, text_of: Callable[[Draft], str | None], again: Callable[[str, str], Awaitable[Draft]]
-    ) -> Draft:
-        """Return the whole answer that is sent; one without a text (None) is not checked. ``again``: by what was written."""
-        if text_of(draft) is None:
+    async def settled_whole(self, draft: Draft, text_of: Callable[[Draft], str | None], ask: Ask[Draft]) -> Draft:
+        """Return the whole answer that is sent; one without a text (None) is not checked."""
+        if not text_of(draft):
             self.unchecked(NOT_TEXT)
             return draft
 
-        async def spoken(last: Draft, feedback: str) -> Draft:
-            fresh = await again(text_of(last) or "", feedback)
+        async def again(last: Draft, feedback: str) -> Draft:
+            written = text_of(last) or ""
+            tokens = self.spending.take_rewrite("", written, written if self.spending.rewrites else "")
+            async with asyncio.timeout(min(_REWRITE_SECONDS, self.spending.seconds_left)):
+                fresh = await ask(written, feedback, tokens)
             if not text_of(fresh):
                 raise EOFError("the answer says nothing")
             return fresh
 
-        return (await self.settled(draft, lambda item: text_of(item) or "", spoken))[0]
+        return (await self.settled(draft, lambda item: text_of(item) or "", again))[0]
 
 
 async def speaker_of(
-    agent_id: str, channel: str | None, gate: ActionGate, settings: StoredSettings, is_text: Callable[[], bool]
+    agent_id: str,
+    channel: str | None,
+    gate: ActionGate,
+    settings: StoredSettings,
+    form: AnswerForm,
+    request: Json,
+    budget: MessageBudget,
+    *,
+    plain: bool,
 ) -> Speaker | None:
     """Return an agent before its gate; None: what it says is not checked, which is counted.
 
-    ``is_text``: whether what it is asked for is one text.
+    ``plain``: the upstream is known to do nothing but write.
     """
     known = await settings.soon(agent_id)
-    speaker = Speaker(gate, agent_id, channel, known is not None and known.shadow_mode)
+    reason, repeatable, most_tokens = "", False, None
     try:
-        checked = known is not None and (known.action_gate_enabled or known.voice_check)
-        reason = "database" if known is None else "disabled" if not checked else None if is_text() else NOT_TEXT
+        if known is None:
+            reason = "database"
+        elif not (known.action_gate_enabled or known.voice_check):
+            reason = "disabled"
+        elif not form.is_text(request):
+            reason = NOT_TEXT
+        else:
+            repeatable, most_tokens = plain and not form.may_act(request), form.most_tokens(request)
     except SHAPE_ERRORS:
         reason = NOT_TEXT
-    if reason is None:
+    watched = known is not None and known.shadow_mode
+    speaker = Speaker(gate, agent_id, channel, watched, repeatable, Spending(budget, most_tokens))
+    if not reason:
         return speaker
     speaker.unchecked(reason)
     return None
@@ -347,7 +200,16 @@ class Sentence(Generic[Raw]):
     pieces: list[StreamEvent[Raw]]
     text: str = ""
     over: bool = False
-    passes: bool = False
+    passes: str = ""
+
+
+def sentences_in(text: str) -> int:
+    """Return how many sentences a text is checked in."""
+    count, start = 1, 0
+    for found in SENTENCE_END.finditer(text.strip()):
+        if found.start() - start >= _SHORTEST:
+            count, start = count + 1, found.start()
+    return count
 
 
 @dataclass
@@ -355,7 +217,7 @@ class AnswerStream(Generic[Raw]):
     """A stream of an answer.
 
     Attributes:
-        events: as they came, each with what is read of it.
+        events: as they came, each with what is read of it: its data, or what it brings where that is known without.
         close: lets go of the stream.
         render: makes of what is read an event as it comes.
         before: where the stream takes the place of another.
@@ -364,35 +226,34 @@ class AnswerStream(Generic[Raw]):
     """
 
     form: AnswerForm
-    events: AsyncIterator[tuple[Raw, Json | None]]
+    events: AsyncIterator[tuple[Raw, Json | EventPart | None]]
     close: Callable[[], Awaitable[None]]
     render: Callable[[Json], Raw]
     before: Continuation | None = None
     failure: Exception | None = None
     opened: Json = field(default_factory=dict)
-    _carried: list[StreamEvent[Raw]] = field(default_factory=list)
+    _ahead: deque[StreamEvent[Raw]] = field(default_factory=deque)
+    _coming: "asyncio.Future[StreamEvent[Raw] | None] | None" = None
 
     def __post_init__(self) -> None:
         self._stream = self._pieces()
 
     async def sentence(self, *, held: bool = True) -> Sentence[Raw]:
         """Return what comes up to the end of a sentence; an event alone where there is no text yet, or none is to be ``held``."""
-        pieces, self._carried = self._carried, []
-        text = "".join(piece.part.text for piece in pieces)
-        if pieces and not held:
-            return Sentence(pieces, text)
-        async for piece in self._stream:
+        pieces: list[StreamEvent[Raw]] = []
+        text = ""
+        while (piece := await self._next()) is not None:
             whole = text + piece.part.text
             if not piece.part.passes and text and self._end(whole, len(text)) == len(text):
-                self._carried = [piece]
+                self._ahead.appendleft(piece)
                 return Sentence(pieces, text)
             pieces.append(piece)
             if piece.part.passes or piece.part.ends or not whole or not held:
                 return Sentence(pieces, whole, passes=piece.part.passes)
-            if piece.part.text and self._end(whole, len(text)) is not None:
+            if len(pieces) >= _MOST_HELD or (piece.part.text and self._end(whole, len(text)) is not None):
                 return Sentence(pieces, whole)
             text = whole
-        return Sentence(pieces, text, over=True, passes=self.failure is not None)
+        return Sentence(pieces, text, over=True, passes=NOT_TEXT if self.failure is not None else "")
 
     @staticmethod
     def _end(text: str, known: int) -> int | None:
@@ -403,17 +264,59 @@ class AnswerStream(Generic[Raw]):
         found = SENTENCE_END.search(text, max(known, blank + _SHORTEST))
         return None if found is None else found.start()
 
-    async def _pieces(self) -> AsyncIterator[StreamEvent[Raw]]:
+    async def _next(self) -> StreamEvent[Raw] | None:
+        """Return the next event; None: there is none."""
+        if self._ahead:
+            return self._ahead.popleft()
+        if self._coming is None:
+            return await anext(self._stream, None)
+        # Who gives up waiting here must not break the stream off.
+        piece = await asyncio.shield(self._coming)
+        self._coming = None
+        return piece
+
+    async def read_ahead(self, seconds: float, most: int) -> str:
+        """Read the stream to its end, keep its events for later, and return their text.
+
+        Raises:
+            BudgetSpentError: it has more bytes than ``most``, or does not end in time. It goes on all the same.
+        """
+        ends, size = time.monotonic() + seconds, 0
+        while True:
+            self._coming = self._coming or asyncio.ensure_future(anext(self._stream, None))
+            await asyncio.wait({self._coming}, timeout=max(0.0, ends - time.monotonic()))
+            if not self._coming.done():
+                raise BudgetSpentError
+            piece, self._coming = self._coming.result(), None
+            if piece is None:
+                break
+            self._ahead.append(piece)
+            size += len(piece.raw) if isinstance(piece.raw, bytes) else len(piece.part.text)
+            if size > most or len(self._ahead) > most // 64:
+                raise BudgetSpentError
+        if self.failure is not None:
+            raise self.failure
+        return "".join(piece.part.text for piece in self._ahead)
+
+    async def end(self) -> None:
+        """Let go of the stream."""
+        if self._coming is not None:
+            self._coming.cancel()
+        await self.close()
+
+    async def _pieces(self) -> AsyncGenerator[StreamEvent[Raw]]:
         try:
             async for raw, event in self.events:
                 try:
-                    part = EventPart() if event is None else self.form.part_of(event)
+                    known = isinstance(event, EventPart)
+                    part = event if known else EventPart() if event is None else self.form.part_of(event)
                 except SHAPE_ERRORS:
-                    part = EventPart(passes=True)
-                self.opened = self.opened or event or {}
+                    part = EventPart(passes=NOT_TEXT)
+                read = None if isinstance(event, EventPart) else event
+                self.opened = self.opened or read or {}
                 if self.before:
                     self.before.came += part.text
-                yield StreamEvent(raw, event, part)
+                yield StreamEvent(raw, read, part)
         except Exception as error:
             self.failure = error
 
@@ -456,28 +359,24 @@ class AnswerStream(Generic[Raw]):
             return replace(found, pieces=[first, *found.pieces[spoken[-1] + 1 :]], text=text)
 
 
-Again = Callable[[str, str], Awaitable[AnswerStream[Raw]]]
-
-
-async def in_character(answer: AnswerStream[Raw], speaker: Speaker, again: Again[Raw]) -> AsyncGenerator[Raw]:
+async def in_character(answer: AnswerStream[Raw], speaker: Speaker, ask: Ask[AnswerStream[Raw]]) -> AsyncGenerator[Raw]:
     """Yield what an answer sends, each sentence when it has been checked; what broke the stream off is raised at its end.
 
-    A sentence is checked with all that the message said before it. One that is rejected is asked for ``again``, with what was
-    written and the feedback, and the new stream takes the place of the old. Where a check has no score, the rest of the message
-    goes out as it comes; a sentence that was forced through is not judged again with those after it.
+    A sentence is checked with all that the message said before it. For one that is rejected another answer is asked for, with what
+    was written and the feedback, and the new stream takes the place of the old. Where a check has no score, or the budget is spent,
+    the rest of the message goes out as it comes; a sentence that was forced through is not judged again with those after it.
     """
-    said, stands, free = "", 0, speaker.watched
+    said, stands, free = "", 0, speaker.afterwards
     try:
         while True:
             sentence = await answer.sentence(held=not free)
-            if sentence.passes and not free:
+            if sentence.passes and (speaker.afterwards or not free):
                 free = True
-                if (said + sentence.text).strip():
-                    speaker.unchecked(NOT_TEXT)
+                speaker.unchecked(sentence.passes)
             if sentence.text.strip() and not free:
-                anew = partial(_written_anew, said, again)
+                again = partial(_written_anew, said, speaker.spending, ask)
                 draft, decision = await speaker.settled(
-                    (answer, sentence), lambda item: item[1].text, anew, said, stands
+                    (answer, sentence), lambda item: item[1].text, again, said, stands
                 )
                 answer, sentence = draft
                 free = decision is None or decision.outcome in (Outcome.FAIL_OPEN, Outcome.DISABLED, Outcome.SHADOW)
@@ -486,31 +385,47 @@ async def in_character(answer: AnswerStream[Raw], speaker: Speaker, again: Again
             for piece in sentence.pieces:
                 yield answer.sent(piece)
             said += sentence.text
+            speaker.spending.sent += bool(sentence.text.strip())
             if sentence.over:
                 break
-        if speaker.watched and said.strip():
-            await speaker.check(said)
+        if speaker.afterwards and said.strip():
+            decision = await speaker.check(said)
+            if decision is not None and not decision.sends:
+                speaker.unchecked(NOT_REPEATABLE)
+        speaker.over()
         if answer.failure is not None:
             raise answer.failure
     finally:
-        await answer.close()
+        await answer.end()
 
 
 async def _written_anew(
-    said: str, again: Again[Raw], draft: tuple[AnswerStream[Raw], Sentence[Raw]], feedback: str
+    said: str,
+    spending: Spending,
+    ask: Ask[AnswerStream[Raw]],
+    draft: tuple[AnswerStream[Raw], Sentence[Raw]],
+    feedback: str,
 ) -> tuple[AnswerStream[Raw], Sentence[Raw]]:
-    """Return a stream that takes another's place at a held sentence, and its first one; until then the other may go on."""
+    """Return a stream that takes another's place at a held sentence, and its first one.
+
+    The other is read to its end first: no two answers are written at once, and it goes out if the new one does not come.
+    """
     answer, sentence = draft
-    fresh = await again(said + sentence.text, feedback)
-    if answer.before is None:
-        events = [piece.event for piece in sentence.pieces if piece.event is not None and piece.part.text]
-        fresh.before = Continuation(answer.opened, events[-1], events[0].get("sequence_number", 0) - 1, said)
-    else:
-        fresh.before = replace(answer.before, said=said, came="")
-    try:
-        opening = await fresh.opening(sentence, said)
-    except BaseException:
-        await fresh.close()
-        raise
-    await answer.close()
-    return fresh, opening
+    spending.require_rewrite()
+    unsent = sentence.text + await answer.read_ahead(spending.seconds_left, spending.budget.size)
+    await answer.end()
+    if spending.first is None:
+        spending.first = spending.sent + sentences_in(unsent)
+    tokens = spending.take_rewrite(said, sentence.text, unsent if answer.before else "")
+    async with asyncio.timeout(min(_REWRITE_SECONDS, spending.seconds_left)):
+        fresh = await ask(said + sentence.text, feedback, tokens)
+        if answer.before is None:
+            events = [piece.event for piece in sentence.pieces if piece.event is not None and piece.part.text]
+            fresh.before = Continuation(answer.opened, events[-1], events[0].get("sequence_number", 0) - 1, said)
+        else:
+            fresh.before = replace(answer.before, said=said, came="", replaced=0)
+        try:
+            return fresh, await fresh.opening(sentence, said)
+        except BaseException:
+            await fresh.end()
+            raise

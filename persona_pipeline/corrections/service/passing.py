@@ -20,15 +20,20 @@ from persona_pipeline.base.http_server import Access, Boundary
 from persona_pipeline.base.telemetry import within_span
 from persona_pipeline.corrections.configuration import StoredSettings
 from persona_pipeline.corrections.gate import ActionGate
-from persona_pipeline.corrections.service.answers import (
+from persona_pipeline.corrections.service.answers import AnswerStream, Speaker, in_character, speaker_of
+from persona_pipeline.corrections.service.budget import MessageBudget
+from persona_pipeline.corrections.service.forms import (
+    ENDPOINT,
+    NOT_READ,
     NOT_TEXT,
+    TOO_LARGE,
     AnswerForm,
-    AnswerStream,
+    EventPart,
     Json,
-    Speaker,
     answer_forms,
-    in_character,
-    speaker_of,
+    endpoint_of,
+    holds_words,
+    is_plain_model,
 )
 
 if TYPE_CHECKING:
@@ -41,13 +46,27 @@ _OWN = re.compile(r"/v1/(gate|interventions|statistics|agents)(/|$)")
 _HOP = (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 _NOT_SENT_ON = (*_HOP, b"host", b"expect", b"proxy-authorization")
 _NOT_SENT_BACK = (*_HOP, b"date", b"server", b"proxy-authenticate")
+# They describe a body, and go with it where another takes its place.
+_OF_BODY = (
+    *(b"content-length", b"content-encoding", b"content-md5", b"content-digest", b"repr-digest", b"digest", b"etag"),
+    *(b"last-modified", b"accept-ranges", b"content-range", b"signature", b"signature-input"),
+)
+_KEY = b"idempotency-key"
 _OURS = b"x-persona-"
 # A larger request passes without being read.
 _MOST_READ = 32 * 1024 * 1024
 _CONNECT_SECONDS = 30.0
+# Without a byte of a request's body.
+_BODY_SECONDS = 30.0
 # Less than servers keep a connection that nobody uses.
 _IDLE_SECONDS = 4.0
-_EVENT_END = re.compile(rb"(?<=\n\n)|(?<=\r\n\r\n)|(?<=\r\r)")
+# Bytes of one event. A longer one is not read, and neither is what comes after it.
+MOST_EVENT = 1024 * 1024
+# A line ends with CR LF, LF or CR; an empty line ends an event. Atomic: CR LF is one end of a line and never two.
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+# Of an end that is four bytes long, so many may be there already.
+_PART_OF_END = 3
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STREAM, _WHOLE = "text/event-stream", "application/json"
 _LOGGER = logging.getLogger("persona_pipeline.corrections.service")
 
@@ -60,11 +79,16 @@ class ModelUpstream:
         url: what a client would have for its base URL; without a path, ``/v1`` is meant.
         agents: by the name of the model that is asked for.
         keys: agents by the key that is sent.
+        ask_again: whether the same request may be sent again, as the server does nothing but write; None: where its host is known
+            to serve models alone.
+        budget: of each message of a client.
     """
 
     url: str
     agents: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ask_again: bool | None = None
+    budget: MessageBudget = field(default_factory=MessageBudget)
 
     def __post_init__(self) -> None:
         try:
@@ -73,6 +97,11 @@ class ModelUpstream:
             url = httpx2.URL("")
         if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
             raise ConfigError("--upstream: write a URL such as https://api.openai.com/v1, without a key in it")
+
+    @property
+    def is_asked_again(self) -> bool:
+        """Whether a request may be sent again; see ``ask_again``."""
+        return is_plain_model(httpx2.URL(self.url).host) if self.ask_again is None else self.ask_again
 
     def speaker(self, headers: Mapping[str, str], request: Json) -> str | None:
         """Return the agent that a request is for: by its header, its key, or the model it asks."""
@@ -91,7 +120,7 @@ class ModelUpstream:
 
 
 class _ClientLeftError(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has left."""
 
 
 class _Body:
@@ -102,7 +131,8 @@ class _Body:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         while not self._whole.is_set():
-            message = await self.receive()
+            async with asyncio.timeout(_BODY_SECONDS):
+                message = await self.receive()
             if message["type"] != "http.request":
                 raise _ClientLeftError
             if not message.get("more_body"):
@@ -126,33 +156,54 @@ class _Turn:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request to the upstream. ``turn``: whose answer is checked; None: it passes as it comes."""
+    """A request to the upstream.
+
+    Attributes:
+        turn: whose answer is checked; None: it passes as it comes.
+        unread: why an answer that passes is counted, for ``agent_id``; "": it is not.
+    """
 
     method: str
     target: httpx2.URL
     headers: Headers
     content: bytes | AsyncIterator[bytes] | None
     turn: _Turn | None = None
+    unread: str = ""
+    agent_id: str | None = None
 
-    def again(self, turn: _Turn, written: str, feedback: str) -> "_Asked":
-        """Return the request for another answer."""
-        content = json.dumps(turn.form.asked_again(turn.request, written, feedback)).encode("ascii")
-        # A key for one request is not for another.
-        kept = [(name, value) for name, value in self.headers if name not in (b"content-length", b"idempotency-key")]
-        return replace(self, headers=kept, content=content)
+    def with_body(self, request: Json) -> "_Asked":
+        """Return the request with another body."""
+        kept = [(name, value) for name, value in self.headers if name not in _OF_BODY]
+        return replace(self, headers=kept, content=json.dumps(request).encode("ascii"))
+
+    def again(self, turn: _Turn, written: str, feedback: str, tokens: int | None) -> "_Asked":
+        """Return the request for another answer; a key for one request is not for another."""
+        mark = f"-r{turn.speaker.spending.rewrites}".encode()
+        asked = self.with_body(turn.form.asked_again(turn.request, written, feedback, tokens))
+        return replace(asked, headers=[(n, v + mark if n == _KEY else v) for n, v in asked.headers])
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """An answer that does not come as a stream. ``text``: as of ``AnswerForm.words_of``; ``failure``: what broke it off."""
+    """An answer that does not come as a stream.
+
+    Attributes:
+        content: its bytes, as far as they are kept; ``rest``: those beyond.
+        text: as of ``AnswerForm.words_of``.
+        failure: what broke it off.
+    """
 
     response: httpx2.Response
     content: bytes
-    text: str | None
-    failure: Exception | None
+    text: str | None = None
+    failure: Exception | None = None
+    rest: AsyncIterator[bytes] | None = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         yield self.content
+        if self.rest is not None:
+            async for chunk in self.rest:
+                yield chunk
         if self.failure is not None:
             raise self.failure
 
@@ -209,6 +260,8 @@ class PassThrough:
                     refused = await self._passed(await self._asked(scope, headers, body), send)
         except _ClientLeftError:
             return
+        except TimeoutError:
+            refused = _error(408, f"no part of the body came for {_BODY_SECONDS:g} seconds")
         if refused is not None:
             await refused(scope, body.receive, send)
 
@@ -219,30 +272,41 @@ class PassThrough:
         target = self._upstream.target(scope["raw_path"], scope["query_string"])
         has_body = not {"content-length", "transfer-encoding"}.isdisjoint(headers)
         asked = _Asked(scope["method"], target, kept, chunks if has_body else None)
-        form = self._forms.get(scope["path"]) if asked.method == "POST" else None
-        if form is None:
+        if asked.method != "POST":
             return asked
+        form = self._forms.get(endpoint_of(scope["path"]))
+        if form is None:
+            unread = ENDPOINT if holds_words(scope["path"]) else ""
+            return replace(asked, unread=unread, agent_id=self._upstream.speaker(headers, {}))
         read = bytearray()
         async for chunk in chunks:
             read += chunk
             if len(read) > _MOST_READ:
-                return replace(asked, content=_joined(bytes(read), chunks))
+                asked = replace(asked, content=_joined(bytes(read), chunks), unread=TOO_LARGE)
+                return replace(asked, agent_id=self._upstream.speaker(headers, {}))
         asked, request = replace(asked, content=bytes(read)), _json(bytes(read))
         agent_id = self._upstream.speaker(headers, request or {})
-        if agent_id is None or request is None:
+        if request is None:
+            return replace(asked, unread=NOT_READ, agent_id=agent_id)
+        if agent_id is None:
             return asked
-        channel = headers.get("x-persona-channel")
-        speaker = await speaker_of(agent_id, channel, self._gate, self._settings, lambda: form.is_text(request))
+        speaker = await speaker_of(
+            agent_id,
+            headers.get("x-persona-channel"),
+            self._gate,
+            self._settings,
+            form,
+            request,
+            self._upstream.budget,
+            plain=self._upstream.is_asked_again,
+        )
         if speaker is None:
             return asked
-        # What is packed cannot be held by sentence.
-        plain = [(name, value) for name, value in kept if name != b"accept-encoding"]
         resumed = form.resumed(request)
-        if resumed is not request:
-            plain = [(name, value) for name, value in plain if name != b"content-length"]
-            asked = replace(asked, content=json.dumps(resumed).encode("ascii"))
-        plain.append((b"accept-encoding", b"identity"))
-        return replace(asked, headers=plain, turn=_Turn(speaker, form, resumed))
+        asked = asked if resumed is request else asked.with_body(resumed)
+        # What is packed cannot be held by sentence.
+        plain = [(name, value) for name, value in asked.headers if name != b"accept-encoding"]
+        return replace(asked, headers=[*plain, (b"accept-encoding", b"identity")], turn=_Turn(speaker, form, resumed))
 
     async def _ask(self, asked: _Asked) -> httpx2.Response:
         timeout = {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None}
@@ -260,23 +324,26 @@ class PassThrough:
         except httpx2.TransportError as error:
             return _error(502, f"the upstream does not answer ({type(error).__name__})")
         try:
-            turn = asked.turn if response.status_code == 200 else None
-            if turn and _kind(response) == _STREAM and "content-encoding" not in response.headers:
+            turn, packed = asked.turn, "content-encoding" in response.headers
+            is_turn = turn is not None and response.status_code == 200 and not packed
+            if turn and is_turn and _kind(response) == _STREAM:
                 await self._streamed(asked, turn, response, send)
-            elif turn and _kind(response) == _WHOLE:
+            elif turn and is_turn and _kind(response) == _WHOLE:
                 await self._whole(asked, turn, response, send)
             else:
-                if turn:
+                if turn and response.is_success:
                     turn.speaker.unchecked(NOT_TEXT)
+                elif asked.unread and response.is_success:
+                    self._gate.bypasses.count(asked.unread, asked.agent_id)
                 await _sent(send, response, response.aiter_raw())
         finally:
             await response.aclose()
         return None
 
-    async def _asked_again(self, asked: _Asked, turn: _Turn, written: str, feedback: str, kind: str) -> httpx2.Response:
+    async def _asked_again(self, asked: _Asked, kind: str) -> httpx2.Response:
         """Have an answer written anew; ValueError: it is not one of that kind."""
-        response = await self._ask(asked.again(turn, written, feedback))
-        if response.status_code != 200 or _kind(response) != kind:
+        response = await self._ask(asked)
+        if response.status_code != 200 or _kind(response) != kind or "content-encoding" in response.headers:
             await response.aclose()
             raise ValueError(f"the upstream answers {response.status_code}")
         return response
@@ -285,49 +352,95 @@ class PassThrough:
         def answering(found: httpx2.Response) -> AnswerStream[bytes]:
             return AnswerStream(turn.form, _events(found), found.aclose, _event)
 
-        async def again(written: str, feedback: str) -> AnswerStream[bytes]:
-            return answering(await self._asked_again(asked, turn, written, feedback, _STREAM))
+        async def ask(written: str, feedback: str, tokens: int | None) -> AnswerStream[bytes]:
+            return answering(await self._asked_again(asked.again(turn, written, feedback, tokens), _STREAM))
 
-        async with aclosing(in_character(answering(response), turn.speaker, again)) as events:
-            await _sent(send, response, events)
+        dropped = () if turn.speaker.afterwards else _OF_BODY
+        async with aclosing(in_character(answering(response), turn.speaker, ask)) as events:
+            await _sent(send, response, events, dropped)
 
     async def _whole(self, asked: _Asked, turn: _Turn, response: httpx2.Response, send: "Send") -> None:
-        async def again(written: str, feedback: str) -> _Whole:
-            return await _read(turn.form, await self._asked_again(asked, turn, written, feedback, _WHOLE))
+        most = self._upstream.budget.size
 
-        draft = await turn.speaker.settled_whole(await _read(turn.form, response), lambda item: item.text, again)
+        async def ask(written: str, feedback: str, tokens: int | None) -> _Whole:
+            again = await self._asked_again(asked.again(turn, written, feedback, tokens), _WHOLE)
+            try:
+                return await _read(turn.form, again, most)
+            finally:
+                await again.aclose()
+
+        draft = await _read(turn.form, response, most)
+        if draft.rest is not None:
+            turn.speaker.unchecked(TOO_LARGE)
+        draft = await turn.speaker.settled_whole(draft, lambda item: item.text, ask)
         await _sent(send, draft.response, draft.chunks())
 
 
-async def _read(form: AnswerForm, response: httpx2.Response) -> _Whole:
-    """Read an answer that does not come as a stream, packed or not."""
-    content, text, failure = bytearray(), None, None
+async def _read(form: AnswerForm, response: httpx2.Response, most: int) -> _Whole:
+    """Read an answer that does not come as a stream; one of more bytes has no text, and is not kept."""
+    content, stream = bytearray(), response.aiter_raw()
     try:
-        async for chunk in response.aiter_raw():
+        async for chunk in stream:
             content += chunk
-        unpacked = httpx2.Response(200, headers=response.headers, content=bytes(content)).content
-        text = form.words_of(_json(unpacked) or {})
+            if len(content) > most:
+                return _Whole(response, bytes(content), rest=stream)
     except httpx2.TransportError as error:
-        failure = error
-    except httpx2.DecodingError:
-        pass
-    return _Whole(response, bytes(content), text, failure)
+        return _Whole(response, bytes(content), failure=error)
+    return _Whole(response, bytes(content), form.words_of(_json(bytes(content)) or {}))
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[tuple[bytes, Json | None]]:
-    """Yield the events of a stream: the bytes of each, and what its data is where that is a JSON object."""
-    rest = b""
-    async for chunk in response.aiter_raw():
-        *whole, rest = _EVENT_END.split(rest + chunk)
-        for raw in whole:
-            yield raw, _data(raw)
-    if rest:
-        yield rest, _data(rest)
+@dataclass(frozen=True)
+class ServerEvent:
+    """The bytes of an event as they came. ``too_large``: they are a part of an event, or of what follows it, and are not read."""
+
+    raw: bytes
+    too_large: bool = False
+
+    @property
+    def data(self) -> bytes | None:
+        """The event's data; None: it has none, as a comment."""
+        lines = self.raw.removeprefix(_BYTE_ORDER_MARK).splitlines()
+        found = [line[5:] for line in lines if line.startswith(b"data:")]
+        return b"\n".join(found) if found else None
 
 
-def _data(raw: bytes) -> Json | None:
-    lines = [line[5:] for line in raw.splitlines() if line.startswith(b"data:")]
-    return _json(b"\n".join(lines)) if lines else None
+async def server_events(chunks: AsyncIterator[bytes], most: int = MOST_EVENT) -> AsyncIterator[ServerEvent]:
+    """Yield the events of a stream; together their bytes are those of the chunks.
+
+    ``most``: bytes of an event. From the first that is larger on, all that comes is yielded as ``too_large``.
+    """
+    held, searched, too_large = bytearray(), 0, False
+    async for chunk in chunks:
+        if too_large:
+            yield ServerEvent(chunk, too_large=True)
+            continue
+        held += chunk
+        start = 0
+        # Each byte is searched once: only the end of what is held may belong to an end that goes on in the chunk.
+        position = max(0, searched - _PART_OF_END)
+        while (found := _EVENT_END.search(held, position)) and found.end() - start <= most:
+            yield ServerEvent(bytes(held[start : found.end()]))
+            start = position = found.end()
+        del held[:start]
+        searched = len(held)
+        too_large = found is not None or searched > most
+        if too_large:
+            yield ServerEvent(bytes(held), too_large=True)
+            held.clear()
+    if held:
+        yield ServerEvent(bytes(held))
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[tuple[bytes, Json | EventPart | None]]:
+    """Yield the events of a stream: the bytes of each, and its data or, where that cannot be read, what it brings."""
+    async for event in server_events(response.aiter_raw()):
+        data = event.data
+        if event.too_large:
+            yield event.raw, EventPart(passes=TOO_LARGE)
+        elif data is None or data.strip() in (b"", b"[DONE]"):
+            yield event.raw, None
+        else:
+            yield event.raw, _json(data) or EventPart(passes=NOT_TEXT)
 
 
 def _event(data: Json) -> bytes:
@@ -361,10 +474,12 @@ async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[b
         yield chunk
 
 
-async def _sent(send: "Send", response: httpx2.Response, content: AsyncIterator[bytes]) -> None:
-    """Send an answer on as it comes; one that breaks off is broken off here too."""
-    dropped = {*_NOT_SENT_BACK, *_of_connection(response.headers)}
-    kept = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in dropped]
+async def _sent(
+    send: "Send", response: httpx2.Response, content: AsyncIterator[bytes], dropped: tuple[bytes, ...] = ()
+) -> None:
+    """Send an answer on as it comes, without some of its headers; one that breaks off is broken off here too."""
+    without = {*_NOT_SENT_BACK, *_of_connection(response.headers), *dropped}
+    kept = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in without]
     await send({"type": "http.response.start", "status": response.status_code, "headers": kept})
     try:
         async for chunk in content:

@@ -19,6 +19,7 @@ from persona_pipeline.defs.agents.verdicts import (
 from persona_pipeline.defs.platform.dagster_internals import newest_materialization
 from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldResource, known_failures
 from persona_pipeline.evaluation.history import saved_run
+from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import EXIT_OK, EXIT_REGRESSION, AgentReport, Result
 from persona_pipeline.reporting.text import one_line
 from persona_pipeline.world.propositions.models import dimension_label
@@ -126,7 +127,7 @@ def build_gate(specs: Specs) -> dg.AssetChecksDefinition:
         asked = [gate for gate in GATE if gate.name in names]
         # Asked for alone, the check over everybody is about no agent.
         opened = world.open()
-        fail_on = evaluation.asked(opened).fail_on
+        fail_on = counted(evaluation.asked(opened))
         reports = [newest_report(context.partition_key, opened)] if asked else []
         lines = [(agent_line(report, fail_on), report) for report in reports]
         for line, report in lines:

@@ -19,6 +19,7 @@ from persona_pipeline.defs.platform.resources import EvaluationSettings, WorldRe
 from persona_pipeline.evaluation.read import WorldReader, voice_state
 from persona_pipeline.evaluation.run import evaluate_stored, open_scope, score_stored
 from persona_pipeline.evaluation.snapshot import AgentScope
+from persona_pipeline.guard.gate import counted
 from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.world.speakers import stored_names
 from persona_pipeline.world.world import World
@@ -115,7 +116,7 @@ def make_comparisons(at: AgentStep) -> Made:
 
 def make_in_character(at: AgentStep) -> Made:
     """Say that the agent is in character, as of its newest comparison; fails where it is not."""
-    line = agent_line(checks.newest_report(at.agent_id, at.world), at.evaluation.asked(at.world).fail_on)
+    line = agent_line(checks.newest_report(at.agent_id, at.world), counted(at.evaluation.asked(at.world)))
     if failure := failure_of([line]):
         raise failure
     if said := outcomes.in_character_outcome(line):

@@ -213,5 +213,5 @@ def evaluate_together(
     # Dagster planned their checks when the run was made: said again, they stay as they were.
     runs = {agent_id: saved_run(newest_run_row(world.store, agent_id)) for agent_id in past}
     compared = {agent_id: run.report for agent_id, run in runs.items() if run}
-    yield from check_evaluations(specs, compared, request.fail_on)
+    yield from check_evaluations(specs, compared, result.fail_on)
     return result

@@ -12,9 +12,10 @@ from persona_pipeline.defs import metadata
 from persona_pipeline.defs.platform.resources import known_agents
 from persona_pipeline.evaluation.history import saved_verdict
 from persona_pipeline.evaluation.run import CohortResult
-from persona_pipeline.guard.gate import weighed
-from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, worst_exit_code
+from persona_pipeline.guard.gate import kept_rules, weighed
+from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport, worst_exit_code
 from persona_pipeline.reporting.text import format_score, markdown_code, markdown_text, one_line
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.runs import newest_verdict_rows
 from persona_pipeline.world.world import World
 
@@ -72,7 +73,7 @@ def _first_words(line: AgentVerdict) -> str:
 
 
 def agent_line(report: AgentReport, fail_on: Sequence[str] | None = None) -> AgentVerdict:
-    """Return how one agent did; what ``fail_on`` does not name is said, and fails nothing."""
+    """Return how one agent did. ``fail_on``: the names of findings that fail a run, see ``gate.counted``."""
     run = report.evaluation
     return AgentVerdict(
         agent_id=run.agent_id,
@@ -93,22 +94,28 @@ def agent_lines(result: CohortResult) -> list[AgentVerdict]:
     return sorted(lines + broken, key=lambda line: line.agent_id)
 
 
-def verdict(lines: Sequence[AgentVerdict], of_run: Sequence[Finding] = ()) -> str:
-    """Return the outcome in a few words that fit a label: 'in character', or who drifted, is broken or cannot be told.
+def verdict(lines: Sequence[AgentVerdict], report: RunReport | None = None) -> str:
+    """Return the outcome in a few words that fit a label, with the terms that the runs keep.
 
-    ``of_run``: findings about the whole run, such as a baseline whose persona is gone.
+    ``report``: of the whole run, which adds its own terms and findings, such as a baseline whose persona is gone.
     """
     said = [f"{group}: {some(names)}" for group, names in _grouped(lines)]
-    if told := Conclusion.of(of_run):
+    if report and (told := Conclusion.of(report.findings)):
         said.append(f"{told.status.word}: the run as a whole")
-    return "; ".join(said) or (_HELD if lines else NOBODY)
+    terms = [*_terms(lines), *(ReportView(report).terms if report else ())]
+    return "; ".join([*(said or [_HELD if lines else NOBODY]), *dict.fromkeys(terms)])
+
+
+def _terms(lines: Sequence[AgentVerdict]) -> list[str]:
+    return kept_rules(finding for line in lines for finding in line.findings)
 
 
 def headline(lines: Sequence[AgentVerdict]) -> str:
     """Return how many agents are in character, drifted and so on, all of them counted."""
     held = sum(line.label == _HELD for line in lines)
     counts = [(_HELD, held), *((group, len(names)) for group, names in _grouped(lines))]
-    return ", ".join(f"{count} {group}" for group, count in counts if count) or NOBODY
+    said = ", ".join(f"{count} {group}" for group, count in counts if count) or NOBODY
+    return "; ".join([said, *_terms(lines)])
 
 
 def _grouped(lines: Sequence[AgentVerdict]) -> list[tuple[str, list[str]]]:

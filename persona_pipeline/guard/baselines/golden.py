@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from persona_pipeline.base.documents.yaml import Document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, not_valid
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.spread import spread_of, summarised
+from persona_pipeline.guard.baselines.spread import Pooled, spread_of, summarised, variation_of
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.personas import check_agent_id
@@ -255,6 +255,11 @@ class Watched:
 
     count: int = 0
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
+
+    @cached_property
+    def variations(self) -> Mapping[str, tuple[Pooled, Pooled]]:
+        """How much the windows of each baseline differ, in its dimensions and in its claims."""
+        return {agent_id: variation_of(baseline) for agent_id, baseline in self.baselines.items()}
 
 
 def watched_agents(folder: Path) -> Watched:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, computed_field
 
 from persona_pipeline.base.options import Day
 from persona_pipeline.scoring.results import HIGHEST, DimensionEvaluation
@@ -68,35 +68,33 @@ class PropositionDrop(BaseModel, extra="forbid", frozen=True):
     p_value: float | None = None
 
 
-# A dimension that cannot see a fall of so many points guards little.
+# A comparison that misses a drop of this many points has low power.
 BLIND = 2.0
 
 
-class Sight(BaseModel, extra="forbid", frozen=True):
-    """What a comparison could have seen, and what its error is made of; all in points (0-9).
+class Sight(BaseModel, extra="ignore", frozen=True):
+    """Power of a comparison, in points (0-9). Runs of earlier releases have more keys, which are ignored.
 
     Attributes:
-        detectable: the smallest fall reported in four of five runs.
-        judge, week: standard deviation of one judgment's part in the score, and of what a window does to it.
-        week_from: where the week's part was learnt, see ``noise.SOURCES``.
+        detectable: the smallest drop that is reported in four of five runs.
         windows: of the baseline.
-        target: what it should see; judgments, windows_needed: what would bring ``detectable`` there, each alone; None: it cannot.
-        limit: below which neither judgments nor messages bring it; None: there is none.
-        messages: None; runs of earlier releases took weeks for an error of sampling.
-        text: all that in one sentence.
+        windows_needed: baseline windows that would detect a drop of ``BLIND`` points; None: it does already, or 26 would not.
     """
 
     detectable: float
-    judge: float | None = None
-    week: float = 0.0
-    week_from: str = ""
     windows: int = 1
-    target: float = 1.0
-    limit: float | None = None
-    messages: int | None = None
-    judgments: int | None = None
     windows_needed: int | None = None
-    text: str = ""
+
+    @computed_field
+    @property
+    def text(self) -> str:
+        """Which drops a run detects, and what a smaller one needs."""
+        text = f"smallest detectable drop {self.detectable:.1f}"
+        if self.missed:
+            text = f"low power: {self.missed} would be missed"
+        if self.windows_needed is None:
+            return text
+        return f"{text}; to detect {BLIND:.1f}: {self.windows_needed} windows in the baseline"
 
     @property
     def shown(self) -> str:
@@ -111,13 +109,12 @@ class Sight(BaseModel, extra="forbid", frozen=True):
         return "any drop" if self.detectable > HIGHEST else f"drops below {self.detectable:.1f}"
 
 
-class ClaimTest(BaseModel, extra="forbid", frozen=True):
+class ClaimTest(BaseModel, extra="ignore", frozen=True):
     """How a claim moved. ``delta`` = current - baseline; ``interval``: of that change, 95 %; ``p_value``: corrected, if tested."""
 
     delta: float
     interval: tuple[float, float]
     p_value: float | None = None
-    detectable: float
 
 
 # Below this many labels the intervals cover less than they say: .91 at 25.
@@ -194,6 +191,8 @@ class DimensionComparison(BaseModel, extra="forbid"):
     status: ``ok``, ``regressed``, ``undecided`` (it dropped, and that is neither shown nor to be passed over), ``no_baseline``
     (scored, nothing to compare with), ``unscored`` (no score now), ``incomplete`` (coverage below the minimum, so the mean is not
     compared), ``other_judge`` (nor is it with another judge's).
+    undecided_claims: claims whose drop is not significant, and too large to ignore.
+    lost: claims without any judgment, because all of them failed.
     doubted: what fell by the rule, a sentence each, where its judge cannot be believed: neither a regression nor none.
     interval: of the change (current - baseline), 95 %; p_value: of a fall, corrected for all that was compared.
     sight, claims: what could have been seen, and the test of each claim; None and empty where nothing can be tested.
@@ -205,6 +204,8 @@ class DimensionComparison(BaseModel, extra="forbid"):
     baseline: float | None = None
     delta: float | None = None
     drops: list[PropositionDrop] = Field(default_factory=list)
+    undecided_claims: list[PropositionDrop] = Field(default_factory=list)
+    lost: list[str] = Field(default_factory=list)
     interval: tuple[float, float] | None = None
     p_value: float | None = None
     sight: Sight | None = None
@@ -214,12 +215,11 @@ class DimensionComparison(BaseModel, extra="forbid"):
     judge_shift: JudgeShift | None = None
 
 
-class BaselineComparison(BaseModel, extra="forbid"):
-    """One agent's evaluation beside its baseline.
+class BaselineComparison(BaseModel, extra="ignore"):
+    """One agent's evaluation compared with its baseline. Keys of earlier releases are ignored.
 
     Attributes:
         families: what p-values were corrected for, in words; "" where nothing was tested.
-        p_value: the agent's smallest, corrected within the agent only; what other runs need beyond 20 watched agents.
         unable: judges of these scores that were found unable to judge; ``unread``: that do not read what they judge, in words.
     """
 
@@ -227,7 +227,6 @@ class BaselineComparison(BaseModel, extra="forbid"):
     dimensions: dict[str, DimensionComparison] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
     families: str = ""
-    p_value: float | None = None
     unable: list[str] = Field(default_factory=list)
     unread: list[str] = Field(default_factory=list)
 

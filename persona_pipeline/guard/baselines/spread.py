@@ -1,73 +1,77 @@
-"""Scores over windows: how much they vary, between windows and from judgment to judgment."""
+"""Scores over windows: how much they vary between windows, and the weight of each claim."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from statistics import fmean
+from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from persona_pipeline.guard.baselines.models import Baseline
-from persona_pipeline.guard.baselines.variance import (
-    MEDIAN_FROM,
-    ROUNDING_VARIANCE,
-    Level,
-    Numbers,
-    Repeats,
-    medians,
-    repeats,
-    special,
-)
+from persona_pipeline.guard.baselines.variance import special
 from persona_pipeline.scoring.results import HIGHEST, NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import DIMENSIONS
 
 DECIMALS = 4
 # No standard deviation of scores from 0 to 9 is larger than that of one 0 and one 9.
 WIDEST = 6.37
-# Degrees of freedom from which a run alone tells how much its judge varies.
-ENOUGH_REPEATS = 20
+# A score is a whole number: rounding alone spreads it by the variance of a uniform distribution of width 1.
+ROUNDING_VARIANCE = 1 / 12
+# Keys of golden files of earlier releases, which no rule reads any more.
+_FORMER = frozenset({"below", "median", "between_medians", "below_medians", "spread", "degrees", "outliers"})
 
 
 class Windows(BaseModel, extra="forbid"):
-    """Scores of one thing over windows; standard deviations in points, None below two windows.
+    """Scores of one dimension or claim over windows.
 
     Attributes:
-        windows: how many it has a score in.
-        between, below: standard deviation of the windows' scores (n - 1), and from what lies below their mean alone.
-        median, between_medians, below_medians: mean over windows of the median judgment, and how those vary; None where
-            a window has fewer than three judgments.
+        windows: number of windows with a score.
+        between: standard deviation of the windows' scores (n - 1) in points; None below two windows.
     """
 
     windows: int = Field(default=1, ge=0)
     between: float | None = Field(default=None, ge=0, le=WIDEST)
-    below: float | None = Field(default=None, ge=0, le=WIDEST)
-    median: float | None = Field(default=None, ge=0, le=9)
-    between_medians: float | None = Field(default=None, ge=0, le=WIDEST)
-    below_medians: float | None = Field(default=None, ge=0, le=WIDEST)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former_keys(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if key not in _FORMER} if isinstance(data, dict) else data
 
 
 class ClaimSpread(Windows):
     """One claim.
 
     Attributes:
-        weight: its part in the dimension's score, 0-1; None: not known (older files).
+        weight: its part in the dimension's score, 0-1; None: unknown (older files).
         samples: judgments in all windows.
-        spread: the judge's standard deviation, known with ``degrees`` degrees of freedom, ``outliers`` verdicts left out.
     """
 
     weight: float | None = Field(default=None, ge=0, le=1)
     samples: int = Field(default=1, ge=0)
-    spread: float | None = Field(default=None, ge=0, le=WIDEST)
-    degrees: int = Field(default=0, ge=0)
-    outliers: int = Field(default=0, ge=0)
 
 
 class DimensionSpread(Windows):
     """One dimension and its claims, by id."""
 
     claims: dict[str, ClaimSpread] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Sum of squares around the means of several groups, in points squared, and its degrees of freedom."""
+
+    squares: float = 0.0
+    degrees: int = 0
+
+    def __add__(self, other: "Pooled") -> "Pooled":
+        return Pooled(self.squares + other.squares, self.degrees + other.degrees)
+
+    @classmethod
+    def of(cls, items: Iterable[Windows]) -> "Pooled":
+        """Return the variation between windows of several dimensions or claims."""
+        known = [(item.windows - 1, item.between) for item in items if item.windows > 1]
+        return sum((cls(own * sd**2, own) for own, sd in known if sd is not None), cls())
 
 
 @dataclass(frozen=True)
@@ -80,84 +84,42 @@ class Summary:
 
 
 def spread_of(baseline: Baseline, dimension: str) -> DimensionSpread:
-    """Return what a golden file says of a dimension's spread; older files tell of one window, or of nothing.
+    """Return what a golden file says of a dimension's windows; the oldest files are of one window.
 
     pydantic.ValidationError: the file says something else.
     """
     known: Mapping[str, Any] = baseline.provenance.get("dimensions", {}).get(dimension, {})
-    if "claims" in known:
-        return DimensionSpread.model_validate(
-            {name: known[name] for name in DimensionSpread.model_fields if name in known}
-        )
-    count, spreads = max(1, known.get("samples") or 1), known.get("spread") or {}
-    return DimensionSpread(
-        claims={
-            key: ClaimSpread(samples=count, spread=value, degrees=count - 1) if count > 1 else ClaimSpread()
-            for key, value in spreads.items()
-        }
-        or {key: ClaimSpread(samples=count) for key in baseline.proposition_scores.get(dimension, {})}
-    )
+    return DimensionSpread.model_validate({name: known[name] for name in DimensionSpread.model_fields if name in known})
+
+
+def variation_of(baseline: Baseline) -> tuple[Pooled, Pooled]:
+    """Return how much the windows of a baseline differ, in its dimensions and in its claims."""
+    spreads = [spread_of(baseline, name) for name in baseline.dimensions]
+    return Pooled.of(spreads), Pooled.of(claim for item in spreads for claim in item.claims.values())
 
 
 def summarised(windows: Sequence[DimensionEvaluation]) -> Summary:
     """Return a dimension over the windows it was scored in, newest last; ValueError: there is no window, or one without a score."""
-    if not windows or any(item.score is None for item in windows):
+    scores = [item.score for item in windows if item.score is not None]
+    if not scores or len(scores) < len(windows):
         raise ValueError("a baseline needs at least one window, each with a score")
-    newest = windows[-1]
-    keys = [key for key, row in newest.propositions.items() if row.score is not None]
+    newest, claims, spreads = windows[-1], dict[str, float](), dict[str, ClaimSpread]()
     weights = claim_weights(newest)
-    claims, spreads = {}, {}
-    for key in keys:
+    for key in [key for key, row in newest.propositions.items() if row.score is not None]:
         rows = [item.propositions[key] for item in windows if key in item.propositions]
-        scored = [row for row in rows if row.score is not None]
-        claims[key] = fmean(row.score for row in scored if row.score is not None)
+        own = [row.score for row in rows if row.score is not None]
+        claims[key] = fmean(own)
         if not newest.propositions[key].algorithmic:
-            spreads[key] = _claim_spread(claim_level(scored), round(weights[key], DECIMALS))
-    level = dimension_level(windows)
-    return Summary(float(level.mean[0]), claims, DimensionSpread(**_windows(level), claims=spreads))
-
-
-def claim_level(rows: Sequence[PropositionResult]) -> Level:
-    """Return the level of one claim from its result in each window."""
-    found = [_judged(row) for row in rows if row.score is not None]
-    if not found:
-        return NOTHING
-    scores = np.array([[row.score for row in rows if row.score is not None]], float)
-    middle = np.array([[item.median for item in found]], float)
-    counts = np.array([[item.count for item in found]], float)
-    return Level.over_windows(scores, middle, counts, _together([item.repeats for item in found]))
-
-
-def dimension_level(windows: Sequence[DimensionEvaluation]) -> Level:
-    """Return the level of one dimension from its evaluation in each window."""
-    scored = [item for item in windows if item.score is not None]
-    if not scored:
-        return NOTHING
-    scores = np.array([[item.score for item in scored]], float)
-    middle = np.array([[_dimension_median(item) for item in scored]], float)
-    return Level.over_windows(scores, middle, np.full(scores.shape, MEDIAN_FROM), NO_REPEATS)
-
-
-def golden_level(mean: float, known: Windows) -> Level:
-    """Return the level of a claim or dimension as a golden file keeps it."""
-
-    def value(number: float | None, power: int = 1) -> Numbers:
-        return np.array([np.nan if number is None else number**power])
-
-    judged = known if isinstance(known, ClaimSpread) else ClaimSpread(samples=known.windows)
-    degrees = judged.degrees if judged.spread is not None else 0
-    squares = value((judged.spread or 0.0) ** 2 * degrees)
-    return Level(
-        mean=value(mean),
-        median=value(known.median),
-        windows=value(max(1, known.windows)),
-        between=value(known.between, 2),
-        between_medians=value(known.between_medians, 2),
-        below=value(known.below, 2),
-        below_medians=value(known.below_medians, 2),
-        count=value(max(1, judged.samples)),
-        judge=Repeats(squares, value(degrees), value(judged.outliers), squares, value(degrees)),
+            judgments = sum(max(1, len(row.samples)) for row in rows if row.score is not None)
+            weight = round(weights[key], DECIMALS)
+            spreads[key] = ClaimSpread(windows=len(own), between=_between(own), weight=weight, samples=judgments)
+    return Summary(
+        fmean(scores), claims, DimensionSpread(windows=len(scores), between=_between(scores), claims=spreads)
     )
+
+
+def _between(scores: Sequence[float]) -> float | None:
+    return round(stdev(scores), DECIMALS) if len(scores) > 1 else None
 
 
 def claim_weights(item: DimensionEvaluation) -> dict[str, float]:
@@ -176,15 +138,6 @@ def judged_share(item: DimensionEvaluation) -> float:
     """Return the part (0-1) of a dimension's score that its judged claims make up."""
     computed = [key for key, row in item.propositions.items() if row.algorithmic and row.score is not None]
     return _judged_share(item.dimension, computed)
-
-
-def golden_weights(baseline: Baseline, dimension: str, claims: Sequence[str]) -> dict[str, float]:
-    """Return what each judged claim weighed in a golden score; older files do not say, there all weigh alike."""
-    known = spread_of(baseline, dimension).claims
-    judged = [key for key in claims if not key.startswith("_")]
-    alike = _judged_share(dimension, claims) / max(1, len(judged))
-    weights = {key: known[key].weight if key in known else None for key in judged}
-    return {key: alike if weight is None else weight for key, weight in weights.items()}
 
 
 def computed_moved(dimension: str, said: Mapping[str, float], now: Mapping[str, float]) -> float:
@@ -213,115 +166,30 @@ def score_margins(dimensions: Mapping[str, DimensionEvaluation]) -> dict[str, fl
     found = {}
     for name, item in dimensions.items():
         weights = claim_weights(item)
-        judged = {key: _judged(item.propositions[key]) for key in weights}
-        together = _together([row.repeats for row in judged.values()])
-        degrees = float(together.all_degrees[0])
-        if degrees > 0:
-            variance = max(float(together.all_squares[0]) / degrees, ROUNDING_VARIANCE)
-            error = sum(weights[key] ** 2 * variance / row.count for key, row in judged.items()) ** 0.5
-            found[name] = float(special().stdtrit(degrees, 0.975)) * error
+        repeats = sum((_repeats(item.propositions[key]) for key in weights), Pooled())
+        if repeats.degrees > 0:
+            variance = max(repeats.squares / repeats.degrees, ROUNDING_VARIANCE)
+            counts = {key: max(1, len(item.propositions[key].samples)) for key in weights}
+            error = sum(weights[key] ** 2 * variance / count for key, count in counts.items()) ** 0.5
+            found[name] = float(special().stdtrit(repeats.degrees, 0.975)) * error
     parts = [name for name, item in dimensions.items() if item.score is not None and name not in NOT_IN_OVERALL]
     if parts and all(name in found for name in parts):
         found["overall"] = sum(found[name] ** 2 for name in parts) ** 0.5 / len(parts)
     return found
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """One claim in one window, on the scale of its score. ``median`` is NaN below three judgments of the same thing."""
-
-    median: float
-    count: int
-    repeats: Repeats
-
-
-def _judged(row: PropositionResult) -> _Judged:
-    if not row.samples or row.raw is None:
-        count = max(1, len(row.samples))
-        degrees = count - 1 if row.spread is not None else 0
-        return _Judged(np.nan, count, golden_level(0.0, ClaimSpread(spread=row.spread, degrees=degrees)).judge)
-    groups = _groups(row)
-    if len(row.samples) == len(groups):
-        return _Judged(np.nan, len(row.samples), NO_REPEATS)
-    longest = max(len(values) for _, values in groups)
-    table = np.array([[*values, *[np.nan] * (longest - len(values))] for _, values in groups])
-    weights = np.array([weight for weight, _ in groups])
-    slope = _slope(row)
-    judge = _together([repeats(table)])
-    judge = replace(judge, squares=judge.squares * slope**2, all_squares=judge.all_squares * slope**2)
-    median = np.nan
-    if len(row.samples) >= (MEDIAN_FROM - 0.5) * len(groups):
-        moved = slope * (float(np.average(medians(table), weights=weights)) - row.raw)
-        median = min(max((row.score or 0.0) + moved, 0.0), HIGHEST)
-    return _Judged(median, len(row.samples), judge)
-
-
-def _together(parts: Sequence[Repeats]) -> Repeats:
-    return Repeats(
-        *(np.array([sum(float(getattr(part, item.name).sum()) for part in parts)]) for item in fields(Repeats))
-    )
-
-
-def _groups(row: PropositionResult) -> list[tuple[float, list[float]]]:
-    """Return the judgments of each thing the claim was judged on, with its weight."""
-    found: dict[Any, tuple[float, list[float]]] = defaultdict(lambda: (1.0, []))
+def _repeats(row: PropositionResult) -> Pooled:
+    """Return how much repeated judgments of the same part differ, on the scale of the score."""
+    groups: dict[Any, list[float]] = defaultdict(list)
     for part in row.parts:
         if part.get("raw") is not None:
-            weight, values = found[part["part"]]
-            found[part["part"]] = (float(part.get("weight", weight)), [*values, float(part["raw"])])
-    return list(found.values()) or [(1.0, list(row.samples))]
+            groups[part["part"]].append(float(part["raw"]))
+    judged = [*groups.values()] or [row.samples]
+    squares = sum((value - fmean(own)) ** 2 for own in judged for value in own)
+    return Pooled(squares * _slope(row) ** 2, sum(max(0, len(own) - 1) for own in judged))
 
 
 def _slope(row: PropositionResult) -> float:
-    """Return by how much the score moves with the raw judgment: less than 1 in hard mode, below 0 for inverted claims."""
+    """Return by how much the score moves with the raw judgment: 1, or less in hard mode."""
     flipped = HIGHEST - (row.raw or 0.0) if row.inverted else row.raw or 0.0
-    size = (row.score or 0.0) / flipped if flipped > 0 else 1.0
-    return -size if row.inverted else size
-
-
-def _dimension_median(item: DimensionEvaluation) -> float:
-    weights = claim_weights(item)
-    moved = {
-        key: found.median - (item.propositions[key].score or 0.0)
-        for key in weights
-        if np.isfinite((found := _judged(item.propositions[key])).median)
-    }
-    if not moved or item.score is None:
-        return np.nan
-    return item.score + sum(weights[key] * change for key, change in moved.items())
-
-
-def _windows(level: Level) -> dict[str, Any]:
-    return {
-        "windows": int(level.windows[0]),
-        "between": _root(level.between),
-        "below": _root(level.below),
-        "median": _rounded(level.median),
-        "between_medians": _root(level.between_medians),
-        "below_medians": _root(level.below_medians),
-    }
-
-
-def _claim_spread(level: Level, weight: float) -> ClaimSpread:
-    degrees = int(level.judge.degrees[0])
-    return ClaimSpread(
-        **_windows(level),
-        weight=weight,
-        samples=int(level.count[0]),
-        spread=_root(level.judge.squares / degrees) if degrees else None,
-        degrees=degrees,
-        outliers=int(level.judge.outliers[0]),
-    )
-
-
-def _root(values: Numbers) -> float | None:
-    return _rounded(np.sqrt(values))
-
-
-def _rounded(values: Numbers) -> float | None:
-    return round(float(values[0]), DECIMALS) if np.isfinite(values[0]) else None
-
-
-_NAN, _ZERO = np.array([np.nan]), np.zeros(1)
-NO_REPEATS = Repeats(_ZERO, _ZERO, _ZERO, _ZERO, _ZERO)
-NOTHING = Level(_NAN, _NAN, _ZERO, _NAN, _NAN, _NAN, _NAN, _ZERO, NO_REPEATS)
+    return (row.score or 0.0) / flipped if flipped > 0 else 1.0

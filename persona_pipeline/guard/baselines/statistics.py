@@ -9,9 +9,6 @@ Agents are corrected for by how many are watched: up to ``MOST_TOGETHER`` no run
 share of the level (Bonferroni); beyond, some false alarm is the price of seeing anything, and what is held is the share of
 false ones among the agents reported (Benjamini and Hochberg, 1995; within a reported agent Benjamini and Bogomolov, 2014).
 
-No agent's answer depends on which others were evaluated in the same run, only on how many are watched: every way into the product
-decides alike. (Beyond ``MOST_TOGETHER`` other agents' p-values help: the more of them fell, the less is asked of each.)
-
 Paired differences that may be looked at after every one: when to stop, and how large the change is.
 
 If two versions are the same, which of the two a scene's higher score belongs to is a coin flip, however noisy the judge is and
@@ -38,16 +35,6 @@ from persona_pipeline.guard.baselines.variance import Indices, Numbers, special
 LEVEL = 0.05
 DIMENSIONS_SHARE, CLAIMS_SHARE = 0.75, 0.25
 MOST_TOGETHER = 20
-YEAR, FIRST_WEEK = 52, 0.5
-
-
-def year_share(week: Numbers) -> Numbers:
-    """Return the part of a year's level that each window may spend, by its week since the baseline was taken (1 is the first).
-
-    Half of it is the first week's, the others share the rest alike, and each year has the same anew. Nothing has to be remembered:
-    whoever asks again about the same week asks the same question.
-    """
-    return np.where((week - 1) % YEAR < 1, FIRST_WEEK, (1 - FIRST_WEEK) / (YEAR - 1))
 
 
 @dataclass(frozen=True)
@@ -70,27 +57,20 @@ def corrected(
     claim_agents: Indices,
     *,
     watched: int,
-    others: Numbers | None = None,
-    shares: Numbers | None = None,
-    claim_shares: Numbers | None = None,
 ) -> Corrected:
     """Correct the p-values of every dimension and claim of some agents.
 
-    ``shares``, ``claim_shares``: of the level, of each p-value, see ``year_share``; None: all of it. ``dimension_agents``,
-    ``claim_agents``: the agent (0 to ``watched`` - 1) of each p-value. ``watched``: how many agents are watched, those not in
-    this run included. ``others``: p-values of watched agents that are not in this run, where known; they matter beyond
-    ``MOST_TOGETHER``.
+    ``dimension_agents``, ``claim_agents``: the agent (0 to ``watched`` - 1) of each p-value.
     """
-    own = holm_within(dimensions, dimension_agents) / (DIMENSIONS_SHARE * (1.0 if shares is None else shares))
-    single = holm_within(claims, claim_agents) / (CLAIMS_SHARE * (1.0 if claim_shares is None else claim_shares))
+    own = holm_within(dimensions, dimension_agents) / DIMENSIONS_SHARE
+    single = holm_within(claims, claim_agents) / CLAIMS_SHARE
     smallest = np.ones(watched)
     for values, places in ((own, dimension_agents), (single, claim_agents)):
         known = np.isfinite(values)
         np.minimum.at(smallest, places[known], np.minimum(1.0, values[known]))
     factor = float(max(watched, 1))
     if factor > MOST_TOGETHER:
-        known = smallest if others is None else np.concatenate([smallest, others])
-        factor /= max(1, _found(known, factor))
+        factor /= max(1, _found(smallest, factor))
     return Corrected(np.minimum(1.0, factor * own), np.minimum(1.0, factor * single), smallest)
 
 
@@ -99,9 +79,9 @@ def level_of(tests: Numbers, watched: int, share: float) -> Numbers:
     return LEVEL * share / (np.maximum(1.0, tests) * max(1, watched))
 
 
-def families_named(watched: int, week: int | None = None) -> str:
-    """Return what was corrected for, in words; ``week``: since the baseline was taken, None: there is none."""
-    within = f"{f'week {week} of the year; ' if week else ''}Holm over an agent's dimensions and over its claims"
+def families_named(watched: int) -> str:
+    """Return what was corrected for, in words."""
+    within = "Holm over an agent's dimensions and over its claims"
     if watched > MOST_TOGETHER:
         return f"{within}; Benjamini-Hochberg at {LEVEL:.0%} over {watched} agents"
     return f"{within}; Bonferroni over {watched} agents" if watched > 1 else within

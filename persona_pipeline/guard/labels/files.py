@@ -25,6 +25,7 @@ from persona_pipeline.base.documents.json import (
 )
 from persona_pipeline.base.documents.yaml import EXPECTED
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.text import storable
 from persona_pipeline.judging.verdict import JudgeRequest, recording_key, shown_subject
 from persona_pipeline.world.messages.files import parse_time
 from persona_pipeline.world.models import Persona
@@ -180,7 +181,7 @@ def label_of(
             "labeller_kind": kind,
             "score": answer,
             "unscored": "not_applicable" if answer is None else None,
-            "note": note,
+            "note": storable(note),
             "labelled_at": rfc3339(labelled_at or datetime.now(UTC)),
         },
     )

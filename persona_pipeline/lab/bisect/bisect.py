@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from persona_pipeline.base.documents.json import rfc3339
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.options import PROPOSITION_DELTA, REGRESSION_DELTA, WINDOW
 from persona_pipeline.evaluation.history import saved_runs
 from persona_pipeline.evaluation.read import WorldReader
@@ -260,7 +260,9 @@ def bisect_evaluations(
     with CommitStates(world, request.agent_id, answers, request.window) as states:
         history = RunHistory(world, request.agent_id, states)
         if len(history) < 2:
-            raise ConfigError(f"{len(history)} evaluations of {request.agent_id!r} are stored; it takes two to compare")
+            raise NothingError(
+                f"{len(history)} evaluations of {request.agent_id!r} are stored; it takes two to compare"
+            )
         return _searched(history, request), answers
 
 

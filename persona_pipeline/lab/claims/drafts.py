@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema, visible
-from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.read import WorldReader
 from persona_pipeline.judging.claims import (
@@ -135,7 +135,7 @@ def what_was_said(world: World, agent_id: str, window: str) -> AgentTranscript:
     world.sync_messages()
     messages: Sequence[Message] = world.messages(WorldReader(world).window(window), agent_id=agent_id)
     if not messages:
-        raise ConfigError(f"{agent_id} said nothing in the window; choose another with --window, or check the id")
+        raise NothingError(f"{agent_id} said nothing in the window; choose another with --window, or check the id")
     shown = windowed([message_entry(message, SPEAKER) for message in messages], _FIRST_N, _LAST_N)
     suspicious = frozenset(suspicious_entries(shown))
     return AgentTranscript(agent_id, world.display_names().get(agent_id, agent_id), shown, suspicious)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import NothingError
 from persona_pipeline.evaluation.history import SavedRun, saved_runs
 from persona_pipeline.judging.verdict import MOST_FAILING_QUOTES, Unscored
 from persona_pipeline.lab.claims.matrix import good, pooled_sd
@@ -98,7 +98,7 @@ def measure_noise(
                 if rows:
                     found.append(_noise_of(agent_id, dimension, claim, rows))
     if not found:
-        raise ConfigError("the store holds no evaluation of these claims; run persona-pipeline evaluate")
+        raise NothingError("the store holds no evaluation of these claims; run persona-pipeline evaluate")
     return NoiseReport(claims=tuple(sorted(found, key=lambda item: (-item.trouble, item.agent_id, item.name))))
 
 

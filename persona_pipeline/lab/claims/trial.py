@@ -11,14 +11,13 @@ from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean, raise_problems
+from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean, raise_problems
 from persona_pipeline.base.options import REGRESSION_DELTA, EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.plan import AgentPlan, Judged, build_case, judge_plans, plan_agent, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
 from persona_pipeline.evaluation.snapshot import AgentScope
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
-from persona_pipeline.guard.baselines.spread import ENOUGH_REPEATS
 from persona_pipeline.judging.verdict import Judge, JudgeRequest
 from persona_pipeline.lab.claims.faults import FAULTS, BrokenCase, break_case, under_name_of
 from persona_pipeline.lab.claims.matrix import (
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
 INTACT = "intact"
 # How often a kill that stands alone is judged again.
 CONFIRMATIONS = 2
+# Degrees of freedom from which repeated judgments show how much the judge varies.
+ENOUGH_REPEATS = 20
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def plan_trial(world: World, request: TrialRequest) -> Trial:
             f"{request.agent_id} has no claims to test; write {PROPOSITIONS}/<dimension>/{request.agent_id}.yaml"
         )
     if not intact.case.messages:
-        raise ConfigError(f"{request.agent_id} said nothing in the window; choose another with --window or --as-of")
+        raise NothingError(f"{request.agent_id} said nothing in the window; choose another with --window or --as-of")
     broken = [break_case(intact.case, name, request.seed) for name in faults]
     windows = {INTACT: intact}
     windows |= {item.name: _again(intact, item.case) for item in broken if item.case is not None}

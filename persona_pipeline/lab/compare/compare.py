@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.evaluation.plan import AgentPlan, judge_plans
 from persona_pipeline.evaluation.read import WorldReader, coverage_of
 from persona_pipeline.guard.baselines.statistics import LEVEL
@@ -80,7 +80,7 @@ class Contest:
         if missing := [agent_id for agent_id in wanted if agent_id not in both]:
             raise ConfigError(f"{', '.join(missing)}: not in both versions; they share {', '.join(both) or 'nobody'}")
         if not wanted:
-            raise ConfigError("the two versions have no agent in common")
+            raise NothingError("the two versions have no agent in common")
         if request.agents is not None:
             return wanted, [], []
         return wanted, sorted({*before} - {*after}), sorted({*after} - {*before})

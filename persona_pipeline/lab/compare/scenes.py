@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.errors import ConfigError
+from persona_pipeline.base.errors import ConfigError, NothingError
 from persona_pipeline.base.files import repository_of
 from persona_pipeline.evaluation.plan import AgentPlan, build_case, plan_case, planned
 from persona_pipeline.evaluation.read import ALL_TIME, WorldReader
@@ -472,5 +472,5 @@ def inputs_of(suites: Sequence[Suite]) -> dict[str, Sequence[Mapping[str, str]]]
         for name, messages in inputs(suite):
             found[name if name not in found else f"{suite.path.stem}/{name}"] = messages
     if not found:
-        raise ConfigError("the suites have no test; name others with --suite")
+        raise NothingError("the suites have no test; name others with --suite")
     return found

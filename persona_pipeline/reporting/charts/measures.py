@@ -1,4 +1,4 @@
-"""What is measured and has no score: shares as bars and by threshold, likeness as a map, the sum of a voice alarm."""
+"""What is measured and has no score: shares as bars, likeness as a map, the sum of a voice alarm."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,6 @@ _LABEL, _PLOT, _VALUE, _ROW, _BAR = 120.0, 270.0, 50.0, 28.0, 12.0
 _MAP_WIDTH, _MAP_HEIGHT, _MAP_MARGIN = 440.0, 330.0, 48.0
 _BAR_CHARACTERS, _MAP_CHARACTERS = 20, 18
 _SUM, _HEADROOM = Plot(180.0, 12.0, 12.0, 32.0), 1.12
-_SHARE = Plot(250.0, 44.0, 14.0, 12.0, 40.0)
-_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
@@ -149,45 +147,3 @@ def cusum_chart(
             x, y = line[mark.raised]
             parts.append(element("circle", {"class": "dot bad", "cx": x, "cy": y, "r": 4}))
     return _SUM.picture(title, parts)
-
-
-def threshold_chart(
-    values: Sequence[float],
-    lines: Mapping[str, Sequence[float | None]],
-    *,
-    title: str,
-    now: float,
-    chosen: float | None = None,
-) -> Markup:
-    """Return shares (0-1) over thresholds, a dashed line where the threshold is now and a whole one where it is proposed.
-
-    ``lines``: shares by a class of the style sheet, ``d1`` to ``d5`` or none.
-    """
-    top = max(values, default=1.0) or 1.0
-    ticks = [0.0, 3.0, 6.0, 9.0] if top > 1 else _SHARES
-    parts = _shares([(tick / top, f"{tick:g}") for tick in ticks], "threshold")
-    for place, name in ((now, "change"), (chosen, "chosen")):
-        if place is not None:
-            x = _SHARE.x(place / top)
-            parts.append(element("line", {"class": name, "x1": x, "x2": x, "y1": _SHARE.y(1), "y2": _SHARE.y(0)}))
-    xs = [_SHARE.x(value / top) for value in values]
-    for style, shares in lines.items():
-        places = zip(xs, shares, strict=True)
-        parts.append(line_path([None if share is None else (x, _SHARE.y(share)) for x, share in places], style))
-    return _SHARE.picture(title, parts, "chart")
-
-
-def roc_chart(points: Sequence[tuple[float, float]], *, title: str) -> Markup:
-    """Return the share of bad messages touched over that of good ones; ``points`` are (good, bad), 0-1."""
-    parts = _shares([(share, f"{share:.0%}") for share in _SHARES], "good ones touched")
-    diagonal = [(_SHARE.x(0), _SHARE.y(0)), (_SHARE.x(1), _SHARE.y(1))]
-    parts.append(element("path", {"class": "change", "d": path(diagonal)}))
-    curve = sorted({(0.0, 0.0), *points, (1.0, 1.0)})
-    parts.append(line_path([(_SHARE.x(good), _SHARE.y(bad)) for good, bad in curve]))
-    return _SHARE.picture(title, parts, "chart")
-
-
-def _shares(ticks: Sequence[tuple[float, str]], what: str) -> list[Markup]:
-    parts = _SHARE.grid((share, f"{share:.0%}") for share in _SHARES)
-    parts += [_SHARE.below(_SHARE.x(share), text, above_edge=23) for share, text in ticks]
-    return [*parts, _SHARE.below(_SHARE.x(0.5), what, above_edge=5)]

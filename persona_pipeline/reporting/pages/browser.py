@@ -56,6 +56,7 @@ from persona_pipeline.reporting.pages.evaluation import (
     score_of,
     scores_table,
     sight_table,
+    tone_of,
     usage_facts,
 )
 from persona_pipeline.reporting.text import (
@@ -249,7 +250,7 @@ def whole_page(report: RunReport) -> Page:
         view.headline,
         sections=_sections(report, view),
         before=list(agent_lines(view))[:_MOST_BEFORE],
-        tone=report.conclusion.status.tone,
+        tone=tone_of(view),
         label="Persona evaluation",
         summary=[
             (f"{len(view.rows):,}", "agent" if len(view.rows) == 1 else "agents"),

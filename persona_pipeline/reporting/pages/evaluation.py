@@ -89,7 +89,13 @@ def short_page(report: RunReport, *, exits: bool = True, verbose: bool = False) 
     # What a pull request's base says comes before everything.
     said = _finding_lines(view) if verbose else [_finding_line(item) for item in view.findings if item.kind == "base"]
     found = [Section("", [Items(said)])] if said else []
-    return Page(view.headline, top, found, tone=report.conclusion.status.tone)
+    return Page(view.headline, top, found, tone=tone_of(view))
+
+
+def tone_of(view: ReportView) -> Tone:
+    """Return the colour of a run: that of its verdict, no green for one by looser rules."""
+    tone = view.report.conclusion.status.tone
+    return "warn" if tone == "good" and view.report.terms.looser else tone
 
 
 def _finding_lines(view: ReportView) -> list[Item]:
@@ -183,8 +189,7 @@ def comment_page(report: RunReport) -> Page:
     folded += [Folded(table.label, [table]) for table in cost_tables(report)]
     rests = [*usage_facts(report.usage).pairs, *provenance_facts(report).pairs]
     folded.append(Folded("Cost and provenance", [Facts(rests)]))
-    tone = report.conclusion.status.tone
-    return Page(view.headline, top, [*found, Section("", folded)], before, tone, "Persona evaluation")
+    return Page(view.headline, top, [*found, Section("", folded)], before, tone_of(view), "Persona evaluation")
 
 
 class RowCharts(NamedTuple):

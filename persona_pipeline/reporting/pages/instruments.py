@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
 from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.reporting.charts.measures import roc_chart, threshold_chart
-from persona_pipeline.reporting.page import Block, Facts, Figure, Item, Items, Page, Section, Span, Table
-from persona_pipeline.reporting.text import cost_line, format_share, one_line
+from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span, Table
+from persona_pipeline.reporting.text import cost_line, one_line
 from persona_pipeline.reporting.view import NOBODY, measured
 
 if TYPE_CHECKING:
-    from persona_pipeline.corrections.replay.thresholds import CorrectionReplay, Replay, RiskThreshold, Touched
+    from persona_pipeline.corrections.replay import GateReplay, Replay
     from persona_pipeline.corrections.statistics import CorrectionStatistics, GateStatistics
     from persona_pipeline.guard.calibration import calibrate
     from persona_pipeline.guard.calibration.judge_change import JudgeChange
@@ -157,14 +156,9 @@ def _claims(claims: "Sequence[calibrate.ClaimCalibration]") -> Iterator[Block]:
         yield Item(f"and {len(claims) - _MOST_CLAIMS} more; --format json names all", 2)
 
 
-_NAMES = {"anti_convergence": "anti-convergence"}
 _NOTE = (
-    "Share of messages that a threshold holds (the gate: below it) or nudges (the others: above it); good and bad are those "
-    "known to be so. > is what is set now. Thresholds that are left out touch what the one above them does."
-)
-_CHART_NOTE = (
-    "In the charts the heavy line is all messages, the dashed one the known good, the dotted one the known bad; "
-    "upright, dashed: set now, whole: proposed."
+    "Messages below a threshold are held; of them, how many are known to be out of character, or good. > is the threshold that is "
+    "set now. One that is left out holds what the one above it does."
 )
 _AGENT = "agent"
 _GAP, _NARROW_GAP = 2, 1
@@ -190,101 +184,35 @@ _COSTS: tuple[GateColumn, ...] = (
 
 
 def replay_page(found: "Replay") -> Page:
-    from persona_pipeline.corrections.replay.thresholds import CONFIDENCE
-
+    """Return a table for each agent: threshold, held, and how many of them are out of character."""
     first = "Stored messages, looked at again as if each were on its way out, by today's personas and claims."
-    facts = [first, *found.notes, _CHART_NOTE]
-    if found.calls:
-        facts.append(cost_line(Usage(calls=found.calls, usd=found.usd)))
-    if any(item.risk and item.risk.threshold is not None for item in found.results):
-        facts.append(
-            f"A proposed threshold holds back at most the stated share of good messages, of all there are and of as many as were "
-            f"known, with probability {CONFIDENCE:.0%} over which good ones were known; that they come in no order is assumed."
-        )
-    findings = [Item(said, kind=_title(item)) for item in found.results for said in _findings(item)]
-    charts = [chart for item in found.results for chart in _charts(item)]
-    sections = [Section(_title(item), [_touched(item)]) for item in found.results if item.touched]
-    return Page("Corrections, replayed", [Items.of(*facts), Items(findings), *charts], sections)
+    facts = [first, *([cost_line(Usage(calls=found.calls, usd=found.usd))] if found.calls else [])]
+    findings = [Item(said, kind=item.agent_id) for item in found.results for said in _findings(item)]
+    sections = [Section(item.agent_id, [_held(item)]) for item in found.results if item.held]
+    return Page("The gate, replayed", [Items.of(*facts), Items(findings)], sections)
 
 
-def _title(item: "CorrectionReplay") -> str:
-    return f"{item.agent_id}: {_NAMES.get(item.correction, item.correction.replace('_', ' '))}"
-
-
-def _findings(item: "CorrectionReplay") -> Iterator[str]:
-    now = next((t for t in item.touched if t.threshold == item.threshold), None)
+def _findings(item: "GateReplay") -> Iterator[str]:
+    now = next((held for held in item.held if held.threshold == item.threshold), None)
     why = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in item.unmeasured.items())
-    seen = f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.bad} known bad"
+    seen = (
+        f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.out} known to be out"
+    )
     state = "" if item.enabled else " (off)"
-    holds = f"would hold back {_all(now)}" if now else "would hold back nothing that is known"
+    holds = f"would hold {now.held}, {now.out} of them out of character" if now else "would hold nothing that is known"
     yield f"{seen}; threshold {item.threshold:g}{state} {holds}"
     if "unrecorded" in item.unmeasured:
         yield "what is not recorded a live judge can say: --judge anthropic --record; --estimate tells what it takes"
-    if item.anyway:
-        yield f"{item.anyway} would be held back for openers, phrases and copies, whatever the threshold"
-    if item.area:
-        a = item.area
-        yield f"area under the ROC {a.value:.3f} ({a.low:.3f} to {a.high:.3f}), {a.good} good and {a.bad} bad"
-    if item.risk:
-        yield _risk(item, item.risk)
-    if item.correction == "action_gate":
-        yield _cost(item)
 
 
-def _all(touched: "Touched") -> str:
-    shares = (("good", touched.good), ("bad", touched.bad))
-    known = ", ".join(f"{share:.1%} of {name} ones" for name, share in shares if share is not None)
-    return f"{touched.all:.1%}{f' ({known})' if known else ''}"
-
-
-def _risk(item: "CorrectionReplay", risk: "RiskThreshold") -> str:
-    if risk.threshold is None:
-        return f"no threshold for at most {risk.risk:.3g} of good ones: {risk.why}"
-    bad = "" if risk.bad is None else f", {risk.bad:.1%} of bad ones"
-    return (
-        f"set {item.correction.setting}: {risk.threshold:g} for at most {risk.risk:.1%} of good ones; it holds back {risk.touched} "
-        f"of {risk.good} of them, {risk.all:.1%} of all{bad}"
-    )
-
-
-def _cost(item: "CorrectionReplay") -> str:
-    cost = item.cost
-    if cost is None:
-        return "cost and delay of a message are not known: its gate has not run in this time, and no call was made"
-    usd = "price unknown" if cost.usd is None else f"${cost.usd:.6f}"
-    delay = "" if cost.p50_ms is None or cost.p95_ms is None else f", {cost.p50_ms:.0f} ms (p95 {cost.p95_ms:.0f})"
-    return f"a message costs {usd}{delay}: {cost.source}, {cost.checks} checks"
-
-
-def _touched(item: "CorrectionReplay") -> Table:
-    rows, before = [], None
-    for touched in item.touched:
-        shares = (touched.all, touched.good, touched.bad)
-        is_set = touched.threshold == item.threshold
-        if is_set or shares != before:
-            rows.append(
-                [f"{'> ' if is_set else ''}{touched.threshold:g}", *(format_share(share, 1) for share in shares)]
-            )
-        before = shares
-    return Table.plain(_title(item), ["threshold", "all", "good", "bad"], rows, _NOTE)
-
-
-def _charts(item: "CorrectionReplay") -> Iterator[Figure]:
-    if not item.touched:
-        return
-    title = _title(item)
-    lines = {
-        "d2": [touched.good for touched in item.touched],
-        "d3": [touched.bad for touched in item.touched],
-        "": [touched.all for touched in item.touched],
-    }
-    thresholds, chosen = [touched.threshold for touched in item.touched], item.risk.threshold if item.risk else None
-    said = f"{title}: share touched by threshold"
-    chart = threshold_chart(thresholds, lines, title=said, now=item.threshold, chosen=chosen)
-    yield Figure(f"{title}, share touched", chart)
-    points = [(t.good, t.bad) for t in item.touched if t.good is not None and t.bad is not None]
-    if points:
-        yield Figure(f"{title}, bad ones touched over good ones", roc_chart(points, title=f"{title}: ROC"))
+def _held(item: "GateReplay") -> Table:
+    rows, before = list[list[str]](), None
+    for held in item.held:
+        is_set, counts = held.threshold == item.threshold, (held.held, held.out, held.good)
+        if is_set or counts != before:
+            rows.append([f"{'> ' if is_set else ''}{held.threshold:g}", *map(str, counts)])
+        before = counts
+    return Table.plain(item.agent_id, ["threshold", "held", "of them out", "of them good"], rows, _NOTE)
 
 
 def statistics_lines(found: "CorrectionStatistics", width: int | None = None) -> Iterator[str]:

@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, upsert
 from persona_pipeline.scoring.text.voices import worth
-from persona_pipeline.scoring.voice_alarm.background import NO_CHANGE, everyday
+from persona_pipeline.scoring.voice_alarm.background import NO_CHANGE, everyday, languages
 from persona_pipeline.scoring.voice_alarm.model import (
     COLUMNS,
     VoiceModel,
@@ -41,6 +41,8 @@ FEWEST_OWN, FEWEST_OTHERS = 30, 30
 MOST_OWN, MOST_OTHERS = 6000, 24_000
 # Share of stretches of own messages that may raise an alarm, and their length.
 FALSE_ALARMS, HORIZON = 0.05, 500
+# Codes of the languages whose everyday lines every voice is compared with.
+everyday_languages = languages
 # So many others, those who said most, are each a side of their own.
 MOST_RIVALS = 11
 # Strong, since a message is short; measured on real dialogue.

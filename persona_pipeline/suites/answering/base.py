@@ -20,6 +20,7 @@ from persona_pipeline.base.documents.json import content_hash, write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import open_regular, read_regular, repository_of
 from persona_pipeline.base.settings import Settings
+from persona_pipeline.base.turns import is_one_answer
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, default_roots
 from persona_pipeline.suites.format.javascript import json_file, json_rows, stringify
@@ -146,8 +147,7 @@ class Responses:
                 "no_response", f"{self.source} has no answer for {key!r}; record one or leave the test out"
             )
         value = self.answers[key]
-        # A list of answers holds texts, mappings without a role, or lists; with roles it is the messages of one answer.
-        if not isinstance(value, list) or (value and all(isinstance(item, dict) and "role" in item for item in value)):
+        if not isinstance(value, list) or is_one_answer(value):
             return value
         if attempt >= len(value):
             raise ResponseError(

@@ -4,12 +4,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
 
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
-from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, read_turns
+from persona_pipeline.suites.format.javascript import parse_object, stringify
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import present
 
@@ -19,7 +21,15 @@ _NUMBERS = ("cost_usd", "duration_ms", "waited_ms", "first_token_ms", "user_cost
 
 
 class OutputError(Exception):
-    """A recorded or reported answer has no known shape."""
+    """A recorded or reported answer has no known shape.
+
+    Attributes:
+        hides_a_call: something in it looks like a tool call, so that it is not an answer of a shape of its own either.
+    """
+
+    def __init__(self, problem: TurnError | str) -> None:
+        super().__init__(str(problem))
+        self.hides_a_call = isinstance(problem, UnknownCallError)
 
 
 @dataclass(frozen=True)
@@ -42,8 +52,9 @@ class TokenUsage:
 class Output:
     """One answer of a target.
 
-    ``messages``: in order, plain JSON as the target gave them (``role``, ``content``, ``tool_calls``). ``duration_ms``,
-    ``cost_usd``, ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
+    ``messages``: in order, plain JSON (``role``, ``content``, ``tool_calls`` with ``tool``, ``input``, ``output``), whatever SDK
+    wrote them. ``calls_reported``: the answer came in a form that has a place for tool calls. ``duration_ms``, ``cost_usd``,
+    ``token_usage``: None where the target did not say. ``workspace``: the folder it worked in; ``file_changes``:
     what it changed there, as a unified diff. ``duration_ms`` is that of the request that brought the answer; ``waited_ms``: what
     came before it (connecting, attempts that failed, pauses); ``first_token_ms``: until the first piece of a streamed answer came.
     ``truncated``: the target stopped at its limit of tokens, so the answer is not whole. ``turns``: of a conversation, the answer
@@ -66,6 +77,7 @@ class Output:
     asked: list[dict[str, Any]] = field(default_factory=list)
     user_cost_usd: float | None = None
     left_out: list[str] = field(default_factory=list)
+    calls_reported: bool = True
 
     def __post_init__(self) -> None:
         try:
@@ -81,13 +93,14 @@ class Output:
         tokens = TokenUsage(sum(item.input for item in usage), sum(item.output for item in usage), sum(cached) or None)
         return cls(
             [message for turn in turns for message in (*turn.asked, *turn.messages)],
-            tokens if usage else None,
+            tokens if turns and len(usage) == len(turns) else None,
             _total(turn.cost_usd for turn in turns),
             _total(turn.duration_ms for turn in turns),
             waited_ms=_total(turn.waited_ms for turn in turns),
             truncated=any(turn.truncated for turn in turns),
             turns=turns,
-            user_cost_usd=_total(turn.user_cost_usd for turn in turns),
+            user_cost_usd=_known(turn.user_cost_usd for turn in turns),
+            calls_reported=all(turn.calls_reported for turn in turns),
         )
 
     @cached_property
@@ -105,13 +118,8 @@ class Output:
 
     @cached_property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """Every tool call of every message, in order."""
-        return [
-            call
-            for message in self.messages
-            for call in (message.get("tool_calls") or ())
-            if isinstance(call, dict) and isinstance(call.get("tool"), str)
-        ]
+        """Every tool call of every message, in order; none too where they were not reported."""
+        return [call for message in self.messages for call in message.get("tool_calls") or ()]
 
     @property
     def asked_by(self) -> list[tuple[str, str]]:
@@ -128,7 +136,7 @@ class Output:
         return sum(message.get("role") == "assistant" for message in self.messages)
 
     def trace(self) -> dict[str, Any] | None:
-        """Return the summary code judges get, None when there are no messages."""
+        """Return the summary that code judges get: None without messages; what was not reported is None in it too."""
         if not self.has_trace:
             return None
         calls = Counter(call["tool"] for call in self.tool_calls)
@@ -136,7 +144,7 @@ class Output:
         for call in self.tool_calls:
             if _number(call.get("duration_ms")) is not None:
                 durations.setdefault(call["tool"], []).append(call["duration_ms"])
-        trace: dict[str, Any] = {
+        counted: dict[str, Any] = {
             "event_count": len(self.tool_calls),
             "tool_names": sorted(calls),
             "tool_calls_by_name": dict(calls),
@@ -151,7 +159,7 @@ class Output:
             "start_time": self.start_time,
             "end_time": self.end_time,
         }
-        return trace | present(optional)
+        return (counted if self.calls_reported else dict.fromkeys(counted)) | present(optional)
 
     def timed(self, timing: Timing) -> Self:
         """Take the times of a call, that of the answer where it does not say how long it took itself."""
@@ -164,9 +172,10 @@ class Output:
         return self
 
     def timing(self) -> dict[str, Any]:
-        """Return how long it took and whether it was cut off, as far as that is known."""
+        """Return how long it took, whether it was cut off, and whether its tool calls are unknown, as far as that is known."""
         known = {name: getattr(self, name) for name in ("duration_ms", "waited_ms", "first_token_ms")}
         known["truncated"] = self.truncated or None
+        known["calls_reported"] = None if self.calls_reported else False
         return present(known)
 
     def to_dict(self) -> dict[str, Any]:
@@ -189,67 +198,56 @@ class Output:
         for message in self.messages:
             asks = message["role"] == "user"
             if not found or (asks and found[-1].messages):
-                found.append(Output())
+                found.append(Output(calls_reported=self.calls_reported))
             (found[-1].asked if asks else found[-1].messages).append(message)
         return found
 
 
-_MESSAGE_KEYS = ("output_messages", "output", "messages")
+# What stands in a row of results beside the answer.
+_OF_A_ROW = ("results", "trials", "metadata", "input", "expected_output")
 
 
 def parse_output(value: Any) -> Output:
-    """Return the output of what a target reported or a recording holds.
+    """Return the output of what a target reported or a recording holds, in any form that ``read_turns`` knows.
 
-    ``value``: a string (the assistant's text), a list of messages, or a mapping with messages (``output_messages``, ``output`` or
-    ``messages``) or ``text``, and perhaps ``token_usage``, ``cost_usd``, ``duration_ms``.
+    Beside its messages or ``text`` a mapping may have ``token_usage``, ``cost_usd`` and ``duration_ms``.
     """
-    if isinstance(value, str):
-        return Output([{"role": "assistant", "content": value}])
-    if isinstance(value, list):
-        return Output(_messages(value))
-    if not isinstance(value, Mapping):
-        raise OutputError("an answer must be a string, a list of messages or a mapping")
-    messages = next((value[key] for key in _MESSAGE_KEYS if isinstance(value.get(key), list)), None)
-    if messages is not None:
-        found = _messages(messages)
-    else:
-        text = next((value[key] for key in ("text", "answer", "output") if isinstance(value.get(key), str)), None)
-        if text is None:
-            raise OutputError(
-                f"an answer must have output_messages or text; this one has {', '.join(map(str, value)) or 'nothing'}"
-            )
-        found = [{"role": "assistant", "content": text}]
-    known: dict[str, Any] = {name: _number(value.get(name)) for name in _NUMBERS}
-    left_out = [name for name, number in known.items() if number is None and value.get(name) is not None]
-    known |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
-    usage, truncated = _token_usage(value.get("token_usage")), value.get("truncated") is True
-    output = Output(found, usage, truncated=truncated, left_out=left_out, **known)
-    turns: Any = value.get("turns")
-    said = output.by_turn() if isinstance(turns, list) else []
-    if said and len(said) == len(turns):
+    given = value if isinstance(value, Mapping) else {}
+    answer = {key: item for key, item in value.items() if key not in _OF_A_ROW} if given else value
+    try:
+        turns = read_turns(answer)
+    except TurnError as problem:
+        raise OutputError(problem) from problem
+    known: dict[str, Any] = {name: _number(given.get(name)) for name in _NUMBERS}
+    left_out = [name for name, number in known.items() if number is None and given.get(name) is not None]
+    known |= {name: given[name] for name in _TEXTS if isinstance(given.get(name), str)}
+    output = Output(
+        [_message(turn) for turn in turns],
+        _token_usage(given.get("token_usage")),
+        truncated=given.get("truncated") is True or any(turn.was_cut_off for turn in turns),
+        left_out=left_out,
+        calls_reported=given.get("calls_reported") is not False
+        and all(turn.calls is not None for turn in turns if turn.role == ASSISTANT),
+        **known,
+    )
+    took: Any = given.get("turns")
+    said = output.by_turn() if isinstance(took, list) else []
+    if said and len(said) == len(took):
         # What each took stands apart from what was said.
         output.turns = [
             replace(
-                parse_output({**(took if isinstance(took, Mapping) else {}), "messages": turn.messages}),
-                asked=turn.asked,
+                parse_output({**(own if isinstance(own, Mapping) else {}), "messages": turn.messages}), asked=turn.asked
             )
-            for turn, took in zip(said, turns, strict=True)
+            for turn, own in zip(said, took, strict=True)
         ]
     return output
 
 
-def _messages(value: list[Any]) -> list[dict[str, Any]]:
-    for index, message in enumerate(value):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise OutputError(f"message {index} of the answer is not a mapping with a role")
-        calls = message.get("tool_calls")
-        if calls is None:
-            continue
-        if not isinstance(calls, list) or not all(
-            isinstance(call, dict) and isinstance(call.get("tool"), str) for call in calls
-        ):
-            raise OutputError(f"tool_calls of message {index} of the answer are not a list of mappings with tool")
-    return value
+def _message(turn: Turn) -> dict[str, Any]:
+    """Return a turn as outputs hold it."""
+    calls = [{"tool": call.name, **call.given} for call in turn.calls or ()]
+    said = {"role": turn.role, "content": turn.text if turn.data is None else turn.data, "tool_calls": calls or None}
+    return present({**said, "thinking": turn.thinking or None, **turn.extras})
 
 
 def _token_usage(value: Any) -> TokenUsage | None:
@@ -268,7 +266,51 @@ def _number(value: Any) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def _total(values: Iterable[float | None]) -> float | None:
+def _known(values: Iterable[float | None]) -> float | None:
     """Return the sum of what is known, None where nothing is."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """Return a sum, None where a part of it is not known."""
+    found = [*values]
+    return None if None in found else _known(found)
+
+
+class Need(StrEnum):
+    """What an assert may need of an answer; its value says what is not reported, and what to do."""
+
+    TEXT = "the answer has no text"
+    ANSWER = "the answer has neither text nor tool calls"
+    COMPLETE = "the answer is not complete: the target stopped at its limit of tokens; raise max_tokens"
+    CALLS = "the target reported no messages with tool calls; let it return messages, or tool_calls beside its text"
+    DURATION = "the target did not report how long it took; let it return duration_ms"
+    FIRST_TOKEN = "the target did not report when its first token came; let it stream its answer"
+    COST = "the target did not report what it cost; let it return cost_usd"
+    TOKENS = "the target did not report its tokens; let it return token_usage"
+    JSON = "the answer holds no JSON object"
+
+    def is_in(self, output: Output) -> bool:
+        """Return whether an answer has it."""
+        match self:
+            case Need.TEXT:
+                return bool(output.text.strip())
+            case Need.ANSWER:
+                return bool(output.text.strip() or output.tool_calls or output.file_changes)
+            case Need.COMPLETE:
+                return not output.truncated
+            case Need.CALLS:
+                return output.has_trace and output.calls_reported
+            case Need.JSON:
+                return parse_object(output.text) is not None
+            case _:
+                return getattr(output, _REPORTED[self]) is not None
+
+
+_REPORTED = {
+    Need.DURATION: "duration_ms",
+    Need.FIRST_TOKEN: "first_token_ms",
+    Need.COST: "cost_usd",
+    Need.TOKENS: "token_usage",
+}

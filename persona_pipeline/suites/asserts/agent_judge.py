@@ -15,8 +15,8 @@ from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.patterns import PatternError, compile_pattern
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader, ReasonedError
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.criteria import (
     Criterion,
@@ -80,6 +80,8 @@ def look(folder: Path, action: str, path: str, pattern: str) -> dict[str, Any]:
         if not place.is_dir():
             return {"error": f"{path!r} is no folder"}
         return _list(root, place) if action == "list_files" else _search(root, place, pattern)
+    except ReasonedError as error:
+        return {"error": str(error)}
     except (OSError, ValueError) as error:
         return {"error": f"{path!r} cannot be used ({type(error).__name__})"}
 
@@ -105,7 +107,7 @@ def _list(root: Path, place: Path) -> dict[str, Any]:
 
 def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
     try:
-        compiled = compile_pattern(pattern, units=False)
+        compile_pattern(pattern)
     except PatternError as error:
         return {"error": str(error)}
     matches: list[dict[str, Any]] = []
@@ -115,7 +117,7 @@ def _search(root: Path, place: Path, pattern: str) -> dict[str, Any]:
         if b"\0" in raw:
             continue
         for number, line in enumerate(raw.decode("utf-8", "replace").split("\n"), start=1):
-            if compiled.search(line) is not None:
+            if search(pattern, line):
                 matches.append({"path": item.relative_to(root).as_posix(), "line": number, "text": line[:300]})
                 if len(matches) == MOST_MATCHES:
                     return {"matches": matches, "cut": True}

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.javascript import json_equal, parse_float, parse_object, stringify
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, Weight
-from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.results import Grade
+from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.grading.statistics import weighted_mean
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -151,9 +151,11 @@ class FieldCheck(StrictFields):
 class FieldAccuracy(Assert):
     """The weighted share of fields on which the answer (JSON, alone or inside prose) agrees with the expected output, 0-1.
 
-    A field the expected output lacks counts as met. A field the answer lacks counts as missed if it is required and is left out
-    otherwise; when all fields are left out the score is 0.
+    A field that the expected output lacks makes the assert an error. One that the answer lacks is missed if it is required and
+    left out otherwise; when all fields are left out the score is 0.
     """
+
+    needs = (Need.TEXT, Need.COMPLETE, Need.JSON)
 
     fields_: list[FieldCheck] = Field(alias="fields", min_length=1, description="The fields to compare.")
     aggregation: Literal["weighted_average", "all_or_nothing"] = Field(
@@ -161,21 +163,17 @@ class FieldAccuracy(Assert):
     )
 
     def grade(self, output: Output, context: Context) -> Grade:
-        candidate = parse_object(output.text)
-        if candidate is None:
-            return Grade(0.0, misses=("The answer holds no JSON object.",))
-        expected = expected_value(context.test.expected_messages)
-        if expected is _MISSING:
-            return Grade(0.0, misses=("The test has no expected output with data to compare with.",))
+        candidate, expected = parse_object(output.text), expected_value(context.test.expected_messages)
+        unknown = [check.path for check in self.fields_ if _at(expected, check.path) is _MISSING]
+        if unknown:
+            said = f"not reported: expected_output holds nothing at {', '.join(unknown)}; add it there, or remove the field"
+            raise UngradedError(NOT_REPORTED, said)
         hits: list[str] = []
         misses: list[str] = []
         scores: list[tuple[float, float]] = []
         for check in self.fields_:
             wanted, found = _at(expected, check.path), _at(candidate, check.path)
-            if wanted is _MISSING:
-                scores.append((1.0, check.weight))
-                hits.append(f"{check.path}: nothing is expected.")
-            elif found is _MISSING:
+            if found is _MISSING:
                 scores.append((0.0, check.weight) if check.required else (1.0, 0.0))
                 (misses if check.required else hits).append(f"{check.path}: missing.")
             else:

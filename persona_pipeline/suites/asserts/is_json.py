@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.javascript import is_json, reject
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -32,7 +32,8 @@ def _language(schema: dict[str, Any]) -> Any:
     return validator_for(schema, default=Draft202012Validator)
 
 
-def _usable(schema: dict[str, Any]) -> dict[str, Any]:
+def usable_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema that can be used. Raises ``ValueError``: it cannot, and why."""
     from jsonschema.exceptions import SchemaError
 
     language = _language(schema)
@@ -74,10 +75,11 @@ class IsJson(Assert):
     With ``anywhere`` an object or a list in the answer is enough. With ``schema`` it must fit that.
     """
 
+    needs = (Need.TEXT, Need.COMPLETE)
     spellings = SPELLINGS
     unsaid: ClassVar = {"anywhere": False}
 
-    schema_: Annotated[dict[str, Any], AfterValidator(_usable)] | None = Field(
+    schema_: Annotated[dict[str, Any], AfterValidator(usable_schema)] | None = Field(
         None,
         alias="schema",
         description="JSON schema of it, 2020-12 unless its $schema says another; patterns as in regex, no references to elsewhere.",
@@ -108,18 +110,23 @@ class IsJson(Assert):
 
     @cached_property
     def _validator(self) -> Any:
-        from jsonschema import FormatChecker, ValidationError
-        from jsonschema.validators import extend
-        from referencing import Registry
+        return validator_of(self.schema_ or {})
 
-        def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
-            if isinstance(value, str) and not search(pattern, value, units=False):
-                yield ValidationError(f"{value!r} does not match {pattern!r}")
 
-        language = _language(self.schema_ or {})
-        formats = FormatChecker(())
-        formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": (_is_email, ())}
-        return extend(language, {"pattern": matches})(self.schema_ or {}, registry=Registry(), format_checker=formats)
+def validator_of(schema: dict[str, Any]) -> Any:
+    """Return the validator of a usable schema: patterns run in bounded time, and references lead nowhere else."""
+    from jsonschema import FormatChecker, ValidationError
+    from jsonschema.validators import extend
+    from referencing import Registry
+
+    def matches(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not search(pattern, value):
+            yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+    language = _language(schema)
+    formats = FormatChecker(())
+    formats.checkers = {**language.FORMAT_CHECKER.checkers, "email": (_is_email, ())}
+    return extend(language, {"pattern": matches})(schema, registry=Registry(), format_checker=formats)
 
 
 def _is_email(value: Any) -> bool:
@@ -127,7 +134,7 @@ def _is_email(value: Any) -> bool:
 
 
 def _whole(text: str) -> list[Any]:
-    """Return the value that a text is, if it is one; a number too large is infinite, as it is in JavaScript."""
+    """Return the value that a text is, if it is one; a number too large is infinite."""
     try:
         return [_DECODER.decode(text)]
     except ValueError:

@@ -1,11 +1,11 @@
 """Limits on what an answer took: ``latency``, ``cost``, ``token_usage``, and ``execution_metrics`` for how much the agent did."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import Limit, Share
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import TOLERANCE, Grade
@@ -14,37 +14,45 @@ EXPLORING = frozenset(("read", "grep", "glob", "search", "list", "Read", "Grep",
 
 
 class LatencyLimit(Assert):
-    """1 if the answer took at most ``max_ms`` milliseconds; 0 if it took longer, or nobody knows how long."""
+    """1 if the answer took at most ``max_ms`` milliseconds; 0 if it took longer."""
 
+    needs = (Need.DURATION,)
     older_names: ClassVar[dict[str, str]] = {"max_ms": "threshold"}
 
     max_ms: Limit = Field(description="Longest time in milliseconds.")
 
     def grade(self, output: Output, context: Context) -> Grade:
-        if output.duration_ms is None:
-            return Grade(0.0, misses=("The target did not report how long it took.",))
+        assert output.duration_ms is not None
         text = f"The answer took {output.duration_ms:g} ms, limit {self.max_ms:g} ms."
         return Grade.of(output.duration_ms <= self.max_ms, text, text)
 
 
 class CostLimit(Assert):
-    """1 if the answer cost at most ``max_usd`` US dollars; 0 if it cost more, or nobody knows what it cost."""
+    """1 if the answer cost at most ``max_usd`` US dollars; 0 if it cost more."""
 
+    needs = (Need.COST,)
     older_names: ClassVar[dict[str, str]] = {"max_usd": "budget"}
 
     max_usd: Limit = Field(description="Highest cost in US dollars.")
 
     def grade(self, output: Output, context: Context) -> Grade:
-        if output.cost_usd is None:
-            return Grade(0.0, misses=("The target did not report what it cost.",))
+        assert output.cost_usd is not None
         text = f"The answer cost ${output.cost_usd:.4f}, limit ${self.max_usd:.4f}."
         return Grade.of(output.cost_usd <= self.max_usd, text, text)
 
 
 class SeveralLimits(Assert):
-    """Limits of which at least one must be given."""
+    """Limits of which at least one must be given.
 
-    limits: ClassVar[tuple[str, ...]]
+    Attributes:
+        limits: what each limit needs, by its field.
+    """
+
+    limits: ClassVar[Mapping[str, Need]]
+
+    @property
+    def needed(self) -> Iterable[Need]:
+        return [need for name, need in self.limits.items() if getattr(self, name) is not None]
 
     @model_validator(mode="after")
     def _has_a_limit(self) -> "SeveralLimits":
@@ -53,22 +61,20 @@ class SeveralLimits(Assert):
         return self
 
     def held(self, measured: Mapping[str, tuple[str, float | None]]) -> tuple[list[str], list[str]]:
-        """Return which of the given limits are kept, and which are not. ``measured``: by limit in which words, and how much."""
+        """Return which of the given limits are kept, and which are not. ``measured``: by limit the unit, and how much."""
         hits: list[str] = []
         misses: list[str] = []
         for name, (words, value) in measured.items():
             limit = getattr(self, name)
-            if limit is not None and value is None:
-                misses.append(f"The target did not report its {words}.")
-            elif limit is not None and value is not None:
+            if limit is not None and value is not None:
                 (hits if value <= limit else misses).append(f"{value:g} {words}, limit {limit:g}.")
         return hits, misses
 
 
 class TokenUsageLimit(SeveralLimits):
-    """1 if no limit is exceeded; 0 if one is, or the target reported no tokens. The total counts cached input too."""
+    """1 if no limit is exceeded; 0 if one is. The total counts cached input too."""
 
-    limits = ("max_total", "max_input", "max_output")
+    limits = dict.fromkeys(("max_total", "max_input", "max_output"), Need.TOKENS)
 
     max_total: Limit | None = Field(None, description="Input, output and cached tokens together.")
     max_input: Limit | None = Field(None, description="Input tokens without cached ones.")
@@ -76,8 +82,7 @@ class TokenUsageLimit(SeveralLimits):
 
     def grade(self, output: Output, context: Context) -> Grade:
         usage = output.token_usage
-        if usage is None:
-            return Grade(0.0, misses=("The target did not report its tokens.",))
+        assert usage is not None
         measured = {
             "max_total": ("total tokens", usage.total),
             "max_input": ("input tokens", usage.input),
@@ -88,12 +93,17 @@ class TokenUsageLimit(SeveralLimits):
 
 
 class ExecutionMetrics(SeveralLimits):
-    """The share of the given limits that are kept, 0-1. A limit on something the target did not report is not kept."""
+    """The share of the given limits that are kept, 0-1."""
 
-    limits = (
-        "max_tool_calls", "max_llm_calls", "max_tokens", "max_cost_usd", "max_duration_ms", "max_first_token_ms",
-        "target_exploration_ratio",
-    )  # fmt: skip
+    limits: ClassVar[Mapping[str, Need]] = {
+        "max_tool_calls": Need.CALLS,
+        "max_llm_calls": Need.CALLS,
+        "max_tokens": Need.TOKENS,
+        "max_cost_usd": Need.COST,
+        "max_duration_ms": Need.DURATION,
+        "max_first_token_ms": Need.FIRST_TOKEN,
+        "target_exploration_ratio": Need.CALLS,
+    }
 
     max_tool_calls: Limit | None = Field(None, description="Most tool calls.")
     max_llm_calls: Limit | None = Field(None, description="Most assistant messages.")
@@ -107,8 +117,6 @@ class ExecutionMetrics(SeveralLimits):
     exploration_tolerance: Limit = Field(0.2, description="How far that share may be off.")
 
     def grade(self, output: Output, context: Context) -> Grade:
-        if not output.has_trace:
-            return Grade(0.0, misses=("There is no trace to measure.",))
         usage = output.token_usage
         measured = {
             "max_tool_calls": ("tool calls", len(output.tool_calls)),

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.base.errors import did_you_mean
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.code_judge import payload, read_script, run_script
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import StrictFields
@@ -24,7 +25,9 @@ from persona_pipeline.suites.grading.criteria import (
     rules_and_schema,
 )
 from persona_pipeline.suites.grading.judge_questions import (
+    OLDER,
     RULES,
+    VARIABLES,
     ask_freeform,
     ask_judge,
     evidence,
@@ -52,6 +55,7 @@ class LlmJudge(Assert):
     """
 
     judged = True
+    needs = (Need.ANSWER, Need.COMPLETE)
 
     prompt: str | PromptScript | None = Field(
         None, description="What to judge: text, a file, or a script that prints it."
@@ -101,6 +105,7 @@ class Rubrics(Assert):
     """
 
     judged = True
+    needs = (Need.ANSWER, Need.COMPLETE)
     older_names: ClassVar[dict[str, str]] = {"criteria": "rubrics"}
 
     criteria: list[Criterion] = Field(min_length=1, description="What to check; weights are relative within the group.")
@@ -159,8 +164,11 @@ def read_prompt(prompt: str, entry: ConfigEntry, label: str, reader: Reader, *, 
     if not text.strip():
         reader.fail(entry, f"{label}: prompt must not be empty", "prompt")
     for name in sorted({*unknown_variables(text)} - {*known}):
-        said = f"prompt names {{{{ {name} }}}}, which stands for nothing and stays as it is"
-        reader.warn(entry, f"{label}: {said}", "prompt")
+        said = f"{label}: prompt names {{{{ {name} }}}}, which stands for nothing"
+        if hint := did_you_mean(name, [*VARIABLES, *OLDER, *known]):
+            reader.fail(entry, f"{said}{hint}", "prompt")
+        else:
+            reader.warn(entry, f"{said} and stays as it is", "prompt")
     return text
 
 

@@ -10,10 +10,10 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Responses, load_responses
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.files import FileError
-from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -24,6 +24,7 @@ from persona_pipeline.suites.grading.judge_questions import (
     fill_prompt,
     judge_question,
     label_of,
+    shown_calls,
 )
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
@@ -71,6 +72,7 @@ class Pairwise(Assert):
     """
 
     judged = True
+    needs = (Need.ANSWER, Need.COMPLETE)
 
     target: Text | None = Field(None, description="Whose answer it is compared with; with responses: recorded there.")
     responses: Text | None = Field(None, description="A file of recorded answers to compare with.")
@@ -108,19 +110,20 @@ class Pairwise(Assert):
         other = self._other(context)
         shown = shown_of(output, context, self._prompt_text, with_reference=self.target or self.responses)
         label = label_of(self.name, context)
-        found = alike(output.text, other)
+        own = whole(output)
+        found = alike(own, other)
         if found is None:
-            questions = both_orders(shown, output.text, other, label=label, prompt=self._prompt_text)
+            questions = both_orders(shown, own, other, label=label, prompt=self._prompt_text)
             found = outcome_of(context.judge.answers(questions, context.time_left(), model=self.model))
         return grade_of(found)
 
     def _other(self, context: Context) -> str:
         if self._recorded is not None:
-            return self._recorded.output(context.test.id, self.target, context.attempt).text
+            return whole(self._recorded.output(context.test.id, self.target, context.attempt))
         if self.target is not None:
             if context.services.answer is None:
                 raise UngradedError("no_target", f"this run has no targets to ask for {self.target!r}")
-            return context.services.answer(self.target, context).text
+            return whole(context.services.answer(self.target, context))
         if not context.test.reference_answer:
             said = "the test has no expected_output to compare with; add one, or name target or responses"
             raise UngradedError("no_reference", said)
@@ -131,15 +134,21 @@ def shown_of(
     output: Output, context: Context, prompt: str | None = None, *, with_reference: Any = True
 ) -> dict[str, Any]:
     """Return what the judge sees beside the two answers. ``with_reference``: false where the reference is one of them."""
-    hidden = {"answer", "output", "file_changes"} | (
+    hidden = {"answer", "output", "file_changes", "tool_calls"} | (
         set() if with_reference else {"reference_answer", "expected_output"}
     )
     return {key: value for key, value in evidence(output, context, prompt).items() if key not in hidden}
 
 
+def whole(output: Output) -> str:
+    """Return an answer as a judge compares it: its text, with its tool calls where it made some."""
+    calls = shown_calls(output)
+    return stringify({"answer": output.text, "tool_calls": calls}, indent=2) if calls else output.text
+
+
 def alike(answer: str, other: str) -> ComparedAnswer | None:
     """Return the tie of two answers that are the same text, which nobody need be asked about."""
-    return ComparedAnswer(PairwiseOutcome.TIE) if trim(answer) == trim(other) else None
+    return ComparedAnswer(PairwiseOutcome.TIE) if answer.strip() == other.strip() else None
 
 
 def both_orders(

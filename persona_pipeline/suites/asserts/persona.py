@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from persona_pipeline.base.errors import did_you_mean
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import PASS, Limit, Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -21,6 +21,7 @@ class AgentClaims(Assert):
     """What is judged by the claims of an agent of the world."""
 
     judged = True
+    needs = (Need.TEXT,)
 
     agent: Text = Field(description="The agent of the world.")
 
@@ -179,6 +180,8 @@ class VoiceSounds(Assert):
 
     The check is learnt from the world's ``labels/voice.jsonl``. Without enough labels the assert is an error: nothing can be told.
     """
+
+    needs = (Need.TEXT,)
 
     agent: Text = Field(description="The agent it should sound like.")
 

@@ -1,11 +1,12 @@
 """What stands in the answer: ``contains`` for pieces of text, anywhere or at an end; ``equals`` for all of it; ``regex``."""
 
+import unicodedata
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, field_validator
 
-from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.javascript import trim
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
@@ -50,10 +51,11 @@ Texts = Annotated[
 class Contains(Assert):
     """1 if the answer contains ``value``, letter for letter, or of a list all or any; else 0.
 
-    White space at the ends of answer and text does not count where it must stand at an end. Case is ignored letter by letter, as
-    JavaScript's ``toLowerCase`` does: ß is not ss.
+    White space at the ends of answer and text does not count where it must stand at an end. Case is ignored letter by letter:
+    ß is not ss.
     """
 
+    needs = (Need.TEXT, Need.COMPLETE)
     spellings = SPELLINGS
     unsaid: ClassVar = {"ignore_case": False, "of": "all", "at": "anywhere", "trim": True}
 
@@ -67,7 +69,7 @@ class Contains(Assert):
         return f"{spelled}-{', '.join(self._texts)}"
 
     def grade(self, output: Output, context: Context) -> Grade:
-        missing = [text for text in self._texts if not self._stands(text, output.text)]
+        missing = [text for text in self._texts if not in_either(self._stands, text, output.text)]
         met = not missing if self.of == "all" else len(missing) < len(self._texts)
         does, not_done = _SAID[self.at]
         what = repr(self._texts[0]) if len(self._texts) == 1 else f"{self.of} of {_listed(self._texts)}"
@@ -83,12 +85,19 @@ class Contains(Assert):
 
     def _stands(self, text: str, answer: str) -> bool:
         if self.trim and self.at != "anywhere":
-            text, answer = trim(text), trim(answer)
+            text, answer = text.strip(), answer.strip()
         if self.ignore_case:
             text, answer = text.lower(), answer.lower()
         if self.at == "start":
             return answer.startswith(text)
         return answer.endswith(text) if self.at == "end" else text in answer
+
+
+def in_either(meets: Callable[[str, str], bool], wanted: str, answer: str) -> bool:
+    """Return whether an answer meets what is wanted, as both are written or with their letters composed: é as one character."""
+    if meets(wanted, answer) or answer.isascii():
+        return meets(wanted, answer)
+    return meets(unicodedata.normalize("NFC", wanted), unicodedata.normalize("NFC", answer))
 
 
 def _listed(texts: list[str]) -> str:
@@ -98,6 +107,7 @@ def _listed(texts: list[str]) -> str:
 class Equals(Assert):
     """1 if answer and ``value`` are the same text, white space at their ends left aside unless ``trim`` is false; else 0."""
 
+    needs = (Need.TEXT, Need.COMPLETE)
     unsaid: ClassVar = {"trim": True}
 
     value: Text = Field(description="The text the answer must be.")
@@ -108,16 +118,21 @@ class Equals(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
-            trim(output.text) == trim(self.value) if self.trim else output.text == self.value,
+            in_either(lambda value, answer: self._whole(value) == self._whole(answer), self.value, output.text),
             f"The answer is {self.value!r}.",
             f"The answer is not {self.value!r}.",
         )
 
+    def _whole(self, text: str) -> str:
+        return text.strip() if self.trim else text
+
 
 class Regex(Assert):
-    """1 if the pattern (JavaScript's language, no flags) matches anywhere; else 0. Runs in linear time."""
+    """1 if the pattern (that of Python's ``regex`` package) matches anywhere; else 0. An error where it takes too long."""
 
-    value: Text = Field(description="The pattern; no look-around and no back-references.")
+    needs = (Need.TEXT, Need.COMPLETE)
+
+    value: Text = Field(description="The pattern; $ is the very end.")
 
     @field_validator("value")
     @classmethod
@@ -133,7 +148,7 @@ class Regex(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         return Grade.of(
-            search(self.value, output.text),
+            in_either(search, self.value, output.text),
             f"The answer matches /{self.value}/.",
             f"The answer does not match /{self.value}/.",
         )

@@ -1,20 +1,24 @@
 """``tool_trajectory``: which tools the agent called, in which order, with which arguments."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.javascript import json_equal
-from persona_pipeline.suites.format.models import Limit, StrictFields, Text
+from persona_pipeline.suites.answering.output import Need, Output
+from persona_pipeline.suites.asserts.is_json import usable_schema, validator_of
+from persona_pipeline.suites.format.javascript import json_equal, stringify
+from persona_pipeline.suites.format.models import Limit, StrictFields, Text, over_texts
+from persona_pipeline.suites.format.patterns import compile_pattern, search
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.grading.base import Assert, Context
-from persona_pipeline.suites.grading.results import Grade
+from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
+from persona_pipeline.suites.grading.results import Grade, UngradedError
 
-ArgsMatch = Literal["exact", "superset", "subset", "ignore"] | list[str]
+ArgsMatch = Literal["exact", "superset", "subset", "ignore", "schema", "pattern"] | list[str]
+_WAYS = ("exact", "superset", "subset", "ignore", "schema", "pattern")
 _MISSING: Any = object()
 
 
@@ -25,11 +29,11 @@ def _args(value: Any) -> Any:
 
 
 def _args_match(value: Any) -> Any:
-    if value in ("exact", "superset", "subset", "ignore"):
+    if value in _WAYS:
         return value
     if isinstance(value, list) and value and all(isinstance(path, str) and path for path in value):
         return value
-    raise ValueError("must be one of 'exact', 'superset', 'subset', 'ignore', or a list of dot paths")
+    raise ValueError(f"must be one of {', '.join(map(repr, _WAYS))}, or a list of dot paths")
 
 
 Arguments = Annotated[dict[str, Any] | Literal["any"], BeforeValidator(_args)]
@@ -37,7 +41,9 @@ Matching = Annotated[ArgsMatch, BeforeValidator(_args_match)]
 
 
 class ExpectedCall(StrictFields):
-    """One call that is expected. ``args`` left out or ``any``: the arguments do not matter."""
+    """One call that is expected. ``args``: its arguments, or what ``args_match`` makes of them; left out or ``any``: they do not
+    matter.
+    """
 
     tool: Text
     args: Arguments | None = None
@@ -56,8 +62,10 @@ class _Tally:
 
     def duration(self, expected: ExpectedCall, call: dict[str, Any], where: str) -> None:
         took = call.get("duration_ms")
-        if expected.max_duration_ms is None or isinstance(took, bool) or not isinstance(took, int | float):
+        if expected.max_duration_ms is None:
             return
+        if isinstance(took, bool) or not isinstance(took, int | float):
+            raise UngradedError(NOT_REPORTED, f"not reported: {where} has no duration_ms to compare with its limit")
         self.duration_checks += 1
         met = took <= expected.max_duration_ms
         self.duration_hits += met
@@ -68,14 +76,21 @@ class _Tally:
 class ToolTrajectory(Assert):
     """How much of an expected course of tool calls the output shows, 0-1.
 
-    ``any_order``: share of ``minimums`` met. ``in_order``: share of ``expected`` found one after the other; other calls may
-    stand between, and a call of the right tool with other arguments is passed over. ``exact``: positions that agree over the
+    ``any_order``: share of ``minimums`` and ``maximums`` met. ``in_order``: share of ``expected`` found one after the other; other
+    calls may stand between, and one of the right tool with other arguments is passed over. ``exact``: positions that agree over the
     longer of the two lists. ``superset``: share of ``expected`` found in any order, each call used once. ``subset``: share of
     the calls that are allowed by ``expected``.
+
+    Arguments are compared by ``args_match``. ``superset``: those expected are there, at any depth, and others may be. ``subset``:
+    the other way round. ``schema``: ``args`` is a JSON schema that they fit. ``pattern``: each text in ``args`` is a pattern that
+    matches the argument in its place.
     """
+
+    needs = (Need.CALLS,)
 
     mode: Literal["any_order", "in_order", "exact", "superset", "subset"] = Field(description="How calls are compared.")
     minimums: dict[str, Limit] | None = Field(None, description="any_order: the least number of calls, by tool.")
+    maximums: dict[str, Limit] | None = Field(None, description="any_order: the greatest number of calls, by tool.")
     expected: list[ExpectedCall] | None = Field(None, description="Every other mode: the calls, in order.")
     args_match: Matching | None = Field(
         None, description="How arguments are compared; superset (extra arguments are fine) by default."
@@ -97,14 +112,19 @@ class ToolTrajectory(Assert):
 
     @model_validator(mode="after")
     def _has_what_its_mode_needs(self) -> "ToolTrajectory":
-        needed = "minimums" if self.mode == "any_order" else "expected"
-        if getattr(self, needed) is None:
-            raise ValueError(f"{needed} is required for mode {self.mode}")
+        if self.mode == "any_order" and self.minimums is None and self.maximums is None:
+            raise ValueError("minimums is required for mode any_order, or maximums")
+        if self.mode != "any_order" and self.expected is None:
+            raise ValueError(f"expected is required for mode {self.mode}")
+        for item in self.expected or ():
+            how = item.args_match or self.args_match
+            if how == "schema" and isinstance(item.args, dict):
+                usable_schema(item.args)
+            elif how == "pattern" and isinstance(item.args, dict):
+                over_texts(item.args, compile_pattern)
         return self
 
     def grade(self, output: Output, context: Context) -> Grade:
-        if not output.has_trace:
-            return Grade(0.0, misses=("There is no trace of tool calls to look at.",))
         calls = output.tool_calls
         if self.mode == "any_order":
             return self._any_order(calls)
@@ -169,11 +189,13 @@ class ToolTrajectory(Assert):
     def _any_order(self, calls: Sequence[dict[str, Any]]) -> Grade:
         counts = Counter(call["tool"] for call in calls)
         hits, misses = [], []
-        for tool, minimum in (self.minimums or {}).items():
-            met = counts[tool] >= minimum
-            (hits if met else misses).append(f"{tool} was called {counts[tool]} times, at least {minimum:g} wanted.")
-        total = len(hits) + len(misses)
-        return Grade(len(hits) / total if total else 1.0, hits, misses, f"{len(hits)} of {total} minimums met.")
+        wanted = [(tool, least, "at least") for tool, least in (self.minimums or {}).items()]
+        wanted += [(tool, most, "at most") for tool, most in (self.maximums or {}).items()]
+        for tool, limit, words in wanted:
+            met = counts[tool] >= limit if words == "at least" else counts[tool] <= limit
+            (hits if met else misses).append(f"{tool} was called {counts[tool]} times, {words} {limit:g} wanted.")
+        share = len(hits) / len(wanted) if wanted else 1.0
+        return Grade(share, hits, misses, f"{len(hits)} of {len(wanted)} limits met.")
 
     def _subset(self, expected: Sequence[ExpectedCall], calls: Sequence[dict[str, Any]]) -> Grade:
         tally = _Tally()
@@ -197,20 +219,42 @@ class ToolTrajectory(Assert):
         how = expected.args_match or self.args_match or "superset"
         if expected.args is None or expected.args == "any" or how == "ignore":
             return True
-        actual = call.get("input")
-        return isinstance(actual, dict) and arguments_match(expected.args, actual, how)
+        if "input" not in call:
+            said = f"not reported: the arguments of a call of {expected.tool}; let the target return its input"
+            raise UngradedError(NOT_REPORTED, said)
+        return isinstance(call["input"], dict) and arguments_match(expected.args, call["input"], how)
 
 
 def arguments_match(expected: dict[str, Any], actual: dict[str, Any], how: str | list[str]) -> bool:
-    """Return whether a call's arguments meet the expected ones; nested values are always compared whole."""
+    """Return whether a call's arguments meet the expected ones."""
     if how == "exact":
         return json_equal(expected, actual)
     if how == "subset":
-        return all(key in expected and json_equal(expected[key], value) for key, value in actual.items())
+        return _covers(expected, actual, json_equal)
     if how == "superset":
-        return all(key in actual and json_equal(value, actual[key]) for key, value in expected.items())
+        return _covers(actual, expected, json_equal)
+    if how == "schema":
+        return validator_of(expected).is_valid(actual)
+    if how == "pattern":
+        return _covers(actual, expected, _matches)
     wanted = [(path, _at(expected, path)) for path in how]
     return all(value is _MISSING or json_equal(value, _at(actual, path)) for path, value in wanted)
+
+
+def _covers(large: Any, small: Any, same: Callable[[Any, Any], bool]) -> bool:
+    """Return whether a value holds another one: each key of its mappings, and as many items in its lists."""
+    if isinstance(small, dict) and isinstance(large, dict):
+        return all(key in large and _covers(large[key], value, same) for key, value in small.items())
+    if isinstance(small, list) and isinstance(large, list):
+        return len(small) == len(large) and all(map(_covers, large, small, repeat(same)))
+    return same(large, small)
+
+
+def _matches(actual: Any, expected: Any) -> bool:
+    """Return whether an argument matches a pattern; an expected value that is not a text must be equal."""
+    if not isinstance(expected, str):
+        return json_equal(actual, expected)
+    return search(expected, actual if isinstance(actual, str) else stringify(actual))
 
 
 def _at(value: Any, path: str) -> Any:

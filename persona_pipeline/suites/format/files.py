@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.files import read_regular, repository_of
 
 MAX_BYTES = 64_000_000
+# How many files a pattern may match.
+MOST_FOUND = 100_000
+_OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 
 
 class FileError(Exception):
@@ -99,7 +103,13 @@ class Files:
 
     def check_place(self, path: Path, reference: str) -> None:
         """Raise ``FileError`` where a path, links followed, lies outside; there need be nothing."""
-        if self.roots is None or any(Path(os.path.realpath(path)).is_relative_to(root) for root in self.roots):
+        place = Path(os.path.realpath(path))
+        if self.roots is None:
+            return
+        # The kernel's folders hold the environment and memory of programs, also where the root is the whole disk.
+        if any(place.is_relative_to(root) for root in self.roots) and not any(
+            map(place.is_relative_to, _OF_THE_KERNEL)
+        ):
             return
         raise FileError(
             f"{reference!r} lies outside {', '.join(map(str, self.roots))}; move it, or allow its folder with --allow-path"
@@ -136,13 +146,22 @@ class Files:
         for expanded in expand_braces(pattern):
             for candidate in self.candidates(expanded, folders[:1]):
                 try:
-                    base, rest = Path(candidate.anchor), str(candidate.relative_to(candidate.anchor))
-                    found.update(path for path in base.glob(os.path.normpath(rest)) if path.is_file())
+                    base, rest = self._fixed(candidate, pattern)
+                    matches = (path for path in base.glob(rest) if path.is_file())
+                    found.update(itertools.islice(matches, MOST_FOUND))
                 except (OSError, ValueError, IndexError, NotImplementedError) as error:
                     raise FileError(f"{pattern!r} is no usable pattern ({_reason(error)})") from error
         for path in found:
             self.check_place(path, pattern)
         return sorted(found)
+
+    def _fixed(self, candidate: Path, pattern: str) -> tuple[Path, str]:
+        """Return the folder that a pattern starts from, which must lie inside, and the rest: no folder outside is walked."""
+        parts = Path(os.path.normpath(candidate)).parts
+        fixed = next((at for at, part in enumerate(parts) if is_pattern(part)), len(parts) - 1)
+        base = Path(*parts[:fixed])
+        self.check_place(base, pattern)
+        return base, str(Path(*parts[fixed:]))
 
 
 def is_pattern(reference: str) -> bool:

@@ -1,60 +1,28 @@
-"""The few rules of JavaScript the suite format is defined by: JSON text, trimming, numbers in text."""
+"""JSON text of the suite format, and numbers in text."""
 
 import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from typing import Any, NoReturn
 
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.text import storable_json
 
-# What String.prototype.trim removes and \s matches; Python's own list differs (it lacks U+FEFF and adds U+001C-U+001F and U+0085).
-WHITESPACE = (
-    "\t\n\v\f\r \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000\ufeff"
-)
-# A text, which is left alone, or a number that Python writes with a negative exponent.
-_SMALL_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9](?:\.[0-9]+)?e-(?P<exponent>[0-9]+)')
 _LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-def trim(text: str) -> str:
-    return text.strip(WHITESPACE)
-
-
 def parse_float(text: str) -> float | None:
-    """Return the number a text starts with, as ``parseFloat`` does (``"100 USD"`` is 100), None where there is none."""
-    match = _LEADING_NUMBER.match(text.lstrip(WHITESPACE))
+    """Return the number a text starts with (``"100 USD"`` is 100), None where there is none."""
+    match = _LEADING_NUMBER.match(text.lstrip())
     value = float(match[0]) if match else math.nan
     return value if math.isfinite(value) else None
 
 
 def stringify(value: Any, indent: int | None = None) -> str:
-    """Return JSON text spelled as ``JSON.stringify`` spells it: whole floats without ``.0``, 0.00001
-    without exponent, no escapes beyond JSON's own."""
+    """Return compact JSON text without escapes beyond JSON's own."""
     separators = (",", ":") if indent is None else (",", ": ")
-    text = json.dumps(_plain_numbers(value), ensure_ascii=False, indent=indent, separators=separators)
-    return _SMALL_NUMBER.sub(_small_number, text) if "e-" in text else text
-
-
-def _small_number(match: re.Match[str]) -> str:
-    """1e-07 as 1e-7, and 1e-05 as 0.00001: JavaScript needs an exponent only below 0.000001."""
-    if match["exponent"] is None:
-        return match[0]
-    if int(match["exponent"]) > 6:
-        return match[0].replace("e-0", "e-")
-    return f"{Decimal(match[0]):f}"
-
-
-def _plain_numbers(value: Any) -> Any:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return int(value) if value.is_integer() and abs(value) < 1e21 else value
-    if isinstance(value, dict):
-        return {key: _plain_numbers(item) for key, item in value.items()}
-    return [_plain_numbers(item) for item in value] if isinstance(value, list | tuple) else value
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
 
 
 def reject(constant: str) -> NoReturn:
@@ -86,7 +54,7 @@ _VALIDATOR = json.JSONDecoder(parse_constant=reject, parse_int=float)
 
 
 def is_json(text: str) -> bool:
-    """Return whether ``JSON.parse`` accepts the text. Raises ``RecursionError`` when it nests too deep to tell."""
+    """Return whether a text is JSON. Raises ``RecursionError`` when it nests too deep to tell."""
     try:
         _VALIDATOR.decode(text)
     except ValueError:
@@ -97,7 +65,7 @@ def is_json(text: str) -> bool:
 def parse_json(text: str, *, unique_keys: bool = False) -> Any:
     """Return the value of a JSON text. Raises ``ValueError`` for what is not JSON, NaN, infinity and too deep nesting included.
 
-    ``unique_keys``: a key that stands twice in an object is an error too; JavaScript takes the last.
+    ``unique_keys``: a key that stands twice in an object is an error too; otherwise the last counts.
     """
     try:
         return (_STRICT_DECODER if unique_keys else _DECODER).decode(storable_json(text))

@@ -12,6 +12,8 @@ from persona_pipeline.base.errors import Problem
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PASS, BORDERLINE = 0.8, 0.6
+# The JSON schema of a suite file; ``python -m tests.support.suite_schema`` makes it of the models.
+SUITE_SCHEMA = Path(__file__).parent / "data" / "suite.json"
 
 
 class StrictFields(BaseModel):
@@ -191,7 +193,8 @@ class TrialsFields(StrictFields):
     )
     at_least: int | None = Field(None, ge=1, description="How many attempts must pass, with the strategy at_least.")
     gates: Literal["every"] | None = Field(
-        None, description="every: a gate that one attempt misses fails the test, as with all and at_least."
+        None,
+        description="every: a gate that one attempt misses fails the test with pass_at_k too, as with the other strategies.",
     )
     flakes_at_most: Share | None = Field(
         None, description="A gate on the share of attempts that come out unlike the others, by its exact 95 % interval."
@@ -238,7 +241,12 @@ class TrialsFields(StrictFields):
 
     @property
     def every_gate(self) -> bool:
-        """Whether a gate that one attempt misses fails the test."""
+        """Whether a gate that one attempt misses fails the test: always but where the best attempt counts."""
+        return self.gates == "every" or self.strategy != "pass_at_k"
+
+    @property
+    def every_attempt(self) -> bool:
+        """Whether a gate must be seen to hold in attempts that money left out too."""
         return self.gates == "every" or self.strategy in ("all", "at_least")
 
 

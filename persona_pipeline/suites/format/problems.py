@@ -1,8 +1,9 @@
 """Collecting everything that is wrong with a suite, and saying it in one voice."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from persona_pipeline.base.documents.yaml import EXPECTED, Document, Location, names_at, parse_document
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean, nearest
 from persona_pipeline.base.files import repository_of
 from persona_pipeline.suites.format.files import FileError, Files
 from persona_pipeline.suites.format.programs import missing_file
@@ -41,8 +42,10 @@ class RowSource:
     columns: dict[str, int] = field(default_factory=dict)
 
     def problem(self, location: Sequence[str | int], message: str, *, key: bool = False) -> Problem:
-        column = self.columns.get(str(location[0])) if location else None
-        return Problem(message, self.path, self.line, column or 1)
+        # The column of one of several, such as assert[1], comes before that of them all.
+        names = (_dotted(tuple(location[:2])), str(location[0])) if location else ()
+        column = next((self.columns[name] for name in names if name in self.columns), 1)
+        return Problem(message, self.path, self.line, column)
 
 
 Fields = TypeVar("Fields", bound=BaseModel)
@@ -110,6 +113,8 @@ class Reader:
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
     depth: int = 0
+    # Values that are not valid: an alias of one is not told again.
+    broken: set[int] = field(default_factory=set)
 
     def fail(self, entry: ConfigEntry, message: str, *keys: str | int, key: bool = False) -> None:
         self.problems.append(entry.problem(message, *keys, key=key))
@@ -174,6 +179,28 @@ class Reader:
         return repository_of(self.suite_folder)
 
 
+_DATA_FILES = (".jsonl", ".csv")
+_LABEL = re.compile(r"^test '[^']*'|^tests\[\d+\]")
+
+
+def grouped(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems without repetition; what several lines of a data file have alike is one problem, at the first of them."""
+    found: dict[Any, list[Problem]] = {}
+    for problem in dict.fromkeys(problems):
+        is_row = (problem.path or "").endswith(_DATA_FILES)
+        found.setdefault((problem.path, _LABEL.sub("", problem.message)) if is_row else problem, []).append(problem)
+    return [_with_lines(alike) for alike in found.values()]
+
+
+def _with_lines(alike: Sequence[Problem]) -> Problem:
+    lines = [str(problem.line) for problem in alike[1:]]
+    if not lines:
+        return alike[0]
+    shown = ", ".join(lines[:_SHOWN_LINES]) + (", ..." if len(lines) > _SHOWN_LINES else "")
+    return replace(alike[0], message=f"{alike[0].message} (and {len(lines)} more: line {shown})")
+
+
+_SHOWN_LINES = 5
 _TEXTS = {
     **EXPECTED,
     "string_type": "must be a string",
@@ -194,7 +221,16 @@ def add_model_problems(
 ) -> None:
     """Add the problems of a pydantic error, each at its place, in plain words and with the thing they are about."""
     older = getattr(model, "older_names", {})
-    for item in error.errors(include_url=False):
+    found = error.errors(include_url=False)
+    # A key that is misspelt is not missing too: one cause, one finding.
+    meant = {
+        (*item["loc"][:-1], *nearest(str(item["loc"][-1]), names_at(model, item["loc"][:-1])))
+        for item in found
+        if item["type"] == "extra_forbidden"
+    }
+    for item in found:
+        if item["type"] == "missing" and item["loc"] in meant:
+            continue
         location = tuple(item["loc"])
         if item["type"].startswith("union_tag"):
             location = (*location, item.get("ctx", {})["discriminator"].strip("'"))

@@ -4,14 +4,14 @@ of the run. A new type is a subclass with its fields and ``grade``.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.text import storable_data
-from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.loading.messages import content_texts, under_roles
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.format.problems import ReasonedError
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 
 DEFAULT_TIMEOUT = 120.0
+# Why an assert has no score whose evidence is missing, whatever it negates or allows.
+NOT_REPORTED = "not_reported"
 # What a grade says of itself, and an assert's result takes from it.
 _SAID = ("hits", "misses", "reasoning", "details", "children", "failed_gates")
 
@@ -104,7 +106,23 @@ class Assert(AssertFields):
     """One condition an output must satisfy. Fields are checked strictly; an unknown key is an error.
 
     Subclasses add fields and override ``grade``; those whose spelling differs from their fields override ``prepare`` too.
+
+    Attributes:
+        needs: what ``grade`` rests on. An answer that lacks it is not graded: the assert is the error ``not_reported``.
     """
+
+    needs: ClassVar[Sequence[Need]] = ()
+
+    @property
+    def needed(self) -> Iterable[Need]:
+        """What this one needs, given its fields."""
+        return self.needs
+
+    def require_evidence(self, output: Output) -> None:
+        """Raise ``UngradedError`` where an answer lacks what this one needs."""
+        for evidence in self.needed:
+            if not evidence.is_in(output):
+                raise UngradedError(NOT_REPORTED, f"not reported: {evidence.value}")
 
     def grade(self, output: Output, context: Context) -> Grade:
         """Return the grade of an output.
@@ -119,6 +137,7 @@ def run_assert(item: Assert, output: Output, context: Context) -> AssertResult:
     """Grade an output with one assert; whatever goes wrong is an ``error`` result."""
     result = AssertResult(item.name, item.type, None, item.weight, SuiteVerdict.ERROR, item.required)
     try:
+        item.require_evidence(output)
         grade = item.grade(output, context)
         if not -TOLERANCE <= grade.score <= 1 + TOLERANCE:
             raise UngradedError("invalid_score", f"the score {grade.score!r} is not a number from 0 to 1")

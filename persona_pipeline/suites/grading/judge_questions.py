@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 MOST_SENTENCES = 4
 MAX_TOKENS = 2048
-VARIABLES = ("answer", "expected_output", "question", "criteria", "reference_answer", "input", "output", "file_changes")
+VARIABLES = (
+    "answer", "expected_output", "question", "criteria", "reference_answer", "input", "output", "file_changes", "tool_calls",
+)  # fmt: skip
 # What older prompt files call the same things.
 OLDER = {"candidate_answer": "answer", "expected_messages": "expected_output", "expected_outcome": "criteria"}
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -70,9 +72,15 @@ def evidence(output: Output, context: Context, prompt: str | None = None) -> dic
         "expected_output": (list(test.expected_messages) or None) if "expected_output" in used else None,
         "output": output.messages if "output" in used else None,
         "file_changes": output.file_changes or None,
+        "tool_calls": shown_calls(output) or None,
         "answer": output.text,
     }
     return present(fields)
+
+
+def shown_calls(output: Output) -> list[dict[str, Any]]:
+    """Return the tool calls of an answer as a judge sees them: without ids and times, which differ from run to run."""
+    return [{key: call[key] for key in ("tool", "input", "output") if key in call} for call in output.tool_calls]
 
 
 def freeform_problem(data: Any) -> str | None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.errors import ConfigError, did_you_mean
-from persona_pipeline.guard.baselines.falls import compare
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
+from persona_pipeline.guard.baselines.regression import compare
 from persona_pipeline.guard.labels.check import NoCheck, VoiceCheck, world_checks
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation

@@ -202,10 +202,14 @@ class Attempt:
 
     @property
     def cost_usd(self) -> float | None:
-        """What it took, a simulated user included; None where the target did not say."""
-        if self.output is None or self.output.cost_usd is None:
+        """US dollars it took, a simulated user included, as far as targets reported them; None: none did."""
+        output = self.output
+        if output is None:
             return None
-        return self.output.cost_usd + (self.output.user_cost_usd or 0.0)
+        known = [turn.cost_usd for turn in output.turns or [output]] + [output.user_cost_usd]
+        return (
+            math.fsum(cost for cost in known if cost is not None) if any(cost is not None for cost in known) else None
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a trial's line in the results."""

@@ -26,14 +26,21 @@ class SuiteJudge:
     """Asks a judge and waits; opened by whichever thread needs it first. Whoever makes one closes it."""
 
     def __init__(
-        self, given: GivenJudge, identity: Callable[[], Any] | None = None, recordings: Path | None = None
+        self,
+        given: GivenJudge,
+        identity: Callable[[], Any] | None = None,
+        recordings: Path | None = None,
+        max_usd: float | None = None,
     ) -> None:
         """Take a judge, or a function that opens it.
 
         ``identity``: gives what makes it answer as it does, as JSON: another model, prompt or server is another judge. One who
-        does not say it is opened, and goes by his name. ``recordings``: the folder a recorded judge answers from.
+        does not say it is opened, and goes by his name. ``recordings``: the folder a recorded judge answers from. ``max_usd``: US
+        dollars that it and the targets of a run may cost together; None: no limit.
         """
-        self.given, self.recordings = given, recordings
+        self.given, self.recordings, self.max_usd = given, recordings, max_usd
+        # US dollars that targets reported, and whether one of them reported none.
+        self.targets_usd, self.uncounted = 0.0, False
         self._identity = identity
         self._opened: BackedJudge | None = None
         self._usage = Usage()
@@ -65,6 +72,19 @@ class SuiteJudge:
     def usage(self) -> Mapping[str, Any]:
         """What its judgments took so far."""
         return dict(vars(self._usage)) if self._opened else {}
+
+    def spent_by_target(self, usd: float | None) -> None:
+        """Count what a target's answer cost; None: it did not report that."""
+        with self._lock:
+            self.targets_usd += usd or 0.0
+            self.uncounted = self.uncounted or usd is None
+
+    def require_money(self) -> None:
+        """Raise ``UngradedError`` where targets and judge have spent the limit."""
+        spent = self.targets_usd + (self._usage.usd or 0.0)
+        if self.max_usd is not None and spent >= self.max_usd:
+            said = f"targets and judge have cost ${spent:.4f} of ${self.max_usd:g}; raise --max-usd"
+            raise UngradedError("budget", said)
 
     def ask(self, question: Question, timeout: float, *, model: str | None = None) -> Mapping[str, Any]:
         """Return the data of an answer.
@@ -99,6 +119,11 @@ class SuiteJudge:
             return self._others[model]
 
     def _wait(self, work: Coroutine[Any, Any, list[Result]], timeout: float) -> list[Result]:
+        try:
+            self.require_money()
+        except UngradedError:
+            work.close()
+            raise
         try:
             found = self._loop.wait(work, timeout)
         except TimeoutError as error:

@@ -9,16 +9,12 @@ from persona_pipeline.suites.asserts import registry
 from persona_pipeline.suites.format.loading.tests import read_assert
 from persona_pipeline.suites.format.models import apart
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
-from persona_pipeline.suites.importing.computed import COMMON, CONVERTERS, ConvertedAssert, plain
-from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Findings
+from persona_pipeline.suites.importing.computed import CONVERTERS, ConvertedAssert, plain
+from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, TABLES, Findings, Part
 from persona_pipeline.suites.importing.prompts import alone_in, filled
 
-REMEDIES = {
-    **dict.fromkeys(("ruby", "webhook"), "write a code_judge"),
-    "HasMatchingSpan": "check tool calls with tool_trajectory",
-    **dict.fromkeys(("select_best", "max_score"), "compare runs with pairwise or suite compare --pairwise"),
-    **dict.fromkeys(("similar", "rouge_n", "bleu", "gleu", "meteor", "levenshtein"), "say in rubrics what must agree"),
-}
+# Types of other tools without a counterpart, and what to do instead.
+REMEDIES: dict[str, str] = TABLES["asserts"]["without_counterpart"]
 # Types whose threshold alone decides: 0 lets everything pass.
 _PASS_FROM_THRESHOLD = ("assert_set", "g_eval")
 _GROUPS = ("assert", "assertions", "evaluators")
@@ -29,16 +25,9 @@ NO_FAILURE, PASSES = 0.6, 0.8
 _FACTS = "Agrees with these facts and contradicts none of them: "
 _PROGRAM = re.compile(r"\.(js|mjs|ts|py)(:\w+)?$")
 # What a type of Python's is in JSON.
-_TYPES = {"dict": "object", "list": "array", "int": "integer", "float": "number", "bool": "boolean", "NoneType": "null"}
-# The arguments of each; the first may stand alone (``Contains: text``). Judges here see question and expected output always.
-_ARGUMENTS = {
-    "Equals": ("value",),
-    "EqualsExpected": ("value",),
-    "Contains": ("value", "case_sensitive", "as_strings"),
-    "IsInstance": ("type_name",),
-    "MaxDuration": ("seconds",),
-    "LLMJudge": ("rubric", "include_input", "include_expected_output", "assertion"),
-}
+_TYPES: dict[str, str] = TABLES["asserts"]["types_of_python"]
+# The first argument of each evaluator, which may be there alone (``Contains: text``).
+_ARGUMENTS: dict[str, str] = TABLES["asserts"]["first_argument"]
 
 
 def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[ConvertedAssert], dict[str, Any] | None]:
@@ -46,9 +35,11 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
         value, prompt = item.value(), item.take("prompt", "rubricPrompt", "rubric_prompt")
         criteria = item.take("criteria", "rubrics")
         if isinstance(prompt, dict | list) or (isinstance(prompt, str) and _PROGRAM.search(prompt)):
-            return item.none(f"{item.data['type']} with a program as its prompt", "write the prompt out")
+            return item.none(f"{item.type} with a program as its prompt", "write the prompt out")
         if isinstance(prompt, str) and prompt.startswith(("file://", "./", "../")):
-            prompt = item.findings.relocated(item.entry, prompt)
+            prompt = item.part.file(prompt, "prompt").written()
+            if prompt is None:
+                return None
         value = value if value is not None else criteria
         if isinstance(value, list) and value:
             marks = {"score_ranges", "min_score", "required_min_score"}
@@ -56,12 +47,12 @@ def _criteria(prefix: str = "", limit: float | None = None) -> Callable[[Convert
             made: dict[str, Any] = {"type": "rubrics", "criteria": [_criterion(item, one, scored) for one in value]}
             return made | ({"prompt": prompt} if prompt else {})
         if isinstance(value, dict):
-            return item.none(f"{item.data['type']} with data as its value", "write a list of criteria")
+            return item.none(f"{item.type} with data as its value", "write a list of criteria")
         passes = item.threshold if item.threshold is not None else limit
         if passes is None and isinstance(value, str) and not prompt:
             return {"type": "rubrics", "criteria": [prefix + value]}
         if value is not None and prompt:
-            item.findings.none(item.entry, "a value beside a prompt", "value", remedy="write it into the prompt")
+            item.part.none("a value beside a prompt", "value", remedy="write it into the prompt")
         text = prompt if prompt is not None else value
         made = {"type": "llm_judge"} | ({"prompt": prefix + text} if isinstance(text, str) else {})
         return made | ({"_passes_from": passes} if passes else {})
@@ -79,7 +70,7 @@ def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
     if value.get("operator") == "contradiction":
         made["outcome"] = f"Says nothing that contradicts this, or does not speak of it: {made.get('outcome', '')}"
     elif value.get("operator") not in (None, "correctness"):
-        item.findings.none(item.entry, f"operator {value['operator']}", "value")
+        item.part.none(f"operator {value['operator']}", "value")
     if isinstance(value.get("min_score"), int | float):
         made["required_min_score"] = math.ceil(10 * value["min_score"] - 1e-9)
     if not scored:
@@ -88,7 +79,7 @@ def _criterion(item: ConvertedAssert, value: Any, scored: bool) -> Any:
 
 
 def read_asserts(
-    findings: Findings, entries: Sequence[ConfigEntry], variables: Mapping[str, Any], *, gates: bool
+    findings: Findings, parts: Sequence[Part], variables: Mapping[str, Any], *, gates: bool
 ) -> list[dict[str, Any]]:
     """Return the asserts that these have a counterpart in.
 
@@ -97,23 +88,24 @@ def read_asserts(
     """
     found: list[dict[str, Any]] = []
     if findings.origin == PYDANTIC_EVALS:
-        entries = [made for entry in entries if (made := _of_evaluator(findings, entry, variables)) is not None]
-    criteria = [entry for entry in entries if isinstance(entry.data, str) and entry.data.strip()]
-    texts = [text for entry in criteria if (text := filled(findings, entry, entry.data, variables)) is not None]
+        parts = [made for part in parts if (made := _of_evaluator(part, variables)) is not None]
+    criteria = [part for part in parts if isinstance(part.data, str) and part.data.strip()]
+    texts = [text for part in criteria if (text := filled(part, part.data, variables)) is not None]
     if texts:
         found.append({"type": "rubrics", "criteria": texts, "weight": len(texts)})
-    for entry in entries:
-        if isinstance(entry.data, str):
+    for given in parts:
+        if isinstance(given.data, str):
             continue
-        entry = _referenced(findings, entry)
-        if not isinstance(entry.data, dict) or not isinstance(entry.data.get("type"), str):
-            findings.none(entry, "an assert without type")
+        part = _referenced(given)
+        if part.first("type") is None or not isinstance(part.data["type"], str):
+            part.dropped("an assert without type")
             continue
-        made = _converted(findings, entry, variables, gates)
-        if made is not None and (checked := _checked(findings, entry, made)):
+        part.label = f"{{}} of assert {part.take('type')}"
+        made = _converted(part, variables, gates)
+        if made is not None and (checked := _checked(part, made)):
             found.append(checked)
     if findings.promptfoo and found and all(made.get("weight") == 0 for made in found):
-        findings.differs(entries[0], "asserts that all have weight 0 pass always; here nothing is left to score by")
+        parts[0].warn("asserts that all have weight 0 pass always; here nothing is left to score by")
     taken: set[str] = set()
     for made in found:
         if made.get("name"):
@@ -121,91 +113,102 @@ def read_asserts(
     return found
 
 
-def _of_evaluator(findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any]) -> ConfigEntry | None:
+def _of_evaluator(part: Part, variables: Mapping[str, Any]) -> Part | None:
     """Return the assert that an evaluator is, at its place; None, and a finding, where there is none."""
-    data: dict[str, Any] = entry.data if isinstance(entry.data, dict) else {str(entry.data): {}}
+    data: dict[str, Any] = part.data if isinstance(part.data, dict) else {str(part.data): {}}
     name, given = next(iter(data.items()), ("", {}))
     if name not in _ARGUMENTS:
-        return findings.none(entry, f"evaluator {name}", remedy=REMEDIES.get(name, "write an assert type"))
-    first, *more = _ARGUMENTS[name]
-    arguments = given if isinstance(given, dict) else {first: given}
-    place = ConfigEntry(arguments, entry.source, (*entry.location, name))
-    findings.leftovers(place, (first, *more, "evaluation_name"), f"evaluator {name}: ")
-    value = variables.get("expected_output") if name == "EqualsExpected" else arguments.get(first)
+        return part.dropped(f"evaluator {name}", REMEDIES.get(name, "write an assert type"))
+    first = _ARGUMENTS[name]
+    part.used.add(name)
+    if isinstance(given, dict) and isinstance(part.data, dict):
+        arguments = part.child(name, label=f"evaluator {name}: {{}}")
+    else:
+        arguments = Part(
+            part.findings, ConfigEntry({first: given} if isinstance(part.data, dict) else {}, part.entry.source)
+        )
+    value = arguments.take(first)
+    value = variables.get("expected_output") if name == "EqualsExpected" else value
     if value is None:
         # Without an expected output there is nothing to equal, there as here.
-        return None if name == "EqualsExpected" else findings.none(entry, f"evaluator {name} without its {first}")
+        return None if name == "EqualsExpected" else part.none(f"evaluator {name} without its {first}")
     made: dict[str, Any] | None = None
     if name.startswith("Equals"):
         same = {"type": "is_json", "value": {"const": value}}
         made = {"type": "equals", "value": value} if isinstance(value, str) else same
-    elif name == "MaxDuration":
+    elif name == "MaxDuration" and isinstance(value, int | float):
         made = {"type": "latency", "threshold": value * 1000}
     elif name == "LLMJudge":
+        # Judges here see the question and the expected output always.
+        for key in ("include_input", "include_expected_output", "assertion"):
+            arguments.take(key)
         made = {"type": "llm-rubric", "value": value}
-    elif name == "Contains" and (isinstance(value, str) or arguments.get("as_strings") is True):
-        made = {"type": "icontains" if arguments.get("case_sensitive") is False else "contains", "value": str(value)}
-    elif name == "IsInstance" and value in _TYPES:
-        made = {"type": "is_json", "value": {"type": _TYPES[value]}}
+    elif name == "Contains":
+        as_text, exact = arguments.take("as_strings") is True, arguments.take("case_sensitive") is not False
+        text = {"type": "contains" if exact else "icontains", "value": str(value)}
+        made = text if as_text or isinstance(value, str) else None
+    elif name == "IsInstance" and str(value) in _TYPES:
+        made = {"type": "is_json", "value": {"type": _TYPES[str(value)]}}
     if made is None:
-        return findings.none(
-            entry, f"evaluator {name} of {value}", remedy="answers are text; compare fields with field_accuracy"
-        )
-    return ConfigEntry(made | {"name": arguments.get("evaluation_name")}, entry.source, entry.location)
+        remedy = "answers are text; compare fields with field_accuracy"
+        return part.dropped(f"evaluator {name} of {value}", remedy)
+    entry = ConfigEntry(made | {"name": arguments.take("evaluation_name")}, part.entry.source, part.entry.location)
+    return part.findings.part(entry)
 
 
-def _referenced(findings: Findings, entry: ConfigEntry) -> ConfigEntry:
+def _referenced(part: Part) -> Part:
     """Follow ``$ref: '#/assertionTemplates/name'``."""
-    reference = entry.data.get("$ref") if isinstance(entry.data, dict) else None
-    document = getattr(entry.source, "data", None)
+    reference = part.data.get("$ref") if isinstance(part.data, dict) else None
+    document = getattr(part.entry.source, "data", None)
     if not isinstance(reference, str) or not reference.startswith("#/"):
-        return entry
+        return part
     keys = reference[2:].split("/")
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     if document is None:
-        return entry
-    own = {key: value for key, value in entry.data.items() if key != "$ref"}
-    return ConfigEntry({**document, **own} if isinstance(document, dict) else document, entry.source, tuple(keys))
+        return part
+    part.used.update(part.data)
+    own = {key: value for key, value in part.data.items() if key != "$ref"}
+    data = {**document, **own} if isinstance(document, dict) and own else document
+    return part.findings.part(ConfigEntry(data, part.entry.source, tuple(keys)))
 
 
-def _converted(
-    findings: Findings, entry: ConfigEntry, variables: Mapping[str, Any], gates: bool
-) -> dict[str, Any] | None:
-    spelled = entry.data["type"]
+def _converted(part: Part, variables: Mapping[str, Any], gates: bool) -> dict[str, Any] | None:
+    findings, spelled = part.findings, part.data["type"]
     negated = spelled.startswith("not-")
     kind = spelled.removeprefix("not-").replace("-", "_")
     convert = _CONVERTERS.get(kind)
     if convert is None:
-        findings.none(entry, f"assert {spelled}", "type", remedy=REMEDIES.get(kind, ""))
-        return None
+        part.used.update(part.data)
+        return part.none(f"assert {spelled}", "type", remedy=REMEDIES.get(kind, ""))
     # Templates in data are promptfoo's text.
-    value = entry.data.get("value")
+    value = part.data.get("value")
     kept = (*_GROUPS, "value") if findings.promptfoo and isinstance(value, dict) else _GROUPS
-    inner = {key: value for key, value in entry.data.items() if key in kept}
-    data = filled(findings, entry, {k: v for k, v in entry.data.items() if k not in inner}, variables)
+    inner = {key: value for key, value in part.data.items() if key in kept}
+    data = filled(part, {k: v for k, v in part.data.items() if k not in inner}, variables)
     if data is None:
+        part.used.update(part.data)
         return None
     if findings.promptfoo and any(isinstance(variables.get(name), dict | list) for name in alone_in(value)):
-        findings.differs(entry, "data in an assert's template is [object Object] there; here it is JSON", "value")
-    item = ConvertedAssert(findings, entry, kind, {**data, **inner}, variables, gates=gates)
-    limit = data.get("threshold", data.get("min_score"))
+        part.warn("data in an assert's template is [object Object] there; here it is JSON", "value")
+    item = ConvertedAssert(part, kind, {**data, **inner}, variables, gates=gates)
+    limit = item.data.get(part.first("threshold", "min_score") or "")
+    part.take("threshold", "min_score")
     item.threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
     made = convert(item)
     if made is None:
+        # One finding says that all of it has no counterpart.
+        part.used.update(part.data)
         return None
-    for key in sorted(set(item.data) - set(COMMON)):
-        if item.data[key] is not None:
-            findings.none(entry, f"{key} of assert {spelled}", key)
-    return _with_common(item, made, gates, negated=negated != (data.get("negate") is True))
+    return _with_common(item, made, gates, negated=negated != (item.take("negate") is True))
 
 
 def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, negated: bool) -> dict[str, Any]:
-    name = item.data.get("metric") or item.data.get("name")
+    name = item.take("metric", "name")
     head: dict[str, Any] = {"type": made.pop("type")}
-    if isinstance(name, str):
+    if isinstance(name, str) and name:
         head["name"] = name
-    weight, required = item.data.get("weight"), item.data.get("required")
+    weight, required = item.take("weight"), item.take("required")
     if weight is not None:
         made["weight"] = weight
     if negated:
@@ -215,25 +218,25 @@ def _with_common(item: ConvertedAssert, made: dict[str, Any], gates: bool, *, ne
     # A weight of 0 frees an assert from its verdict, but not a set.
     gate = required or (gates and not always and (weight != 0 or item.kind == "assert_set"))
     if always:
-        said = f"{item.entry.data['type']} with a threshold of 0 passes always; here its score still counts"
-        item.findings.differs(item.entry, said, "threshold")
+        item.part.warn(f"{item.type} with a threshold of 0 passes always; here its score still counts", "threshold")
     if gate:
         made["required"] = required if limit is None or isinstance(required, float) else limit
         made["required"] = made["required"] or True
     if limit and gate and limit < PASSES:
         said = f"passes from {limit:g} on, and counts with its score: below {PASSES} it can keep a test from passing"
-        item.findings.differs(item.entry, f"{item.entry.data['type']} {said}", "threshold")
-    elif limit and not gate and not item.findings.promptfoo:
-        item.findings.none(item.entry, f"threshold of {item.entry.data['type']} that is not required", "threshold")
+        item.part.warn(f"{item.type} {said}", "threshold")
+    elif (limit or item.threshold) and not gate and not item.findings.promptfoo:
+        item.part.none(f"threshold of {item.type} that is not required", "threshold")
     return head | made
 
 
-def _checked(findings: Findings, entry: ConfigEntry, made: dict[str, Any]) -> dict[str, Any] | None:
+def _checked(part: Part, made: dict[str, Any]) -> dict[str, Any] | None:
     """Return an assert as it is if a suite may hold it; what is wrong with it is a finding at its origin."""
-    reader = Reader(findings.reader.files, findings.out, registry)
-    read = read_assert(reader, ConfigEntry(made, entry.source, entry.location), "assert", 0)
+    reader = Reader(part.findings.reader.files, part.findings.out, registry)
+    read = read_assert(reader, ConfigEntry(made, part.entry.source, part.entry.location), "assert", 0)
     if read is None:
-        findings.reader.warnings += reader.problems
+        part.findings.reader.warnings += reader.problems
+        part.used.update(part.data)
         return None
     return made
 
@@ -243,29 +246,33 @@ def _group(item: ConvertedAssert) -> dict[str, Any] | None:
     members = item.take(key)
     aggregator = item.take("aggregator")
     if not isinstance(members, list):
-        return item.none(f"{item.data['type']} without asserts")
+        return item.none(f"{item.type} without asserts")
+    findings, here = item.findings, (id(item.part.entry.source), item.part.entry.location)
+    if here in findings.groups:
+        return item.none(f"{item.type} that holds itself")
+    findings.spend("groups", 1, item.part)
     strict = item.gates and item.threshold is None
-    entries = [item.entry.child(key, index) for index in range(len(members))]
-    for place in (entry for entry in entries if isinstance(entry.data, dict)):
-        if item.findings.promptfoo and place.data.get("type") == "assert-set":
-            item.findings.differs(place, "an assert-set in an assert-set is an error there; here it counts")
-        for key, usual in _LEFT_ASIDE.items() if item.kind == "composite" and not item.findings.promptfoo else ():
-            if place.data.get(key, usual) != usual:
-                item.findings.differs(place, f"{key} of a composite's member counts here; AgentV leaves it aside", key)
-    found = read_asserts(item.findings, entries, item.variables, gates=strict)
+    places = [item.part.child(key, index) for index in range(len(members))]
+    for place in (part for part in places if isinstance(part.data, dict)):
+        if findings.promptfoo and place.data.get("type") == "assert-set":
+            place.warn("an assert-set in an assert-set is an error there; here it counts")
+        for name, usual in _LEFT_ASIDE.items() if item.kind == "composite" and not findings.promptfoo else ():
+            if place.data.get(name, usual) != usual:
+                place.warn(f"{name} of a composite's member counts here; AgentV leaves it aside", name)
+    findings.groups.append(here)
+    found = read_asserts(findings, places, item.variables, gates=strict)
+    findings.groups.pop()
     if not found:
-        return item.none(f"{item.data['type']} of which nothing is left")
+        return item.none(f"{item.type} of which nothing is left")
     made = {"type": "composite", "assert": found, "aggregator": aggregator or {"type": "weighted_average"}}
     return made | ({"_passes_from": item.threshold} if item.threshold else {})
 
 
-def over_threshold(
-    findings: Findings, entry: ConfigEntry, asserts: list[dict[str, Any]], threshold: float
-) -> list[dict[str, Any]]:
+def over_threshold(part: Part, asserts: list[dict[str, Any]], threshold: float) -> list[dict[str, Any]]:
     """Return asserts of which the mean must reach a threshold: one group that is a gate."""
     if threshold < NO_FAILURE:
         said = f"threshold {threshold:g}: a test fails below {NO_FAILURE}, which is the least a suite can ask"
-        findings.differs(entry, said, "threshold")
+        part.warn(said, "threshold")
     if threshold <= 0 or not asserts:
         return asserts
     group = {"type": "composite", "name": "all", "assert": asserts, "aggregator": {"type": "weighted_average"}}
@@ -280,5 +287,5 @@ _CONVERTERS = {
     "g_eval": _criteria(limit=0.7),
     **dict.fromkeys(("assert_set", "composite"), _group),
 }
-# Types another tool has, whether they have a counterpart or not: what a table's cell may begin with.
-KNOWN = {*_CONVERTERS, *REMEDIES, "is_html", "contains_html", "is_xml", "contains_xml", "is_sql"}
+# The types of promptfoo as a file spells them: what a table's cell may begin with.
+TYPES = sorted({name.replace("_", "-") for name in (*_CONVERTERS, *REMEDIES) if name.islower()})

@@ -10,19 +10,22 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.asserts.is_json import keywords
 from persona_pipeline.suites.asserts.texts import SPELLINGS
-from persona_pipeline.suites.format.javascript import WHITESPACE, stringify, trim
-from persona_pipeline.suites.format.patterns import in_halves
-from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.importing.findings import Findings, listed
+from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.importing.findings import Findings, Part, listed
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")
 _SAME_TEXT = ("equals", "contains", *SPELLINGS)
 COMMON = ("type", "metric", "name", "weight", "negate", "required", "threshold", "min_score")
 # One text of several in a line: quoted, with commas and quotes in it that are doubled or escaped, or plain.
-_MEMBER = re.compile(
-    rf"""[{WHITESPACE},]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"[{WHITESPACE}]*(?=,|\Z)|(?P<plain>[^",][^,]*))"""
-)
+_MEMBER = re.compile(r"""[\s,]*+(?:"(?P<quoted>(?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|(?P<plain>[^",][^,]*))""")
 _QUOTED = re.compile(r'''\\(["\\])|""''')
+# Signs in a pattern that mean something else in JavaScript.
+_DIFFERENT = {
+    r"\\[wWbBdDsS]": r"\w, \d, \s and \b know all letters, figures and spaces here, there those of ASCII",
+    r"\\[pPuk][{<]|\[\^?\]": r"\p{...}, \u{...}, [^] and [] are text, or any character, in JavaScript",
+    r"\(\?\w*m\w*[:-].*[\^$]": r"with the flag m a line ends at \n alone here, there at \r, \u2028 and \u2029 too",
+    r"[^\0-\uffff]|\\u[dD][89a-fA-F]": "a character beyond U+FFFF, such as an emoji, is one here, there two",
+}
 # What only the drafts of JSON schema that promptfoo reads say.
 _DRAFT_7 = ("dependencies", "additionalItems")
 # Formats that are checked here and there alike.
@@ -31,20 +34,31 @@ _SAME_FORMATS = ("date", "time", "date-time", "email", "ipv4", "ipv6")
 
 @dataclass
 class ConvertedAssert:
-    """One assert being converted: what it says, filled in, and what of it nobody has read yet."""
+    """One assert being converted: what it says, filled in."""
 
-    findings: Findings
-    entry: ConfigEntry
+    part: Part
     kind: str
     data: dict[str, Any]
     variables: Mapping[str, Any]
     threshold: float | None = None
     gates: bool = False
 
+    @property
+    def findings(self) -> Findings:
+        return self.part.findings
+
+    @property
+    def type(self) -> str:
+        """Its type as the file spells it."""
+        return str(self.part.data["type"])
+
     def take(self, *names: str) -> Any:
-        """Return the first of these keys that is there, and mark it as read."""
+        """Return the first of these keys that is there, and count it as read."""
         name = next((name for name in names if self.data.get(name) is not None), None)
-        return None if name is None else self.data.pop(name)
+        if name is None:
+            return None
+        self.part.used.add(name)
+        return self.data.pop(name)
 
     def value(self) -> Any:
         """Return ``value``; of a file its text."""
@@ -52,14 +66,14 @@ class ConvertedAssert:
         if isinstance(given, str) and given.startswith("file://"):
             if re.search(r"\.(js|cjs|mjs|ts|py|rb)(:\w+)?$", given):
                 return None
-            return self.findings.text(self.entry, given, "value")
+            return self.part.file(given, "value").read()
         return given
 
     def differs(self, said: str) -> None:
-        self.findings.differs(self.entry, said, "value")
+        self.part.warn(said, "value")
 
     def none(self, what: str = "", remedy: str = "") -> None:
-        self.findings.none(self.entry, f"assert {what or self.data['type']}", remedy=remedy)
+        self.part.dropped(f"assert {what or self.type}", remedy)
 
 
 def _text(item: ConvertedAssert) -> dict[str, Any] | None:
@@ -67,11 +81,11 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
     if item.kind == "equals" and isinstance(value, dict | list):
         return {"type": "is_json", "schema": {"const": value}}
     if isinstance(value, dict) or value is None:
-        return item.none(f"{item.data['type']} with data", "compare fields with field_accuracy")
+        return item.none(f"{item.type} with data", "compare fields with field_accuracy")
     if item.kind.endswith(("contains_all", "contains_any")) and isinstance(value, str):
         value = _members(value)
         if value is None:
-            return item.none(f"{item.data['type']} with quotes that do not end before a comma")
+            return item.none(f"{item.type} with quotes that do not end before a comma")
     texts = [plain(part) for part in listed(value)]
     made = {"type": item.kind.replace("_", "-"), "value": texts if isinstance(value, list) else texts[0]}
     exact = item.findings.strict and item.kind in ("equals", "starts_with", "ends_with")
@@ -81,13 +95,13 @@ def _text(item: ConvertedAssert) -> dict[str, Any] | None:
 def _members(text: str) -> list[str] | None:
     """Return the texts that stand in a line between commas; None where quotes are not closed."""
     found: list[str] = []
-    place, end = 0, len(text.rstrip(WHITESPACE + ","))
+    place, end = 0, len(re.sub(r"[\s,]+\Z", "", text))
     while place < end:
         match = _MEMBER.match(text, place)
         if match is None:
             return None
         plain = match["plain"]
-        found.append(trim(plain) if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
+        found.append(plain.strip() if plain else _QUOTED.sub(lambda one: one[1] or '"', match["quoted"]))
         place = match.end()
     return found
 
@@ -97,16 +111,13 @@ def plain(value: Any) -> str:
 
 
 def _regex(item: ConvertedAssert) -> dict[str, Any] | None:
-    pattern, flags = plain(item.value() or ""), "" if item.findings.promptfoo else item.take("flags") or ""
+    pattern, flags = plain(item.value() or ""), "" if item.findings.promptfoo else str(item.take("flags") or "")
     if set(flags) - set("imsg"):
         return item.none(f"regex with flags {flags}")
     kept = "".join(flag for flag in "ims" if flag in flags)
-    if not in_halves(pattern):
-        item.differs(r"\p{...} and \u{...} are classes and characters here; there they are text without the flag u")
-    if re.search(r"[\^$]", pattern) and ("m" in kept or re.search(r"\(\?[is]*m", pattern)):
-        item.differs(r"with the flag m a line ends at \n alone here, there at \r, \u2028 and \u2029 too")
-    if re.search(r"\[.*(?:\\u|[^\0-\x7f])", pattern) and ("i" in kept or re.search(r"\(\?[ms]*i", pattern)):
-        item.differs("with the flag i a class of letters beyond ASCII can hold s and k here")
+    for sign, said in _DIFFERENT.items():
+        if re.search(sign, f"(?{kept}:{pattern}"):
+            item.differs(said)
     return {"type": "regex", "value": f"(?{kept}:{pattern})" if kept else pattern}
 
 
@@ -116,7 +127,7 @@ def _json(item: ConvertedAssert) -> dict[str, Any] | None:
         try:
             schema = parse_document(schema).data
         except ConfigError:
-            return item.none(f"{item.data['type']} with a schema that is no YAML")
+            return item.none(f"{item.type} with a schema that is no YAML")
     if item.kind == "contains_json" and item.findings.promptfoo:
         item.differs(
             "contains-json passes there for text in braces that is almost JSON, and for no list; here it must be JSON"
@@ -153,9 +164,11 @@ def _as_it_is(item: ConvertedAssert) -> dict[str, Any]:
 def _program(item: ConvertedAssert) -> dict[str, Any] | None:
     script, cwd = item.take("command", "script"), item.take("cwd")
     if script is None:
-        return item.none(f"{item.data['type']} without a command")
+        return item.none(f"{item.type} without a command")
     made: dict[str, Any] = {"type": "code_judge", "script": script}
-    made["cwd"] = item.findings.relocated(item.entry, cwd if isinstance(cwd, str) else ".")
+    made["cwd"] = item.part.file(cwd if isinstance(cwd, str) else ".", "cwd").written()
+    if made["cwd"] is None:
+        return None
     config, target = item.take("config"), item.take("target")
     if isinstance(target, bool | dict):
         made["target"] = target
@@ -195,7 +208,7 @@ def _used(item: ConvertedAssert) -> dict[str, Any] | None:
     for tool in tools:
         name, least = (tool.get("name"), tool.get("min", 1)) if isinstance(tool, dict) else (tool, 1)
         if not isinstance(name, str) or (isinstance(tool, dict) and set(tool) - {"name", "min"}):
-            return item.none(f"{item.data['type']} with patterns or maxima")
+            return item.none(f"{item.type} with patterns or maxima")
         minimums[name] = least
     made = {"type": "tool_trajectory", "mode": "any_order", "minimums": minimums}
     return _all_of(item, made, len(minimums)) if minimums else item.none()
@@ -207,17 +220,17 @@ def _sequence(item: ConvertedAssert) -> dict[str, Any] | None:
     steps, mode = given.get("steps"), given.get("mode", "in_order")
     named = [step.get("name") if isinstance(step, dict) else step for step in listed(steps)]
     if not named or not all(isinstance(name, str) for name in named) or mode not in ("in_order", "exact"):
-        return item.none(f"{item.data['type']} with patterns")
+        return item.none(f"{item.type} with patterns")
     made = {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": name} for name in named]}
     return _all_of(item, made, len(named))
 
 
 def _all_of(item: ConvertedAssert, made: dict[str, Any], count: int) -> dict[str, Any]:
     """Several calls must all be there; where the score counts they are a share here."""
-    if count > 1 and item.gates and not item.entry.data["type"].startswith("not-"):
+    if count > 1 and item.gates and not item.type.startswith("not-"):
         return made | {"_passes_from": 1.0}
     if count > 1:
-        item.differs(f"{item.data['type']} gives a share of its calls here, there all or nothing")
+        item.differs(f"{item.type} gives a share of its calls here, there all or nothing")
     return made
 
 
@@ -227,9 +240,9 @@ def _arguments(item: ConvertedAssert) -> dict[str, Any] | None:
     name, arguments, mode = given.get("name"), given.get("args", given.get("arguments")), given.get("mode", "partial")
     unread = set(given) - {"name", "args", "arguments", "mode"}
     if unread or not isinstance(name, str) or not isinstance(arguments, dict):
-        return item.none(f"{item.data['type']} with patterns, defaults or arguments to ignore")
+        return item.none(f"{item.type} with patterns, defaults or arguments to ignore")
     if mode == "partial" and any(isinstance(argument, dict | list) for argument in arguments.values()):
-        item.differs(f"{item.data['type']} compares data within arguments whole here, there key by key")
+        item.differs(f"{item.type} compares data within arguments whole here, there key by key")
     call = {"tool": name, "args": arguments} | ({"args_match": "exact"} if mode == "exact" else {})
     return {"type": "tool_trajectory", "mode": "in_order", "expected": [call]}
 
@@ -237,7 +250,7 @@ def _arguments(item: ConvertedAssert) -> dict[str, Any] | None:
 def _steps(item: ConvertedAssert) -> dict[str, Any] | None:
     value = item.value()
     if not isinstance(value, dict) or set(value) != {"type", "max"} or value["type"] != "tool":
-        return item.none(f"{item.data['type']} but for the most tools")
+        return item.none(f"{item.type} but for the most tools")
     return {"type": "execution_metrics", "max_tool_calls": value["max"]}
 
 

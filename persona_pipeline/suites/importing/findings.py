@@ -1,29 +1,44 @@
-"""What every part of an import shares: the files, where the result will stand, and what could not be taken over."""
+"""What every part of an import shares: values that know their place and which of their keys were read, and the gate to files.
+
+A rule reads a key through ``Part``. ``Findings.unread`` names each key that no rule read, so no list of known keys is needed.
+"""
 
 import os
-from collections.abc import Collection
-from dataclasses import dataclass
-from pathlib import Path
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from persona_pipeline.base.documents.yaml import Document, Location
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.format.files import FileError, is_pattern
 from persona_pipeline.suites.format.loading.external_tests import check_numbers, read_document
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 PROMPTFOO, AGENTV, PYDANTIC_EVALS = "promptfoo", "agentv", "pydantic-evals"
+# What the tools' types of asserts and kinds of providers are here.
+TABLES = tomllib.loads((Path(__file__).parent / "data" / "tables.toml").read_text(encoding="utf-8"))
+# The budget of one import: a file may refer to itself and cross its lists.
+MOST = {"files": 10_000, "tests": 100_000, "groups": 200_000, "findings": 200_000, "characters": 64_000_000}
 
 
 @dataclass
 class Findings:
-    """One import. ``reader`` collects: its problems end it, its warnings are what has no counterpart or means something else.
+    """One import. ``reader`` collects: its problems end the import, its warnings are the findings.
 
-    ``out``: the folder the suite will stand in, which its paths start from; ``origin``: whose file it is.
+    ``out``: the folder of the suite, which its paths start from; ``origin``: the tool that the file belongs to.
+    ``groups``: the places of the groups of asserts around the one that is read.
     """
 
     reader: Reader
     out: Path
     origin: str
+    parts: dict[tuple[int, Location, int], "Part"] = field(default_factory=dict)
+    documents: dict[str, ConfigEntry] = field(default_factory=dict)
+    spent: Counter[str] = field(default_factory=Counter)
+    groups: list[tuple[int, Location]] = field(default_factory=list)
 
     @property
     def promptfoo(self) -> bool:
@@ -34,58 +49,207 @@ class Findings:
         """Whether every assert must pass for its test to pass."""
         return self.origin != AGENTV
 
-    def none(self, entry: ConfigEntry, what: str, *keys: str | int, remedy: str = "") -> None:
-        """Name something that has no counterpart."""
-        self.reader.warn(entry, f"{what} has no counterpart{'; ' + remedy if remedy else ''}", *keys, key=True)
+    def part(self, entry: ConfigEntry, label: str = "{}") -> "Part":
+        """Return the part at a place: the same one for each rule that reads it. ``label`` names its keys, ``{}`` is the key."""
+        if not isinstance(entry.data, dict):
+            return Part(self, entry, label)
+        # Data made of a place, such as a template of asserts with keys added, is a part of its own.
+        return self.parts.setdefault((id(entry.source), entry.location, id(entry.data)), Part(self, entry, label))
 
-    def differs(self, entry: ConfigEntry, what: str, *keys: str | int) -> None:
-        """Name something that is taken over and means something else."""
-        self.reader.warn(entry, what, *keys, key=True)
+    def unread(self) -> None:
+        """Name every key of every mapping that no rule read. A key without a value says nothing."""
+        for part in list(self.parts.values()):
+            for key, value in part.data.items():
+                if value is not None and key not in part.used:
+                    part.none(part.label.replace("{}", key), key)
 
-    def leftovers(self, entry: ConfigEntry, known: Collection[str], what: str = "") -> None:
-        """Name every key of a mapping that nobody reads. Keys without a value say nothing."""
-        for key, value in entry.data.items():
-            if key not in known and value is not None:
-                self.none(entry, f"{what}{key}", key)
+    def spend(self, what: str, amount: int, part: "Part") -> None:
+        """Count what the import reads or makes, by a key of ``MOST``. Raises ``ConfigError``: it is more than allowed."""
+        self.spent[what] += amount
+        if self.spent[what] > MOST[what]:
+            said = f"leads to more than {MOST[what]:,} {what}; split the file, or import less of it"
+            raise ConfigError(part.entry.problem(said))
 
-    def paths(self, entry: ConfigEntry, reference: str) -> list[Path]:
-        """Return the files that a reference or a pattern names; what cannot be used is a finding."""
-        files, folders = self.reader.files, self.reader.folders(entry)
+
+@dataclass(eq=False)
+class Part:
+    """A value of a file, its place, and the keys of it that were read."""
+
+    findings: Findings
+    entry: ConfigEntry
+    label: str = "{}"
+    used: set[str | int] = field(default_factory=set)
+
+    @property
+    def data(self) -> Any:
+        return self.entry.data
+
+    def first(self, *names: str) -> str | None:
+        """Return the first of these keys that has a value; it does not count as read."""
+        data = self.data if isinstance(self.data, dict) else {}
+        return next((name for name in names if data.get(name) is not None), None)
+
+    def take(self, *names: str) -> Any:
+        """Return the value of the first of these keys that has one, and count that key as read."""
+        name = self.first(*names)
+        if name is None:
+            return None
+        self.used.add(name)
+        return self.data[name]
+
+    def text(self, *names: str) -> str | None:
+        """Like ``take``, of a text; another kind of value is a finding."""
+        return self._typed(names, str, "text")
+
+    def mapping(self, *names: str) -> dict[str, Any]:
+        """Like ``take``, of a mapping, empty where there is none; another kind of value is a finding."""
+        return self._typed(names, dict, "a mapping") or {}
+
+    def number(self, *names: str) -> float | None:
+        """Like ``take``, of a number; another kind of value is a finding."""
+        return self._typed(names, int | float, "a number")
+
+    def _typed(self, names: tuple[str, ...], kind: Any, said: str) -> Any:
+        value = self.take(*names)
+        if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
+            return value
+        return self.warn(f"{self.first(*names)} must be {said}, and is left out", self.first(*names) or "")
+
+    def child(self, *keys: str | int, label: str = "{}") -> "Part":
+        """Return the part of a value inside this one, and count it as read; the value must be there."""
+        self.used.add(keys[0])
+        return self.findings.part(self.entry.child(*keys), label)
+
+    def inner(self, name: str, label: str = "{}") -> "Part | None":
+        """Return the mapping at a key; None where there is none. Another kind of value is a finding."""
+        return self.child(name, label=label) if self.mapping(name) else None
+
+    def items(self, label: str = "{}") -> list["Part"]:
+        """Return the parts of a list, and of anything else the one."""
+        return (
+            [self.child(index, label=label) for index in range(len(self.data))]
+            if isinstance(self.data, list)
+            else [self]
+        )
+
+    def each(self, name: str | None, label: str = "{}") -> list["Part"]:
+        """Return the parts of a list at a key, or of the one value there; none where there is nothing."""
+        return [] if name is None or self.first(name) is None else self.child(name, label=label).items(label)
+
+    def none(self, what: str, *keys: str | int, remedy: str = "") -> None:
+        """Name something that has no counterpart; without ``keys`` it is the whole part."""
+        self.warn(f"{what} has no counterpart{'; ' + remedy if remedy else ''}", *keys)
+
+    def warn(self, said: str, *keys: str | int) -> None:
+        """Name something that means something else here, or cannot be used; without ``keys`` it is the whole part."""
+        self.used.update(keys[:1])
+        self.findings.spend("findings", 1, self)
+        self.findings.reader.warn(self.entry, said, *keys, key=bool(keys))
+
+    def dropped(self, what: str, remedy: str = "") -> None:
+        """Name this part as one that has no counterpart, its keys included."""
+        self.used.update(self.data if isinstance(self.data, dict) else ())
+        self.none(what, remedy=remedy)
+
+    def file(self, text: str, *keys: str | int) -> "Reference":
+        """Return the path that a text of this part is. ``keys``: where the text is."""
+        return Reference(self, text, keys)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A path that a file names. Only these methods open it: inside the eval file's repository, links followed.
+
+    A path that the gate refuses is a finding, and nothing of it reaches the suite.
+    """
+
+    part: Part
+    text: str
+    keys: tuple[str | int, ...] = ()
+
+    @property
+    def path(self) -> PurePosixPath:
+        """The path as a name only: its ending and its stem."""
+        return PurePosixPath(self.text.removeprefix("file://"))
+
+    def all(self) -> "list[Reference] | None":
+        """Return the files that a pattern matches, of a plain path that one; None, and a finding, where the gate refuses it."""
+        if not is_pattern(self.text):
+            return [self]
+        findings = self.part.findings
         try:
-            return files.glob(reference, folders) if is_pattern(reference) else [files.find(reference, folders)]
+            paths = findings.reader.files.glob(self._spelled(), self._folders())
         except FileError as problem:
-            self.reader.warn(entry, str(problem))
-            return []
+            return self.part.warn(str(problem), *self.keys)
+        return [Reference(self.part, str(path), self.keys) for path in paths]
 
-    def text(self, entry: ConfigEntry, reference: str, *keys: str | int) -> str | None:
-        """Return the text of a file; where there is none, that is a finding."""
-        read = self._read(entry, reference, *keys)
-        return None if read is None else read[1]
+    def above(self, *names: str) -> "Iterator[Reference]":
+        """Yield the first of these files in a folder of this name: next to the file, then above it, up to the repository's top."""
+        paths = (folder / self.text / name for folder in self._folders() for name in names)
+        yield from (Reference(self.part, str(path)) for path in paths if path.exists())
 
-    def _read(self, entry: ConfigEntry, reference: str, *keys: str | int) -> tuple[Path, str] | None:
+    def read(self) -> str | None:
+        """Return the text of the file; None, and a finding, where it cannot be had."""
+        found = self.opened()
+        return found and found[1]
+
+    def opened(self) -> tuple[str, str] | None:
+        """Return where the file is, for findings about it, and its text; None, and a finding, where it cannot be had."""
+        findings = self.part.findings
+        findings.spend("files", 1, self.part)
         try:
-            path = self.reader.files.find(reference, self.reader.folders(entry))
-            return path, self.reader.files.read(path)
+            path = findings.reader.files.find(self._spelled(), self._folders())
+            return str(path), findings.reader.files.read(path)
         except FileError as problem:
-            return self.reader.warn(entry, str(problem), *keys)
+            return self.part.warn(str(problem), *self.keys)
 
-    def document(self, entry: ConfigEntry, reference: str, *keys: str | int) -> ConfigEntry | None:
-        """Return what a YAML or JSON file holds, with the places of its own; where there is none, that is a finding."""
+    def document(self, label: str = "{}", *, quiet: bool = False) -> Part | None:
+        """Return what a YAML or JSON file holds; None, and a finding, where it cannot be had. ``quiet``: not of its syntax."""
+        findings, found = self.part.findings, self.opened()
+        if found is None:
+            return None
         try:
-            read = self._read(entry, reference, *keys)
-            return None if read is None else whole(read[1], read[0])
+            if found[0] not in findings.documents:
+                findings.documents[found[0]] = whole(found[1], Path(found[0]))
+            return findings.part(findings.documents[found[0]], label)
         except ConfigError as error:
-            self.reader.warnings += error.problems
+            findings.reader.warnings += () if quiet else error.problems
             return None
 
-    def relocated(self, entry: ConfigEntry, reference: str) -> str:
-        """Return a path as the suite must write it: from its own folder on. ``reference``: from the file that holds it on."""
-        path = Path(entry.source.path).parent / reference.removeprefix("file://")
-        return Path(os.path.relpath(os.path.normpath(path), self.out)).as_posix()
+    def written(self, *, folder: str = "") -> str | None:
+        """Return the path as the suite must spell it, from its own folder; None, and a finding, where it lies outside.
+
+        ``folder``: what calls it a folder, which must be there.
+        """
+        files = self.part.findings.reader.files
+        try:
+            candidates = files.candidates(self._spelled(), self._folders())
+            found = next((path for path in candidates if path.exists()), candidates[0])
+            files.check_place(found, self.text)
+            if folder and not found.is_dir():
+                raise FileError(f"{folder}: folder {self.text!r} does not exist")
+        except (FileError, OSError, ValueError) as problem:
+            return self.part.warn(f"{problem}; it is left out", *self.keys)
+        return Path(os.path.relpath(os.path.normpath(found), self.part.findings.out)).as_posix()
+
+    def _folders(self) -> list[Path]:
+        reader = self.part.findings.reader
+        if self.part.findings.origin != AGENTV:
+            return reader.folders(self.part.entry)
+        own = Path(self.part.entry.source.path).parent
+        return [own, *(above for above in own.parents if above.is_relative_to(reader.top))]
+
+    def _spelled(self) -> str:
+        # A path of AgentV that begins with / starts from the top of the repository.
+        name = self.text.removeprefix("file://")
+        top = self.part.findings.reader.top
+        from_top = self.part.findings.origin == AGENTV and not PurePosixPath(name).is_relative_to(top)
+        return name.lstrip("/") if from_top and name.startswith("/") else self.text
 
 
 def whole(text: str, path: Path) -> ConfigEntry:
-    document = read_document(path, text)
+    """Return what a file of another tool holds. Raises ``ConfigError``: it is not valid."""
+    document: Document = read_document(path, text, merge=True)
     check_numbers(document.data, document)
     return ConfigEntry(document.data, document)
 
@@ -93,17 +257,3 @@ def whole(text: str, path: Path) -> ConfigEntry:
 def listed(value: Any) -> list[Any]:
     """Return a list as it is, and anything else as a list of it; of nothing an empty one."""
     return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def first_of(data: dict[str, Any], *names: str) -> str | None:
-    return next((name for name in names if data.get(name) is not None), None)
-
-
-def children(entry: ConfigEntry, key: str) -> list[ConfigEntry]:
-    """Return the entries of a list at a key, or of the one value that stands there; none where there is nothing."""
-    return [] if entry.data.get(key) is None else items(entry.child(key))
-
-
-def items(entry: ConfigEntry) -> list[ConfigEntry]:
-    """Return the entries of a list, and of anything else the one."""
-    return [entry.child(index) for index in range(len(entry.data))] if isinstance(entry.data, list) else [entry]

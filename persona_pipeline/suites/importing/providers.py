@@ -1,44 +1,38 @@
-"""How an eval file is run: providers as targets, repetitions and caching, workspaces and their hooks."""
+"""How an eval file is run: providers as targets, repetitions, caching, workspaces and their hooks.
+
+A table leads from the first word of a provider's id to its rule. An id without a rule is a finding.
+"""
 
 import json
 import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, apart, over_texts
-from persona_pipeline.suites.format.problems import ConfigEntry, Reader, add_model_problems
-from persona_pipeline.suites.importing.findings import Findings, children, first_of, items, listed
+from persona_pipeline.base.documents.yaml import Location
+from persona_pipeline.suites.format.models import HOOKS, STRATEGIES, ExecutionFields, apart, over_texts
+from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.importing.findings import TABLES, Part, listed
+from persona_pipeline.suites.importing.prompts import filled, messages
 from persona_pipeline.suites.targets.registry import find_provider
 
-# Servers that speak chat completions: where, and whose key they take.
-_COMPATIBLE = {
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-}
-# Providers of models by their names there.
-_SAME = ("openai", "anthropic", "azure", "gemini", "ollama", "openrouter", "vllm", "bedrock", "vertex")
-_MODELS = dict(zip(_SAME, _SAME, strict=True)) | {"azureopenai": "azure", "google": "gemini"}
-_MODELS |= dict.fromkeys(_COMPATIBLE, "openai")
-_API = ("chat", "messages", "responses")
-# Fields of a request that servers read as they are.
-_PARAMETERS = (
-    "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_sequences", "frequency_penalty", "presence_penalty",
-    "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning", "reasoning_effort", "thinking", "verbosity",
-    "service_tier", "logit_bias",
-)  # fmt: skip
+_TABLE = TABLES["providers"]
+# The provider here of each first word of an id; the other words of an id that choose an API.
+_MODELS: dict[str, str] = _TABLE["models"]
+_WAYS: dict[str, list[str]] = _TABLE["ways"]
+# Agents, and models that answer with something else than text.
+_NO_MODEL = re.compile(
+    r"(assistant|agents?|foundry-agent|chatkit|codex(-sdk|-app-server|-desktop)?|claude-(agent-sdk|code).*|kb|knowledge-base|live"
+    r"|.*\b(embeddings?|embed|image|video|realtime|transcri\w+|moderation|tts|stt|voice|audio|whisper|dall-e|sora|veo|imagen"
+    r"|nova-sonic|nova-reel)\b.*)(:.*)?"
+)
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:env\.|process\.env\.)(\w+)\s*\}\}|\$\{\{\s*(?:env\.)?(\w+)\s*\}\}")
 _ANSWER = re.compile(r"json((?:\??\.[A-Za-z_]\w*|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])*)")
-_KNOWN = ("id", "label", "name", "config", "prompts", "provider", "workers", "runtime")
 _REMEDY = "answer with a target of another kind, or grade recorded answers"
-_TARGETS_FILES = ("targets.yaml", "providers.yaml")
 _HTTP = {"GET", "POST", "PUT", "PATCH"}
+_SIMULATED_USER, _MOST_TURNS, _MOST_ALIASES = "promptfoo:simulated-user", 200, 10
 
 
 @dataclass
@@ -51,76 +45,142 @@ class ConvertedProvider:
     prompts: Any = None
 
 
-def read_providers(findings: Findings, entry: ConfigEntry, key: str) -> list[ConvertedProvider]:
-    """Return the providers at a key of a file; those without a counterpart are named."""
-    found: list[ConvertedProvider] = []
-    taken: set[str] = set()
-    for place in children(entry, key):
-        for provider in _read(findings, place):
-            provider.name = apart(provider.name, taken)
+@dataclass
+class Providers:
+    """The providers of a file, those that it asks, and those that single tests bring along, by where they are written."""
+
+    found: list[ConvertedProvider] = field(default_factory=list)
+    asked: list[ConvertedProvider] = field(default_factory=list)
+    own: dict[tuple[int, Location], list[ConvertedProvider]] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    @property
+    def default(self) -> list[ConvertedProvider]:
+        """Those that answer a test that names none."""
+        return self.asked or self.found
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        brought = [one for found in self.own.values() for one in found]
+        return [one.target for one in [*self.found, *brought] if one.target is not None]
+
+    def read(self, parts: Sequence[Part]) -> list[ConvertedProvider]:
+        """Return the providers that these parts describe or name; those without a counterpart are named."""
+        found = [one for part in parts for one in _read(part, _MOST_ALIASES)]
+        for provider in found:
+            provider.name = apart(provider.name, self.taken)
             if provider.target is not None:
                 provider.target["name"] = provider.name
-            found.append(provider)
-    return found
+        return found
+
+    def of_test(self, layers: Sequence[Part]) -> tuple[list[ConvertedProvider], Part | None]:
+        """Return the providers that answer a test, all of the file's where it names none, and its simulated user."""
+        nearest: list[Part] = []
+        for layer in layers:
+            key = layer.first("provider", "providers")
+            nearest = nearest or layer.each(key, "provider key {}")
+            layer.take("provider", "providers")
+        execution = layers[0].inner("execution", "execution.{}")
+        if execution is not None and execution.first("targets", "target"):
+            nearest = nearest or execution.each(execution.first("targets", "target"), "provider key {}")
+        if not nearest:
+            return self.default, None
+        users = [part for part in nearest if _SIMULATED_USER in (part.data, part.first("id") and part.data["id"])]
+        if users:
+            return self.default, users[0]
+        return [one for part in nearest for one in self.of(part)], None
+
+    def of(self, part: Part) -> list[ConvertedProvider]:
+        """Return the providers of the file that a part names, else those that it describes."""
+        known = [*self.found, *self.asked] if isinstance(part.data, str) else []
+        named = [one for one in known if part.data in one.names]
+        key = (id(part.entry.source), part.entry.location)
+        if not named and key not in self.own:
+            self.own[key] = self.read([part])
+        return named or self.own[key]
 
 
-def _read(findings: Findings, entry: ConfigEntry) -> Iterator[ConvertedProvider]:
-    value = entry.data
-    if isinstance(value, dict) and "id" not in value and "provider" not in value and len(value) == 1:
+def _read(part: Part, left: int) -> Iterator[ConvertedProvider]:
+    """Yield what a part describes. ``left``: how many names and files it may still lead through."""
+    findings, value = part.findings, part.data
+    findings.spend("files", 1, part)
+    if left < 1:
+        return part.none("a provider that refers to itself")
+    if isinstance(value, str) and not value.strip():
+        return part.none("a provider without id")
+    if isinstance(value, dict) and len(value) == 1 and not part.first("id", "provider", "use_target"):
         # {"openai:gpt-4o": {config: ...}}
-        name, options = next(iter(value.items()))
-        value = {"id": name, **(options if isinstance(options, dict) else {})}
-    if isinstance(value, str) and value.startswith("file://") and value.endswith((".yaml", ".yml", ".json")):
-        read = findings.document(entry, value)
-        for place in items(read) if read is not None and isinstance(read.data, list | dict) else ():
-            yield from _read(findings, place)
+        value = next(iter(value))
+        part = part.inner(value, "provider key {}") or Part(
+            findings, ConfigEntry({}, part.entry.source, part.entry.location)
+        )
+    elif isinstance(value, str) and value.startswith("file://") and value.endswith((".yaml", ".yml", ".json")):
+        read = part.file(value).document("provider key {}")
+        for place in read.items("provider key {}") if read is not None else ():
+            yield from _read(place, left - 1)
         return
-    data: dict[str, Any] = value if isinstance(value, dict) else {"id": value}
+    elif isinstance(value, str) and not findings.promptfoo and ":" not in value and value not in ("echo", "mock"):
+        yield from _named(part, value, left)
+        return
+    if (alias := part.text("use_target")) is not None:
+        shown = str(part.take("label", "name", "id") or alias)
+        for one in _named(part, alias, left):
+            yield ConvertedProvider(_name(shown), one.target, tuple(dict.fromkeys((_name(shown), shown))), one.prompts)
+        return
     # AgentV: the id is the target's own name where the provider says what it is.
-    spec = data.get("provider", data.get("id"))
-    if not isinstance(spec, str):
-        return findings.none(entry, "a provider without id")
-    shown = str(data.get("label") or data.get("name") or data.get("id") or spec)
-    if isinstance(value, str) and not findings.promptfoo and ":" not in value and value not in ("echo", "mock"):
-        described = _described(findings, entry, value)
-        if described is not None:
-            yield from _read(findings, described)
-            return
-        findings.reader.warn(entry, f"target {value} is not described here; describe it in targets.yaml")
-        yield ConvertedProvider(value, None, (value,))
-        return
-    given = data.get("config")
-    config: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
-    if not findings.promptfoo and "provider" in data and given is None:
-        # AgentV's targets file: settings stand beside the name.
-        config = {key: item for key, item in data.items() if key not in _KNOWN}
-    elif isinstance(value, dict):
-        findings.leftovers(ConfigEntry(data, entry.source, entry.location), _KNOWN, "provider key ")
-    place = ConfigEntry({**data, **config}, entry.source, entry.location)
-    target = _target(findings, place, spec, config)
+    backend, identity = part.take("provider"), part.take("id")
+    spec = backend if backend is not None else identity if identity is not None else value
+    if not isinstance(spec, str) or not spec:
+        return part.dropped("a provider without id")
+    shown = str(part.take("label", "name") or identity or spec)
+    config, prompts, workers = (
+        _config(part, spec),
+        part.take("prompts"),
+        part.number("workers"),
+    )
+    if part.first("runtime") and part.data["runtime"] == "host":
+        part.take("runtime")
+    rule = _RULES.get(spec.partition(":")[0])
+    target = rule(part, config, spec) if rule else part.none(f"provider {spec}", remedy=_REMEDY)
     name = _name(shown)
     if target is not None:
-        for key, left in config.items():
-            if left is not None:
-                findings.none(place, f"{key} of provider {spec}", *(("config", key) if "config" in data else (key,)))
         # References to the environment as targets write them.
         written = over_texts(target, partial(_ENVIRONMENT.sub, lambda match: f"${{{{ {match[1] or match[2]} }}}}"))
-        target = _checked(findings, place, {"name": name, **written})
-    yield ConvertedProvider(name, target, tuple(dict.fromkeys((name, shown, spec))), data.get("prompts"))
+        target = _checked(part, {"name": name, **written} | ({"workers": workers} if workers else {}))
+    else:
+        # One finding says that all of it has no counterpart.
+        for one in (part, config):
+            one.used.update(one.data if isinstance(one.data, dict) else ())
+    yield ConvertedProvider(name, target, tuple(dict.fromkeys((name, shown, spec))), prompts)
 
 
-def _described(findings: Findings, entry: ConfigEntry, name: str) -> ConfigEntry | None:
-    """Return the target of this name in AgentV's own targets file, the nearest above the eval file."""
-    for folder in Path(entry.source.path).parents:
-        path = next((file for own in _TARGETS_FILES if (file := folder / ".agentv" / own).is_file()), None)
-        if path is None:
-            continue
-        read = findings.document(entry, str(path))
+def _config(part: Part, spec: str) -> Part:
+    """Return the settings of a provider; in AgentV's targets file they are next to the name."""
+    label = f"{{}} of provider {spec}"
+    if not part.findings.promptfoo and part.first("config") is None:
+        part.label = label
+        return part
+    return part.inner("config", label) or Part(part.findings, ConfigEntry({}, part.entry.source, part.entry.location))
+
+
+def _named(part: Part, name: str, left: int) -> Iterator[ConvertedProvider]:
+    """Yield the target of this name in AgentV's own targets file, the nearest above the eval file."""
+    place = None if _ENVIRONMENT.search(name) else _described(part, name)
+    if place is not None:
+        yield from _read(place, left - 1)
+        return
+    part.warn(f"target {name} is not described here; describe it in targets.yaml")
+    yield ConvertedProvider(name, None, (name,))
+
+
+def _described(part: Part, name: str) -> Part | None:
+    for file in part.file(".agentv").above("targets.yaml", "providers.yaml"):
+        read = file.document()
         if read is not None and isinstance(read.data, dict):
-            read = read.child(key) if (key := first_of(read.data, "targets", "providers")) else None
-        for place in items(read) if read is not None and isinstance(read.data, list) else ():
-            if isinstance(place.data, dict) and name in map(place.data.get, ("label", "name", "id")):
-                return place
+            read = read.child(key, label="provider key {}") if (key := read.first("targets", "providers")) else None
+        for index, one in enumerate(read.data) if read is not None and isinstance(read.data, list) else ():
+            if isinstance(one, dict) and name in map(one.get, ("label", "name", "id")):
+                return read and read.child(index, label="provider key {}")
         return None
     return None
 
@@ -129,74 +189,92 @@ def _name(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text.removeprefix("file://")).strip("-.") or "target"
 
 
-def _checked(findings: Findings, entry: ConfigEntry, target: dict[str, Any]) -> dict[str, Any] | None:
+def _checked(part: Part, target: dict[str, Any]) -> dict[str, Any] | None:
     """Return a target as it is if a targets file may hold it; what is wrong with it is a finding."""
     model = find_provider(target["provider"])
     assert model is not None, target["provider"]
-    try:
-        model.model_validate(target)
-    except ValidationError as error:
-        reader = Reader(findings.reader.files, findings.out)
-        add_model_problems(reader, entry, error, f"provider {target['name']!r}", model)
-        findings.reader.warnings += reader.problems
+    reader = Reader(part.findings.reader.files, part.findings.out)
+    if reader.validated(model, target, part.entry, f"provider {target['name']!r}") is None:
+        part.findings.reader.warnings += reader.problems
         return None
     return target
 
 
-def _target(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
-    kind, _, rest = spec.partition(":")
-    if spec.startswith(("http://", "https://")) or kind in ("http", "https"):
-        return _server(findings, entry, spec, config)
-    if kind in ("exec", "cli"):
-        return _program(findings, entry, rest, config)
-    if kind == "python" or (kind == "file" and re.search(r"\.py(:\w+)?$", spec)):
-        return _function(findings, entry, spec.removeprefix("python:").removeprefix("file://"), config)
-    if kind == "echo":
-        return {"provider": "cli", "command": ["printf", "%s", "{PROMPT}"]}
-    if kind == "mock":
-        response = _taken(config, "response")
-        return {"provider": "mock", "response": response if isinstance(response, str) else "ok"}
-    if kind in _MODELS:
-        return _model(findings, entry, spec, config)
-    return findings.none(entry, f"provider {spec}", remedy=_REMEDY)
+def simulated_user(
+    part: Part, variables: Mapping[str, Any], answering: Sequence[ConvertedProvider]
+) -> dict[str, Any] | None:
+    """Return what a test says of its simulated user: ``user``, the messages before it, and its first turn if it is written.
 
-
-def _taken(config: dict[str, Any], *names: str) -> Any:
-    key = first_of(config, *names)
-    return None if key is None else config.pop(key)
-
-
-def _model(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
-    kind, *parts = spec.split(":")
-    provider = _MODELS[kind]
-    # Names of models may hold colons.
-    ways = (*_API, "completion") if kind == "ollama" else _API
-    free = kind in ("ollama", "openrouter", "bedrock", "vertex", "google", "vllm")
-    how = parts.pop(0) if parts and (parts[0] in ways or (len(parts) > 1 and not free)) else "chat"
-    model = ":".join(parts) or _taken(config, "model", "deployment")
-    if how not in ways or not model or (provider in ("bedrock", "vertex") and "claude" not in model):
-        return findings.none(entry, f"provider {spec}", remedy=_REMEDY)
-    url, key_name = _COMPATIBLE.get(kind, (None, None))
-    target: dict[str, Any] = {"provider": provider, "model": model} | ({"api": how} if how == "responses" else {})
-    given = _taken(
-        config, "apiBaseUrl", "apiHost", "baseUrl", "base_url", *(["endpoint"] if provider == "azure" else [])
+    None, and a finding, where the user has no goal. ``answering``: those that answer; the first model of them plays the user.
+    """
+    for key in ("id", "label"):
+        part.take(key)
+    empty = Part(part.findings, ConfigEntry({}, part.entry.source, part.entry.location))
+    config = (part.inner("config", "{} of the simulated user") if isinstance(part.data, dict) else None) or empty
+    goal = filled(config, config.text("instructions") or "{{ instructions }}", variables, "instructions")
+    turns = config.number("maxTurns")
+    if config.take("stateful"):
+        config.none("stateful of the simulated user", "stateful")
+    if not isinstance(goal, str) or not goal.strip():
+        return None if goal is None else part.dropped("a simulated user without instructions")
+    models = [
+        one.name
+        for one in answering
+        if one.target and getattr(find_provider(one.target["provider"]), "is_model", False)
+    ]
+    name = models[0] if models else "simulated-user"
+    remedy = "change user.target to have another" if models else f"describe target {name} in targets.yaml"
+    part.warn(
+        f"promptfoo's own service plays the simulated user; here target {name} does, and asserts see the answers alone: {remedy}"
     )
+    before = _initial(config, variables)
+    written = [before.pop()["content"]] if before and before[-1]["role"] == "user" else []
+    most = min(_MOST_TURNS, max(1, int(10 if turns is None else turns)) + len(written))
+    user = {"target": name, "goal": goal, "turns": most}
+    return {"input": before, "user": user} | ({"turns": written} if written else {})
+
+
+def _initial(config: Part, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    own = config.take("initialMessages")
+    given = variables.get("initialMessages") or own
+    if isinstance(given, str) and given.startswith("file://"):
+        read = config.file(given, "initialMessages").document()
+        given = read and read.data
+    elif isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            config.none("initialMessages that are no messages", "initialMessages")
+            return []
+    return messages(config, filled(config, listed(given), variables, "initialMessages") or [])
+
+
+def _model(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+    kind, *words = spec.split(":")
+    provider, ways = _MODELS[kind], _WAYS.get(kind, _WAYS["others"])
+    free = kind in _TABLE["with_colons"]
+    how = words.pop(0) if words and (words[0] in ways or (len(words) > 1 and not free)) else "chat"
+    model = ":".join(words) or config.text("model", "deployment")
+    if model and _NO_MODEL.fullmatch(model if how in ways else how):
+        return part.none(f"provider {spec}", remedy=f"it is no model that answers with text; {_REMEDY}")
+    if how not in ways or not model or (provider in ("bedrock", "vertex") and "claude" not in model):
+        return part.none(f"provider {spec}", remedy=_REMEDY)
+    url, key_name = _TABLE["servers"].get(kind, (None, None))
+    target: dict[str, Any] = {"provider": provider, "model": model} | ({"api": how} if how == "responses" else {})
+    given = config.text("apiBaseUrl", "apiHost", "baseUrl", "base_url", *(["endpoint"] if provider == "azure" else []))
     if given or url:
-        target["base_url"] = given if not isinstance(given, str) or "://" in given else f"https://{given}/v1"
-        target["base_url"] = target["base_url"] or url
-    key = _taken(config, "apiKey", "api_key")
-    variable = _taken(config, "apiKeyEnvar") or key_name
-    if isinstance(key, str) and not _ENVIRONMENT.search(key):
-        said = f"the key of provider {spec} is left out: write it as ${{{{ NAME }}}} of the environment"
-        findings.differs(entry, said)
+        target["base_url"] = (given if "://" in given else f"https://{given}/v1") if given else url
+    key, variable = config.text("apiKey", "api_key"), config.text("apiKeyEnvar") or key_name
+    if key and not _ENVIRONMENT.search(key):
+        part.warn(f"the key of provider {spec} is left out: write it as ${{{{ NAME }}}} of the environment")
         key = None
     if key or variable:
         target["api_key"] = key or f"${{{{ {variable} }}}}"
-    tokens = _taken(config, "max_tokens", "maxTokens", "max_completion_tokens", "max_output_tokens")
+    tokens = config.take("max_tokens", "maxTokens", "max_completion_tokens", "max_output_tokens")
     parameters = {
-        name: _taken(config, name)
-        for name in _PARAMETERS
-        if config.get(name) is not None and not _in_a_file(config[name])
+        name: config.take(name)
+        for name in _TABLE["parameters"]
+        if config.first(name) and not _in_a_file(config.data[name])
     }
     return (
         target
@@ -209,168 +287,182 @@ def _in_a_file(value: Any) -> bool:
     return any(isinstance(one, str) and one.startswith("file://") for one in listed(value))
 
 
-def _server(findings: Findings, entry: ConfigEntry, spec: str, config: dict[str, Any]) -> dict[str, Any] | None:
-    url = _taken(config, "url") or (spec if "://" in spec else None)
+def _server(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+    url = config.text("url") or (spec if "://" in spec else None)
     if url is None:
-        return findings.none(entry, f"provider {spec} without url")
-    method = str(_taken(config, "method") or "POST").upper()
+        return part.none(f"provider {spec} without url")
+    method = str(config.take("method") or "POST").upper()
     if method not in _HTTP:
-        return findings.none(entry, f"method {method} of provider {spec}")
+        return part.none(f"method {method} of provider {spec}")
     target: dict[str, Any] = {"provider": "http", "url": url}
     if method != "POST":
         target["method"] = method
     for name, own in (("headers", "headers"), ("body", "body"), ("maxRetries", "max_retries")):
-        if (value := _taken(config, name)) is not None:
-            target[own] = value
+        if config.first(name) and not _in_a_file(config.data[name]):
+            target[own] = config.take(name)
     if isinstance(target.get("body"), str):
         try:
             target["body"] = json.loads(target["body"])
-        except ValueError:
-            findings.differs(entry, f"the body of provider {spec} is sent as a JSON string")
+        except (ValueError, RecursionError):
+            part.warn(f"the body of provider {spec} is sent as a JSON string")
     for text in re.findall(r"\{\{\s*([\w.]+)[^}]*\}\}", str(target)):
         if text != "prompt" and not text.startswith(("env.", "process.env.")):
-            said = f"{{{{ {text} }}}} stays as it is: a target knows prompt, messages, test_id and metadata"
-            findings.differs(entry, said)
-    transform = _taken(config, "transformResponse", "responseParser")
+            part.warn(f"{{{{ {text} }}}} stays as it is: a target knows prompt, messages, test_id and metadata")
+    transform = config.take("transformResponse", "responseParser")
     if isinstance(transform, str) and (path := _ANSWER.fullmatch(transform.strip())):
         target["answer"] = "$" + path[1].replace("?.", ".").replace(".[", "[")
     elif transform is not None:
         remedy = "say with answer, a JSONPath, where it is" if isinstance(transform, str) else ""
-        findings.none(entry, f"transformResponse of provider {spec}", remedy=remedy)
+        part.none(f"transformResponse of provider {spec}", remedy=remedy)
     return target
 
 
-def _program(findings: Findings, entry: ConfigEntry, command: str, config: dict[str, Any]) -> dict[str, Any] | None:
-    given = _taken(config, "command", "command_template")
+def _program(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+    given = config.take("command", "command_template")
     try:
-        argv = list(given) if isinstance(given, list) else shlex.split(str(given or command))
+        argv = list(given) if isinstance(given, list) else shlex.split(str(given or spec.partition(":")[2]))
     except ValueError as error:
-        return findings.none(entry, f"a command that cannot be split ({error})")
+        return part.none(f"a command that cannot be split ({error})")
+    if not argv or not all(isinstance(token, str) for token in argv):
+        return part.none(f"provider {spec} without a command")
     if not any("{PROMPT}" in token for token in argv):
         argv.append("{PROMPT}")
-        if findings.promptfoo:
-            said = f"exec: {argv[0]} gets the prompt as its argument, and no options and context after it"
-            findings.differs(entry, said)
-    cwd = _taken(config, "basePath", "cwd")
-    # Without one it runs beside the eval file.
-    folder = findings.relocated(entry, str(cwd or findings.reader.suite_folder))
-    target = {"provider": "cli", "command": argv, "cwd": folder}
-    limit = _taken(config, "timeout_seconds")
-    return target | ({"timeout_seconds": float(limit)} if isinstance(limit, int | float) else {})
-
-
-def _function(findings: Findings, entry: ConfigEntry, reference: str, config: dict[str, Any]) -> dict[str, Any]:
-    file, _, function = reference.partition(".py")
-    place = findings.relocated(entry, file)
-    module = re.sub(r"\W+", ".", place.removeprefix("./")).strip(".")
-    name = function.lstrip(":") or "call_api"
-    moved = " and stand beside the targets file" if place.startswith("..") else ""
-    findings.differs(
-        entry,
-        f"{file}.py: {name} must take the prompt alone and return a text, or a mapping with text, token_usage and cost_usd{moved}",
+        if part.findings.promptfoo:
+            part.warn(f"exec: {argv[0]} gets the prompt as its argument, and no options and context after it")
+    # Without a folder it runs next to the eval file.
+    cwd = config.text("basePath", "cwd") or str(part.findings.reader.suite_folder)
+    folder, limit = part.file(cwd).written(), config.number("timeout_seconds")
+    if folder is None:
+        return None
+    return {"provider": "cli", "command": argv, "cwd": folder} | (
+        {} if limit is None else {"timeout_seconds": float(limit)}
     )
+
+
+def _function(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+    file, ending, name = spec.removeprefix("python:").removeprefix("file://").partition(".py")
+    if spec.startswith("file") and (not ending or not re.fullmatch(r"(:\w+)?", name)):
+        return part.none(f"provider {spec}", remedy=_REMEDY)
+    place, name = part.file(file + ending).written(), name.lstrip(":") or "call_api"
+    if place is None:
+        return None
+    module = re.sub(r"\W+", ".", place.removesuffix(".py").removeprefix("./")).strip(".")
+    moved = " and stand beside the targets file" if place.startswith("..") else ""
+    said = "must take the prompt alone and return a text, or a mapping with text, token_usage and cost_usd"
+    part.warn(f"{file}.py: {name} {said}{moved}")
     return {"provider": "python", "function": f"{module}:{name}"}
 
 
-def chosen(providers: list[ConvertedProvider], wanted: Any) -> list[ConvertedProvider]:
-    """Return the providers that a test names; all where it names none."""
-    names = [name for name in listed(wanted) if isinstance(name, str)]
-    return [one for one in providers if set(names) & set(one.names)] if names else providers
+def _echo(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+    return {"provider": "cli", "command": ["printf", "%s", "{PROMPT}"]}
+
+
+def _mock(part: Part, config: Part, spec: str) -> dict[str, Any] | None:
+    return {"provider": "mock", "response": config.text("response") or "ok"}
+
+
+# The first word of an id, and what makes a target of it.
+_RULES: dict[str, Callable[[Part, Part, str], dict[str, Any] | None]] = {
+    **dict.fromkeys(("http", "https"), _server),
+    **dict.fromkeys(("exec", "cli"), _program),
+    **dict.fromkeys(("python", "file"), _function),
+    "echo": _echo,
+    "mock": _mock,
+    **dict.fromkeys(_MODELS, _model),
+}
 
 
 _STRATEGIES = {"pass_any": "pass_at_k", "pass_all": "all", **{name: name for name in STRATEGIES}}
-_EXECUTION = ("target", "targets", "trials", "cache", "cache_path", "skip_defaults")
-_HOOK = ("script", "command", "timeout_ms", "cwd")
 
 
-def read_execution(findings: Findings, entry: ConfigEntry, options: str | None) -> dict[str, Any]:
-    """Return ``execution`` of a suite or a test. ``options``: the key of the run's options, None where there are none."""
+def read_execution(part: Part, options: Part | None) -> dict[str, Any]:
+    """Return ``execution`` of a suite or a test, its targets aside. ``options``: those of the run, None where there are none."""
     made: dict[str, Any] = {}
-    if isinstance(entry.data.get("execution"), dict):
-        place = entry.child("execution")
-        findings.leftovers(place, _EXECUTION, "execution.")
-        made = {
-            key: place.data[key] for key in _EXECUTION if place.data.get(key) is not None and key != "skip_defaults"
-        }
-        if isinstance(made.get("trials"), dict) and isinstance(made["trials"].get("strategy"), str):
-            made["trials"] = made["trials"] | {"strategy": _strategy(findings, place.child("trials"))}
-    if options is None or not isinstance(entry.data[options], dict):
-        return made
-    place = entry.child(options)
-    known = ("repeat", "maxConcurrency", "max_concurrency", "cache", "showProgressBar", "budget_usd")
-    findings.leftovers(place, known, f"{options}.")
-    if place.data.get("budget_usd") is not None:
-        remedy = "pass --max-usd, or set trials.cost_limit_usd"
-        findings.none(place, f"{options}.budget_usd", "budget_usd", remedy=remedy)
-    if isinstance(place.data.get("cache"), bool):
-        made["cache"] = place.data["cache"]
-    repeat = place.data.get("repeat")
-    trials = _trials(findings, place, repeat) if repeat is not None else None
-    return made | ({"trials": trials} if trials else {})
-
-
-def _trials(findings: Findings, place: ConfigEntry, repeat: Any) -> dict[str, Any] | None:
-    if isinstance(repeat, int) and not isinstance(repeat, bool):
-        if repeat <= 1:
-            return None
-        said = f"repeat: the {repeat} attempts at a test are one result with their mean score"
-        findings.differs(place, said, "repeat")
-        return {"count": repeat, "strategy": "mean"}
-    if not isinstance(repeat, dict) or not isinstance(repeat.get("count"), int):
-        return findings.none(place, "repeat", "repeat")
-    inner = place.child("repeat")
-    findings.leftovers(inner, ("count", "strategy", "cost_limit_usd"), "repeat.")
-    limit = repeat.get("cost_limit_usd")
-    made = {"count": repeat["count"], "strategy": _strategy(findings, inner)}
-    return made | ({"cost_limit_usd": limit} if limit is not None else {})
-
-
-def _strategy(findings: Findings, place: ConfigEntry) -> str:
-    given = str(place.data.get("strategy", "pass_any"))
-    if given not in _STRATEGIES:
-        findings.none(place, f"strategy {given}", "strategy", remedy="the mean is taken")
-    return _STRATEGIES.get(given, "mean")
-
-
-def read_workspace(findings: Findings, entry: ConfigEntry) -> dict[str, Any]:
-    """Return ``workspace`` of a suite or a test, its hooks in place."""
-    if entry.data.get("workspace") is None:
-        return {}
-    place = entry.child("workspace")
-    if isinstance(place.data, str) and (place := findings.document(place, place.data)) is None:
-        return {}
-    if not isinstance(place.data, dict):
-        findings.none(entry, "workspace", "workspace")
-        return {}
-    findings.leftovers(place, ("template", "hooks", *HOOKS), "workspace.")
-    made: dict[str, Any] = {}
-    if isinstance(place.data.get("template"), str):
-        made["template"] = findings.relocated(place, place.data["template"])
-        if not (findings.out / made["template"]).is_dir():
-            findings.reader.warn(
-                place, f"workspace.template: folder {place.data['template']!r} does not exist", "template"
-            )
-    hooks = place.child("hooks") if isinstance(place.data.get("hooks"), dict) else None
-    if hooks is not None:
-        findings.leftovers(hooks, HOOKS, "workspace.hooks.")
-    for where in (place, *([hooks] if hooks else [])):
-        for name in HOOKS:
-            if isinstance(where.data.get(name), dict):
-                hook = _hook(findings, where.child(name))
-                made |= {name: hook} if hook else {}
+    if (place := part.inner("execution", "execution.{}")) is not None:
+        place.take("skip_defaults")
+        if isinstance(cache := place.take("cache"), bool):
+            made["cache"] = cache
+        path = place.text("cache_path")
+        if path and (path := place.file(path, "cache_path").written()):
+            made["cache_path"] = path
+        if (trials := place.inner("trials", "trials.{}")) is not None:
+            made["trials"] = _count(trials)
+    if options is not None:
+        options.take("showProgressBar")
+        if options.take("budget_usd") is not None:
+            remedy = "pass --max-usd, or set trials.cost_limit_usd"
+            options.none(options.label.replace("{}", "budget_usd"), "budget_usd", remedy=remedy)
+        if isinstance(cache := options.take("cache"), bool):
+            made["cache"] = cache
+        if options.first("repeat") and (trials := _repeated(options)):
+            if "trials" in made:
+                part.none("execution.trials next to repeat", "execution", "trials")
+            made["trials"] = trials
+    # What no suite may hold is a finding, and left out.
+    for name in list(made):
+        reader = Reader(part.findings.reader.files, part.findings.out)
+        if reader.validated(ExecutionFields, {name: made[name]}, part.entry, "execution") is None:
+            part.findings.reader.warnings += reader.problems
+            del made[name]
     return made
 
 
-def _hook(findings: Findings, place: ConfigEntry) -> dict[str, Any] | None:
-    key = first_of(place.data, "script", "command")
-    findings.leftovers(place, _HOOK, "hook ")
-    script = place.data.get(key) if key else None
-    if isinstance(script, str):
+def _repeated(part: Part) -> dict[str, Any] | None:
+    repeat = part.take("repeat")
+    if isinstance(repeat, int) and not isinstance(repeat, bool):
+        if repeat > 1:
+            part.warn(f"repeat: the {repeat} attempts at a test are one result with their mean score", "repeat")
+        return {"count": repeat, "strategy": "mean"} if repeat > 1 else None
+    if not isinstance(repeat, dict) or not isinstance(repeat.get("count"), int):
+        return part.none("repeat", "repeat")
+    return _count(part.child("repeat", label="repeat.{}"))
+
+
+def _count(part: Part) -> dict[str, Any]:
+    """Return trials: their count, their strategy by the name that it has here, and their limit."""
+    made = {key: value for key in ("count", "cost_limit_usd") if (value := part.take(key)) is not None}
+    given = part.take("strategy")
+    if isinstance(given, dict):
+        return made | {"strategy": given}
+    if given is not None and str(given) not in _STRATEGIES:
+        part.none(f"strategy {given}", "strategy", remedy="the mean is taken")
+    return made | {"strategy": _STRATEGIES.get(str(given or "pass_any"), "mean")}
+
+
+def read_workspace(part: Part) -> dict[str, Any]:
+    """Return ``workspace`` of a suite or a test, its hooks in place."""
+    if part.first("workspace") is None:
+        return {}
+    place: Part | None = part.child("workspace", label="workspace.{}")
+    if isinstance(place.data, str):
+        place = place.file(place.data).document("workspace.{}")
+    if place is None:
+        return {}
+    if not isinstance(place.data, dict):
+        return part.none("workspace", "workspace") or {}
+    made: dict[str, Any] = {}
+    template = place.text("template")
+    if template and (folder := place.file(template, "template").written(folder="workspace.template")):
+        made["template"] = folder
+    hooks = place.inner("hooks", "workspace.hooks.{}")
+    for where in (place, *([hooks] if hooks else [])):
+        for name in HOOKS:
+            if where.first(name) and (hook := _hook(where.child(name, label="hook {}"))):
+                made[name] = hook
+    return {"workspace": made} if made else {}
+
+
+def _hook(part: Part) -> dict[str, Any] | None:
+    script = part.take("script", "command")
+    if isinstance(script, str) and script:
         script = ["sh", "-lc", script]
-    if not isinstance(script, list) or not all(isinstance(token, str) for token in script):
-        return findings.none(place, "a hook without a command")
+    if not isinstance(script, list) or not script or not all(isinstance(token, str) and token for token in script):
+        return part.dropped("a hook without a command")
     made: dict[str, Any] = {"script": script}
-    if isinstance(place.data.get("timeout_ms"), int | float):
-        made["timeout_ms"] = float(place.data["timeout_ms"])
-    cwd = place.data.get("cwd")
-    return made | ({"cwd": findings.relocated(place, cwd)} if isinstance(cwd, str) else {})
+    limit = part.number("timeout_ms")
+    if limit is not None and limit > 0:
+        made["timeout_ms"] = float(limit)
+    if cwd := part.text("cwd"):
+        folder = part.file(cwd, "cwd").written(folder="hook cwd")
+        return made | {"cwd": folder} if folder else None
+    return made

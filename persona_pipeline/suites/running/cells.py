@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Turn:
+class AskedTurn:
     """What a target is asked in a conversation: a test whose input is all that was said; its number; the conversation's name."""
 
     test: Test
@@ -272,7 +272,7 @@ class CellRunner:
 
         def answer(turn: Test, index: int) -> Output:
             deadline = time.monotonic() + self.options.timeout
-            output, cached = self._answer(cell, number, made, deadline, Turn(turn, index, name))
+            output, cached = self._answer(cell, number, made, deadline, AskedTurn(turn, index, name))
             known.append(cached)
             return output
 
@@ -295,7 +295,7 @@ class CellRunner:
             raise TargetError("no_target", str(problem)) from problem
         messages = user_messages(user, persona, said)
         playing = dataclasses.replace(cell, target_name=user.target, target=target)
-        turn = Turn(dataclasses.replace(cell.test, input_messages=tuple(messages)), len(said), "user")
+        turn = AskedTurn(dataclasses.replace(cell.test, input_messages=tuple(messages)), len(said), "user")
         return self._answer(playing, number, None, time.monotonic() + self.options.timeout, turn)[0]
 
     def _answer(
@@ -304,7 +304,7 @@ class CellRunner:
         number: int,
         made: WorkspaceFolder | None,
         deadline: float,
-        turn: Turn | None = None,
+        turn: AskedTurn | None = None,
     ) -> tuple[Output, bool]:
         """The output, and whether it came from the cache."""
         if self.responses is not None:
@@ -337,14 +337,16 @@ class CellRunner:
         began = time.monotonic()
         target.prepare()
         deadline += time.monotonic() - began
+        self._require_money()
         with self._recording(target.name, cell.test):
             output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
+        self._count(output)
         if key is not None:
             self.cache.put(key, output)
         return output, False
 
     def _request(
-        self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: Turn | None = None
+        self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: AskedTurn | None = None
     ) -> Request:
         asked = turn.test if turn else test
         messages = self.files.messages(asked)
@@ -360,6 +362,18 @@ class CellRunner:
             turn.number if turn else 0,
             turn.conversation if turn else uuid.uuid4().hex,
         )
+
+    def _require_money(self) -> None:
+        """Raise ``TargetError`` where the run has spent its dollars."""
+        try:
+            if self.judge is not None:
+                self.judge.require_money()
+        except UngradedError as problem:
+            raise TargetError(problem.reason, problem.message) from problem
+
+    def _count(self, output: Output) -> None:
+        if self.judge is not None:
+            self.judge.spent_by_target(output.cost_usd)
 
     def _check_health(self, target: TargetFields) -> None:
         check = getattr(target, "check_health", None)
@@ -384,8 +398,11 @@ class CellRunner:
             message = {"role": "user", "content": prompt}
             key = request_key([message], {})
             request = Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
+            self._require_money()
             with self._recording(name, context.test):
-                return target.respond(request).text
+                output = target.respond(request)
+            self._count(output)
+            return output.text
 
     def _answer_of(self, name: str, context: Context) -> Output:
         """What another target says to the same test."""

@@ -16,7 +16,7 @@ from dotenv import dotenv_values
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.documents.yaml import parse_document
-from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean
 from persona_pipeline.base.files import read_regular, repository_of
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.suites.answering.base import OWN, Grants, grants_for
@@ -112,7 +112,7 @@ def load_suite(path: Path | str, roots: Iterable[Path | str] | None = None) -> S
 def find_suites(places: Iterable[Path | str]) -> list[Path]:
     """Return the suites at these places, each once: a file as it is, of a folder every suite in it, of a glob what it matches.
 
-    Raises ``ConfigError``: a place holds no suite.
+    Raises ``NothingError``: no place holds a suite; ``ConfigError``: one of them does not.
     """
     found: dict[Path, None] = {}
     problems: list[Problem] = []
@@ -127,7 +127,7 @@ def find_suites(places: Iterable[Path | str]) -> list[Path]:
             problems.append(Problem(f"holds no suite; their names end in {' or '.join(ENDINGS)}", str(place)))
         found |= dict.fromkeys(files)
     if problems:
-        raise ConfigError(problems)
+        raise (ConfigError if found else NothingError)(problems)
     return list(found)
 
 
@@ -312,11 +312,14 @@ def judge_identity(name: str, settings: Settings) -> Any:
     return [*where, settings.judge_grouping, PROMPT_VERSION, wording]
 
 
-def named_judge(name: str, settings: Settings, root: Path, given: GivenJudge = None) -> SuiteJudge:
+def named_judge(
+    name: str, settings: Settings, root: Path, given: GivenJudge = None, max_usd: float | None = None
+) -> SuiteJudge:
     """Return the judge of a name, whose recordings are those of a world's folder; ``given`` None: only who it is is asked."""
     from persona_pipeline.judging.open import RECORDED, RECORDINGS
 
-    return SuiteJudge(given, lambda: judge_identity(name, settings), root / RECORDINGS if name == RECORDED else None)
+    recordings = root / RECORDINGS if name == RECORDED else None
+    return SuiteJudge(given, lambda: judge_identity(name, settings), recordings, max_usd)
 
 
 def open_judge(
@@ -325,6 +328,7 @@ def open_judge(
     """Return the judge of a name, opened by who needs it: suites that ask nothing need no recordings, no key and no settings.
 
     Args:
+        max_usd: US dollars that it and the targets of a run may cost together; None: no limit.
         world: whose recordings and store are used; None: those of the settings.
 
     Raises:
@@ -341,4 +345,4 @@ def open_judge(
         options = judging.JudgeOptions(max_usd, record, recorded=False)
         return judging.open_judge(name, world, options, settings=settings)
 
-    return named_judge(name, settings, world.root if world else settings.world_root, opened)
+    return named_judge(name, settings, world.root if world else settings.world_root, opened, max_usd)

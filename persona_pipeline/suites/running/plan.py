@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.errors import ConfigError, NothingError, Problem, did_you_mean
 from persona_pipeline.base.settings import Settings, from_environment
 from persona_pipeline.suites.answering.base import OWN, Grants, Responses, TargetFields
 from persona_pipeline.suites.asserts.registry import default_assert
@@ -116,6 +116,16 @@ class Targets:
         named = [] if entry is None else _REFERENCE.findall(json.dumps(entry.data, ensure_ascii=False, default=str))
         return [variable for variable in dict.fromkeys(named) if not self.grants.reads(variable)]
 
+    def unknown_providers(self) -> list[Problem]:
+        """Return a problem for every entry whose provider nobody offers."""
+        return [self._unknown_provider(name) for name in self.entries if self._model(name) is None]
+
+    def _unknown_provider(self, name: str) -> Problem:
+        entry = self.entries[name]
+        provider = entry.data.get("provider")
+        said = f"target {name!r}: provider {provider!r} is unknown{TARGETS.hint(str(provider))}"
+        return entry.problem(said, "provider")
+
     def _model(self, name: str) -> type[TargetFields] | None:
         if name in self._opened:
             return type(self._opened[name])
@@ -162,9 +172,7 @@ class Targets:
         label = f"target {name!r}"
         model = self._model(name)
         if model is None:
-            provider = entry.data.get("provider")
-            hint = TARGETS.hint(str(provider))
-            raise ConfigError(entry.problem(f"{label}: provider {provider!r} is unknown{hint}", "provider"))
+            raise ConfigError(self._unknown_provider(name))
         data = self._filled(with_function(entry.data), entry, label, (), reader)
         if reader.problems:
             raise ConfigError(reader.problems)
@@ -204,7 +212,7 @@ class Targets:
 DEFAULT_TARGET = "default"
 
 
-class NothingToRunError(ConfigError):
+class NothingToRunError(NothingError):
     """What was asked leaves no test, such as a filter that matches none: no mistake in a file, and no verdict either."""
 
 
@@ -256,6 +264,26 @@ def target_names(suite: Suite, targets: Targets | None) -> list[str]:
     Raises ``ConfigError``: there are tests and nobody answers.
     """
     return list(dict.fromkeys(name for *_, name in answered_tests(suite, RunOptions(), targets) if name is not None))
+
+
+def target_problems(suite: Suite, targets: Targets) -> list[Problem]:
+    """Return what is wrong with who answers a suite: names that the targets file lacks, each once, and unknown providers.
+
+    Nothing is opened: no key is needed, and no server is asked.
+    """
+    of_tests = (
+        (name, test) for test in suite.tests for name in (*(test.targets or ()), test.user and test.user.target)
+    )
+    named: dict[str, Problem] = {}
+    for name, test in [*((name, None) for name in (suite.target, *(suite.targets or ()))), *of_tests]:
+        if name is not None and name not in targets.names and name not in named:
+            said = f"there is no target {name!r} in {targets.path}{did_you_mean(name, targets.names)}"
+            named[name] = test.entry.problem(said) if test and test.entry else Problem(said, str(suite.path))
+    for item in {id(item): item for test in suite.tests for item in test.all_asserts}.values():
+        if item.asked is not None and item.asked not in targets.names and item.asked not in named:
+            said = f"{item.name}: there is no target {item.asked!r} in {targets.path}{did_you_mean(item.asked, targets.names)}"
+            named[item.asked] = item.entry.problem(said) if item.entry else Problem(said, str(suite.path))
+    return [*named.values(), *targets.unknown_providers()]
 
 
 def select_tests(suite: Suite, options: RunOptions) -> list[Test]:

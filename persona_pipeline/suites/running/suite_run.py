@@ -111,7 +111,7 @@ def run_suite(
         str(suite.path),
         results,
         suite.content_hash,
-        [str(warning) for warning in suite.warnings],
+        [*(str(warning) for warning in suite.warnings), *_uncounted(shared)],
         shared.name,
         {key: value - before.get(key, 0) for key, value in shared.usage.items()},
         "" if cells else why_nothing(suite, options),
@@ -121,6 +121,13 @@ def run_suite(
         # Whatever goes wrong with them, the run does not learn of it.
         sender.emit(suite_events(result))
     return result
+
+
+def _uncounted(judge: SuiteJudge) -> list[str]:
+    """Return what to say where a limit in dollars could not count an answer."""
+    if judge.max_usd is None or not judge.uncounted:
+        return []
+    return ["a target did not report what its answers cost, so the limit in dollars does not count them"]
 
 
 def _run_all(

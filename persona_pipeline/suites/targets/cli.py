@@ -102,7 +102,7 @@ class CliTarget(TargetFields):
             "FILES": " ".join(self.files_format.replace("{path}", path) for path in request.files),
         }
         written, seconds = self._answer(values, request.workspace, request.timeout)
-        output = _read_answer(written)
+        output = self._read(written)
         if output.duration_ms is None:
             output.duration_ms = round(seconds * 1000, 3)
         return output
@@ -121,9 +121,10 @@ class CliTarget(TargetFields):
             if line.strip():
                 try:
                     row = parse_json(line)
-                    self._batch[row["id"]] = parse_output(row)
-                except (ValueError, TypeError, KeyError, OutputError) as error:
-                    said = f"target {self.name!r}: a line of its batch is no answer"
+                    identity = row.pop("id")
+                    self._batch[identity] = parse_output(row)
+                except (ValueError, TypeError, KeyError, AttributeError, OutputError) as error:
+                    said = f"target {self.name!r}: a line of its batch is not an answer: {error}"
                     raise TargetError("invalid_response", said) from error
 
     def check_health(self) -> None:
@@ -158,6 +159,20 @@ class CliTarget(TargetFields):
             result = self._checked(argv, cwd, min(timeout, self.timeout_seconds or timeout), stdin)
             return (file.read_bytes() if file.is_file() else result.stdout), result.seconds
 
+    def _read(self, raw: bytes) -> Output:
+        text = raw.decode("utf-8", "replace")
+        value: Any = text
+        if text.lstrip()[:1] in ("{", "["):
+            with contextlib.suppress(ValueError):
+                value = parse_json(text)
+        try:
+            return parse_output(value)
+        except OutputError as error:
+            if error.hides_a_call:
+                raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
+            # JSON of another shape is an answer that happens to be JSON.
+            return parse_output(text)
+
     def _checked(self, argv: list[str], cwd: Path, timeout: float, stdin: bytes = b"") -> ProcessResult:
         try:
             result = run_process(argv, cwd=cwd, stdin=stdin, timeout=timeout, environment=self.environment)
@@ -173,19 +188,6 @@ class CliTarget(TargetFields):
 def _filled(token: str, values: Mapping[str, str]) -> str:
     """Replace placeholders in one pass: a prompt that holds one stays as it is."""
     return _NAME.sub(lambda match: values.get(match[1], match[0]), token).replace("\0", "\ufffd")
-
-
-def _read_answer(raw: bytes) -> Output:
-    text = raw.decode("utf-8", "replace")
-    value: Any = text
-    if text.lstrip()[:1] == "{":
-        with contextlib.suppress(ValueError):
-            value = parse_json(text)
-    try:
-        return parse_output(value)
-    except OutputError:
-        # JSON of another shape is an answer that happens to be JSON.
-        return parse_output(text)
 
 
 def _check_url(url: str, timeout: float, name: str) -> None:

@@ -152,10 +152,11 @@ class HttpTarget(TargetFields):
         try:
             return parse_output(data)
         except OutputError as error:
-            if self._path is None:
+            if self._path is None and not error.hides_a_call:
                 # Of no shape that is known: what was sent is the answer.
                 return parse_output(text)
-            raise TargetError("invalid_response", f"target {self.name!r}, {self.answer}: {error}") from error
+            place = f", {self.answer}" if self.answer else ""
+            raise TargetError("invalid_response", f"target {self.name!r}{place}: {error}") from error
 
     def _piece(self, data: str) -> str:
         """Return the text that one event adds to the answer; without a path its data, as it is."""

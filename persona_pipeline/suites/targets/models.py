@@ -2,8 +2,6 @@
 plays an agent of the world. They have one client for a run, and failures in words.
 """
 
-import contextlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +13,7 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator
 from persona_pipeline.base.calls import BackgroundLoop, Timing
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.settings import DEFAULT_JUDGE_MODEL
+from persona_pipeline.base.turns import Turn, TurnError, read_turns
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields, persona_prompt
 from persona_pipeline.suites.answering.output import Output, TokenUsage
 from persona_pipeline.suites.format.models import Text
@@ -26,7 +25,7 @@ _TAKEN = (
     "model", "messages", "input", "system", "instructions", "stream",
     "max_tokens", "max_completion_tokens", "max_output_tokens",
 )  # fmt: skip
-_REFUSED, _CUT_OFF = ("refusal", "content_filter"), ("max_tokens", "length", "max_output_tokens")
+_REFUSED = ("refusal", "content_filter")
 
 
 class ModelTarget(TargetFields):
@@ -60,9 +59,6 @@ class ModelTarget(TargetFields):
 
     def body(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the request that continues a conversation; without a turn to answer, one without messages."""
-        raise NotImplementedError
-
-    def read(self, response: Any) -> Output:
         raise NotImplementedError
 
     def system_prompt(self) -> str:
@@ -125,24 +121,27 @@ class ModelTarget(TargetFields):
         timing.ended = time.monotonic()
         return response, timing
 
-    def said(self, response: Mapping[str, Any], text: str, calls: Sequence[Mapping[str, Any]], why: Any) -> Output:
-        """Return the output of a response that says this, with its tokens, cached ones apart, and its price where that is known.
-
-        ``why``: it stopped, in the provider's word.
+    def read(self, response: Any) -> Output:
+        """Return the output of a response, with its tokens, cached ones apart, and its price where that is known.
 
         Raises:
-            TargetError: the model refused, or said nothing.
+            TargetError: it is no response, the model refused, or it said nothing.
         """
         from persona_pipeline.base.settings import Settings, from_environment
         from persona_pipeline.judging.money import read_usage
         from persona_pipeline.judging.providers.base import find_provider
 
-        if why in _REFUSED:
-            raise TargetError("refusal", f"target {self.name!r} refused to answer")
-        if not text and not calls:
-            at_limit = f" before its {self.max_tokens} tokens were used up; raise max_tokens"
-            reason, more = ("truncated", at_limit) if why in _CUT_OFF else ("empty", "")
-            raise TargetError(reason, f"target {self.name!r} said nothing{more}")
+        answer = response.get(self.answer_key) if isinstance(response, Mapping) else None
+        if not isinstance(answer, list):
+            said = f"target {self.name!r} did not send an answer: there is no list {self.answer_key}"
+            raise TargetError("invalid_response", said)
+        try:
+            turns = read_turns(response)
+        except TurnError as error:
+            raise TargetError("invalid_response", f"target {self.name!r}: {error}") from error
+        self.require_answer(response, turns)
+        text = "".join(turn.text or "" for turn in turns)
+        calls = [call for turn in turns for call in turn.calls or ()]
         used, served = (
             find_provider(self._asks or self.provider).usage_in(response),
             str(response.get("model") or self.model),
@@ -152,9 +151,28 @@ class ModelTarget(TargetFields):
         usage = read_usage(used, served, self.model, prices=prices)
         cached = usage.cache_read_tokens + usage.cache_creation_tokens
         tokens = TokenUsage(usage.input_tokens, usage.output_tokens, cached or None)
-        message = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            message["tool_calls"] = [{"tool": call.name, **call.given} for call in calls]
         counted = tokens if tokens.input or tokens.output else None
-        return Output([message], counted, usage.usd, truncated=why in _CUT_OFF)
+        return Output([message], counted, usage.usd, truncated=any(turn.was_cut_off for turn in turns))
+
+    @property
+    def answer_key(self) -> str:
+        """The key of a response that holds the list of what the model said."""
+        return "content"
+
+    def require_answer(self, response: Any, turns: Sequence[Turn]) -> None:
+        """Raise ``TargetError`` where a response failed, the model refused, or it said nothing."""
+        if response.get("status") in ("failed", "cancelled"):
+            why = (response.get("error") or {}).get("message") or "it gave no reason"
+            raise TargetError("api_error", f"target {self.name!r}: the response {response['status']}: {why}")
+        if any(turn.refusal or turn.stop in _REFUSED for turn in turns):
+            raise TargetError("refusal", f"target {self.name!r} refused to answer")
+        if not any(turn.text or turn.calls for turn in turns):
+            at_limit = f" before its {self.max_tokens} tokens were used up; raise max_tokens"
+            reason, more = ("truncated", at_limit) if any(turn.was_cut_off for turn in turns) else ("empty", "")
+            raise TargetError(reason, f"target {self.name!r} said nothing{more}")
 
     def close(self) -> None:
         if self._client is not None:
@@ -173,18 +191,6 @@ class MessagesTarget(ModelTarget):
         system, turns = conversation(messages, self.system_prompt())
         body: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "messages": turns}
         return body | ({"system": system} if system else {})
-
-    def read(self, response: Any) -> Output:
-        blocks = response.get("content") if isinstance(response, Mapping) else None
-        if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
-            raise TargetError("invalid_response", f"target {self.name!r} did not send a message")
-        text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-        calls = [
-            {"tool": str(block.get("name")), "input": block.get("input"), "id": block.get("id")}
-            for block in blocks
-            if block.get("type") == "tool_use"
-        ]
-        return self.said(response, text, calls, response.get("stop_reason"))
 
 
 class AnthropicTarget(MessagesTarget):
@@ -231,46 +237,14 @@ class OpenAITarget(ModelTarget):
         turns = "input" if self.api == "responses" else "messages"
         return {"model": self.model, "max_tokens": self.max_tokens, turns: [*system, *said]}
 
+    @property
+    def answer_key(self) -> str:
+        return "output" if self.api == "responses" else "choices"
+
     def read(self, response: Any) -> Output:
-        read, what = (_response, "response") if self.api == "responses" else (_completion, "chat completion")
-        try:
-            text, calls, why, failed = read(response)
-        except (TypeError, KeyError, IndexError, AttributeError):
-            raise TargetError("invalid_response", f"target {self.name!r} did not send a {what}") from None
-        if failed is not None:
-            raise TargetError("api_error", f"target {self.name!r}: the response {failed}")
-        output = self.said(response, text, calls, why)
+        output = super().read(response)
         # A server that counts no tokens does not say what they cost.
         return output if output.token_usage else replace(output, cost_usd=None)
-
-
-def _response(response: Any) -> tuple[str, list[dict[str, Any]], Any, str | None]:
-    """Return what the Responses API sent: the text, the calls, why it stopped, and how it failed."""
-    items = response["output"]
-    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-    text = "".join(part["text"] for part in parts if part["type"] == "output_text")
-    calls = [_call({"function": item, "id": item.get("call_id")}) for item in items if item["type"] == "function_call"]
-    status, error = response.get("status"), response.get("error") or {}
-    refused = any(part["type"] == "refusal" for part in parts)
-    why = (response.get("incomplete_details") or {}).get("reason")
-    failed = f"{status}: {error.get('message') or 'it gave no reason'}" if status in ("failed", "cancelled") else None
-    return text, calls, "refusal" if refused else why, failed
-
-
-def _completion(response: Any) -> tuple[str, list[dict[str, Any]], Any, None]:
-    """Return what chat completions sent: the text, the calls, and why it stopped."""
-    choice = response["choices"][0]
-    said = choice["message"]
-    calls = [_call(item) for item in said.get("tool_calls") or ()]
-    return said.get("content") or "", calls, "refusal" if said.get("refusal") else choice.get("finish_reason"), None
-
-
-def _call(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool call as outputs hold it; arguments that are no JSON stay text."""
-    arguments = item["function"].get("arguments")
-    with contextlib.suppress(TypeError, ValueError):
-        arguments = json.loads(arguments)
-    return {"tool": str(item["function"]["name"]), "input": arguments, "id": item.get("id")}
 
 
 class PersonaTarget(AnthropicTarget):

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
@@ -120,14 +121,22 @@ class _Handed(PythonTarget):
 
 
 def answer_of(given: Any) -> Output:
-    """Return the output a function gave: what recorded answers may be, or the pieces a generator yielded."""
+    """Return the output a function gave: what recorded answers may be, an object of an SDK, or the pieces of a generator."""
     if isinstance(given, Output):
-        return given
+        return replace(given, messages=parse_output(given.messages).messages)
+    given = [_plain(item) for item in given] if isinstance(given, list) else _plain(given)
     if isinstance(given, list) and given and all(isinstance(part, str) for part in given):
         return parse_output("".join(given))
     if isinstance(given, list) and len(given) == 1 and isinstance(given[0], Mapping) and "role" not in given[0]:
         return parse_output(given[0])
     return parse_output(given)
+
+
+def _plain(given: Any) -> Any:
+    """Return an object of an SDK (a pydantic model, a dataclass) as the JSON that it stands for; anything else as it is."""
+    if callable(dump := getattr(given, "model_dump", None)):
+        return dump(mode="json")
+    return asdict(given) if is_dataclass(given) and not isinstance(given, type) else given
 
 
 async def _awaited(given: Awaitable[Any] | AsyncIterable[Any]) -> Any:

@@ -96,22 +96,18 @@ def messages_by_agent(store: Store) -> dict[str, int]:
 def count_messages(store: Store) -> int:
     """Count the days again whose messages were touched since they were counted, and return how many were."""
     counted = 0
-    while True:
-        waiting = sa.select(_CHANGES.c.agent_id).distinct().order_by(_CHANGES.c.agent_id).limit(_AT_ONCE)
-        agent_ids = [row.agent_id for row in store.rows(waiting)]
-        if not agent_ids:
-            break
+    waiting = sa.select(_CHANGES.c.agent_id).distinct().order_by(_CHANGES.c.agent_id).limit(_AT_ONCE)
+    while agent_ids := [row.agent_id for row in store.rows(waiting)]:
         with store.begin() as connection:
             _lock(connection)
             taken = sa.delete(_CHANGES).where(_CHANGES.c.agent_id.in_(agent_ids))
             days: dict[str, set[date]] = defaultdict(set)
             for row in connection.execute(taken.returning(_CHANGES.c.agent_id, _CHANGES.c.day)):
                 days[row.agent_id].add(row.day)
-            # A statement after the one that took the notes sees every message they are about.
-            _count(connection, days)
+            # Another process may have taken them; a statement after the one that took the notes sees every message they are about.
+            if days:
+                _count(connection, days)
             counted += sum(map(len, days.values()))
-        if len(agent_ids) < _AT_ONCE:
-            break
     return counted
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, among, chunks, upsert
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.base.errors import ConfigError, did_you_mean
+from persona_pipeline.base.errors import ConfigError, NothingError, did_you_mean
 from persona_pipeline.world.messages.counting import aged_out_before, messages_by_agent
 from persona_pipeline.world.messages.files import ENDINGS, parse_messages
 from persona_pipeline.world.models import Message, Window, grouped
@@ -77,7 +77,7 @@ def select_messages(store: Store, selection: Selection) -> Selected:
     with store.connect() as connection:
         rows = connection.execute(query).all()
         if not rows:
-            raise ConfigError(f"no message is meant{_hint(connection, selection)}")
+            raise NothingError(f"no message is meant{_hint(connection, selection)}")
     return Selected(
         tuple(row.id for row in rows),
         Counter(row.agent_id for row in rows),

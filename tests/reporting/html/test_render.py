@@ -99,7 +99,7 @@ def test_trends_are_told_in_words() -> None:
 def test_what_the_run_could_have_seen_is_shown_with_its_remedy() -> None:
     html = render_html(sample_report())
     part = html[html.index('id="sight"') : html.index("</section>", html.index('id="sight"'))]
-    assert "to detect 1.0: 3 judgments a claim" in part
+    assert "to detect 2.0: 9 windows in the baseline" in part
     assert part.count('class="blind"') == 4, "convergence of each agent cannot show a fall of 2"
     assert "Multiple-testing correction: Holm over an agent" in part
 

@@ -9,7 +9,7 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.judging.verdict import Unscored
 from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.grading.results import Grade
-from tests.suites.support import Services, grade, judging, load, run, suite_of, write
+from tests.suites.support import Services, calls, grade, judging, load, run, suite_of, write
 
 YES, NO = {"type": "contains", "value": "ok", "name": "yes"}, {"type": "contains", "value": "NO", "name": "no"}
 PART = {"type": "tool_trajectory", "mode": "any_order", "minimums": {"a": 1, "b": 0, "c": 0}, "name": "part"}
@@ -60,7 +60,7 @@ def composite(members: list[Any], **aggregator: Any) -> dict[str, Any]:
     ],
 )
 def test_aggregators(tmp_path: Path, members: list[Any], aggregator: Any, score: float, verdict: str | None) -> None:
-    found = grade(tmp_path, composite(members, **aggregator), "ok")
+    found = grade(tmp_path, composite(members, **aggregator), calls(text="ok"))
     assert found.score == pytest.approx(score)
     assert found.verdict == verdict
 

@@ -83,7 +83,7 @@ def test_one_claim_without_a_score_is_never_left_out(tmp_path: Path, sample_root
 
 @pytest.mark.parametrize("answer", [{"output_messages": []}, ""])
 def test_saying_nothing_is_no_evidence(tmp_path: Path, sample_root: Path, answer: Any) -> None:
-    with pytest.raises(UngradedError, match="no_evidence"):
+    with pytest.raises(UngradedError, match="not_reported"):
         propositions(tmp_path, sample_root, lambda request: 9, answer)
 
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from persona_pipeline.base.documents.yaml import parse_document
-from persona_pipeline.suites.importing.config import suite_schema
 from tests.conftest import PROJECT
+from tests.support.suite_schema import PACKAGED, packaged_text, suite_schema
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -32,6 +32,10 @@ def validator() -> "Draft202012Validator":
     schema = suite_schema()
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
+
+
+def test_the_package_holds_what_the_models_say() -> None:
+    assert PACKAGED.read_text(encoding="utf-8") == packaged_text(), "run python -m tests.support.suite_schema"
 
 
 def test_what_loads_is_valid(validator: "Draft202012Validator") -> None:

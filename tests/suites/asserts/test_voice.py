@@ -36,7 +36,7 @@ def test_the_lowest_message_counts(labelled: Path) -> None:
 
 @pytest.mark.parametrize(
     ("texts", "agent", "reason"),
-    [(["Arr!"], "bob", "no_labels"), ([], "ann", "no_evidence"), ([" "], "ann", "no_evidence")],
+    [(["Arr!"], "bob", "no_labels"), ([], "ann", "not_reported"), ([" "], "ann", "not_reported")],
 )
 def test_what_cannot_be_told_is_an_error(labelled: Path, texts: list[str], agent: str, reason: str) -> None:
     with pytest.raises(UngradedError) as caught:

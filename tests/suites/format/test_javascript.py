@@ -11,7 +11,6 @@ from persona_pipeline.suites.format.javascript import (
     parse_json,
     parse_object,
     stringify,
-    trim,
 )
 
 JSON = st.recursive(
@@ -23,40 +22,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("  a \n", "a"),
-        ("\ufeffa\u00a0", "a"),
-        ("\x85a\x1c", "\x85a\x1c"),
-        ("", ""),
-    ],
-    ids=["blanks", "BOM and no-break space", "Python's extra white space stays", "nothing"],
-)
-def test_trim_removes_what_javascript_calls_white_space(text: str, expected: str) -> None:
-    assert trim(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (100.0, "100"),
-        (0.1, "0.1"),
-        (-0.0, "0"),
-        (1e21, "1e+21"),
-        (0.00005, "0.00005"),
-        (-0.000001, "-0.000001"),
-        (1.25e-7, "1.25e-7"),
-        (1e-10, "1e-10"),
-        ({"1e-07": ["1e-07", '"1e-07', 1e-07]}, '{"1e-07":["1e-07","\\"1e-07",1e-7]}'),
-        (float("nan"), "null"),
-        ({"a": [1.0, "é", True, None]}, '{"a":[1,"é",true,null]}'),
-    ],
-)
-def test_numbers_are_spelled_as_javascript_spells_them(value: object, expected: str) -> None:
-    assert stringify(value) == expected
 
 
 def test_indented_json_has_two_spaces() -> None:

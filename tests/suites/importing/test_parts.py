@@ -33,12 +33,13 @@ def imported(folder: Path, data: dict[str, Any] | str, origin: str = PROMPTFOO, 
 
 def one(folder: Path, item: Any, origin: str = PROMPTFOO, **test: Any) -> tuple[list[Any], list[str]]:
     """The asserts that one becomes beside another, and what is named."""
+    # An id is not promptfoo's, nor an input.
+    asked = {"input": "p"} if origin == AGENTV else {}
     made = imported(
-        folder, {"prompts": ["p"], "tests": [{"id": "t", "input": "p", "assert": [item, CONTAINS], **test}]}, origin
+        folder, {"prompts": ["p"], "tests": [{"id": "t", **asked, "assert": [item, CONTAINS], **test}]}, origin
     )
     asserts = made.suite["tests"][0]["assert"]
     assert {key: asserts[-1][key] for key in CONTAINS} == CONTAINS
-    # An id is not promptfoo's, nor an input.
     return asserts[:-1], [finding.message for finding in made.findings]
 
 
@@ -156,10 +157,11 @@ COMPOSITE = {"type": "composite", "aggregator": {"type": "weighted_average"}}
         ({"type": "contains-json"}, PROMPTFOO, "contains-json passes there for text in braces that is almost JSON"),
         (FORMAT, PROMPTFOO, "format uri of a schema is checked otherwise here"),
         ({"type": "is-json", "value": {"nullable": True}}, PROMPTFOO, "nullable True of a schema is checked otherwise here"),
-        ({"type": "regex", "value": r"\p{L}"}, PROMPTFOO, "are classes and characters here"),
+        ({"type": "regex", "value": r"\p{L}"}, PROMPTFOO, "are text, or any character, in JavaScript"),
         ({"type": "regex", "value": "(?m:a$)"}, PROMPTFOO, "with the flag m a line ends at"),
         ({"type": "regex", "value": "^a", "flags": "m"}, AGENTV, "with the flag m a line ends at"),
-        ({"type": "regex", "value": r"[\u0080-\uffff]", "flags": "i"}, AGENTV, "a class of letters beyond ASCII can hold s and k"),
+        ({"type": "regex", "value": r"a\b"}, AGENTV, "know all letters, figures and spaces here"),
+        ({"type": "regex", "value": "[😀]"}, AGENTV, "such as an emoji, is one here"),
         ({"type": "regex", "value": "a", "flags": "i"}, PROMPTFOO, "flags of assert regex has no counterpart"),
         ({"type": "regex", "value": "a", "flags": "u"}, AGENTV, "assert regex with flags u has no counterpart"),
         ({"type": "trajectory:tool-used", "value": ["a", "b"]}, AGENTV, "gives a share of its calls here"),
@@ -554,7 +556,7 @@ turns:
 """
     entry = whole(text, tmp_path / "t.yaml")
     findings = Findings(Reader(Files(), tmp_path, registry), tmp_path, AGENTV)
-    assert turns(findings, entry, {"name": "Pam"}) == [
+    assert turns(findings.part(entry), {"name": "Pam"}) == [
         {
             "user": "Hi Pam",
             "assert": [{"type": "rubrics", "criteria": ["Greets"], "weight": 1}, {"type": "contains", "value": "x"}],
@@ -562,7 +564,10 @@ turns:
         },
         {"user": [{"role": "user", "content": "Bye"}]},
     ]
+    findings.unread()
     assert [(finding.line, finding.message) for finding in findings.reader.warnings] == [
+        (2, "mode has no counterpart"),
+        (3, "aggregation has no counterpart"),
         (6, "turn key wait has no counterpart"),
     ]
 
@@ -686,12 +691,13 @@ def test_workspaces_and_repetitions_of_agentv(tmp_path: Path) -> None:
         "before_all": {"script": ["make"], "timeout_ms": 5.0},
         "after_each": {"script": ["sh", "-lc", "rm -rf x"]},
     }
-    assert made.suite["tests"][0]["workspace"] == {"template": "b"}
+    assert "workspace" not in made.suite["tests"][0]
     assert made.suite["execution"] == {"target": "a", "trials": {"count": 3, "strategy": "all"}}
     assert [finding.message for finding in made.findings] == [
-        "execution.workers has no counterpart",
         "workspace.repos has no counterpart",
-        "workspace.template: folder 'b' does not exist",
+        "target a is not described here; describe it in targets.yaml",
+        "execution.workers has no counterpart",
+        "workspace.template: folder 'b' does not exist; it is left out",
     ]
 
 

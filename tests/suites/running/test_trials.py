@@ -180,7 +180,8 @@ def gate_missed(at: int, scores: Sequence[float], asked: TrialsFields) -> TestRe
         (ALL, "fail", 4),
         ({"strategy": "mean", "gates": "every"}, "fail", 4),
         ({"strategy": "pass_at_k", "gates": "every"}, "fail", 4),
-        ({"strategy": "mean"}, "pass", 5),
+        ({"strategy": "mean"}, "fail", 4),
+        ({"strategy": "confidence_interval"}, "fail", 4),
         ({"strategy": "pass_at_k"}, "pass", 1),
     ],
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,10 +303,10 @@ def _yaml_tests(reader: Reader, path: Path, text: str, seen: tuple[Path, ...]) -
         yield from _list_tests(reader, ConfigEntry(document.data, document, ()), path.name, seen)
 
 
-def read_document(path: Path, text: str) -> Document:
-    """Return what a YAML or JSON file holds, with the places of its own."""
+def read_document(path: Path, text: str, *, merge: bool = False) -> Document:
+    """Return what a YAML or JSON file holds, with the places of its own. ``merge``: merge keys (<<) are resolved."""
     if path.suffix.lower() != ".json":
-        return parse_document(text, str(path), limits=SUITE_LIMITS)
+        return parse_document(text, str(path), limits=replace(SUITE_LIMITS, merge=merge))
     return Document(str(path), json_file(text, str(path), unique_keys=True), text, SUITE_LIMITS)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.javascript import stringify, trim
+from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -135,7 +135,7 @@ def find_file_part(files: Files, reference: str, folders: Sequence[Path], top: P
 
 def question_text(messages: Sequence[dict[str, Any]]) -> str:
     """Return the text of all messages, each trimmed, blank ones dropped, joined by one space."""
-    texts = (trim(text) for message in messages for text in content_texts(message.get("content")))
+    texts = (text.strip() for message in messages for text in content_texts(message.get("content")))
     return " ".join(text for text in texts if text)
 
 

@@ -22,7 +22,7 @@ from persona_pipeline.suites.format.loading.tests import (
     read_workspace,
 )
 from persona_pipeline.suites.format.models import Metadata, StrictFields, Suite, Test, Text
-from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader
+from persona_pipeline.suites.format.problems import AssertTypes, ConfigEntry, LineSource, Reader, grouped
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PART = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -125,7 +125,7 @@ def build_suite(
 
 def _valid(reader: Reader, suite: Suite | None) -> Suite:
     if reader.problems or suite is None:
-        raise ConfigError(list(dict.fromkeys(reader.problems)))
+        raise ConfigError(grouped(reader.problems))
     return suite
 
 
@@ -197,7 +197,7 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
     if data.get("input") is not None:
         asked = input_messages(reader, entry, "input", "suite")
     dataset = data.get("dataset") if isinstance(data.get("dataset"), str) else path.stem
-    defaults = Defaults(str(dataset), asserts, asked, workspace)
+    defaults = Defaults(str(dataset), asserts, asked, workspace, invalid=not reader.clean)
     tests = _tests(reader, entry, path, lines, defaults)
     if fields is None or not reader.clean:
         return None
@@ -217,7 +217,7 @@ def _suite(reader: Reader, path: Path, entry: ConfigEntry, lines: str | None) ->
         workspace=workspace,
         evaluator=reader.types.canonical_type(fields.evaluator),
         roots=reader.files.roots,
-        warnings=tuple(dict.fromkeys(reader.warnings)),
+        warnings=tuple(grouped(reader.warnings)),
         missing=tuple(dict.fromkeys(reader.missing)),
         files=tuple(reader.files.read_files),
         content_hash=reader.files.content_hash(path.parent),

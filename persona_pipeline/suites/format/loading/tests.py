@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
+from persona_pipeline.base.errors import nearest
 from persona_pipeline.suites.format.loading.messages import (
     expected_messages,
     input_messages,
@@ -110,6 +111,17 @@ def read_assert(reader: Reader, entry: ConfigEntry, where: str, index: int, *, d
     if not isinstance(data, dict):
         reader.fail(entry, f"{where}[{index}] must be a mapping with type")
         return None
+    if id(data) in reader.broken:
+        return None
+    before = len(reader.problems)
+    found = _read_assert(reader, entry, where, index, depth)
+    if len(reader.problems) > before:
+        reader.broken.add(id(data))
+    return found
+
+
+def _read_assert(reader: Reader, entry: ConfigEntry, where: str, index: int, depth: int) -> AssertFields | None:
+    data = entry.data
     spelled = data.get("type")
     if not isinstance(spelled, str) or not spelled:
         reader.fail(
@@ -220,6 +232,7 @@ class Defaults:
     asserts: Sequence[AssertFields] = ()
     input_messages: Sequence[dict[str, Any]] = ()
     workspace: WorkspaceFields | None = None
+    invalid: bool = False
 
 
 def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str) -> Test | None:
@@ -253,7 +266,9 @@ def read_test(reader: Reader, entry: ConfigEntry, defaults: Defaults, where: str
     messages = asked if skip_defaults else (*defaults.input_messages, *asked)
     goal = next((data[key] for key in _GOALS if isinstance(data.get(key), str)), "")
     asserts = asserts if skip_defaults else [*asserts, *defaults.asserts]
-    if not (asserts or goal or expected or every or any(turn.asserts for turn in turns)):
+    checked = asserts or goal or expected or every or any(turn.asserts for turn in turns)
+    # Asserts that are written and not valid are named already.
+    if not checked and not data.get("assert") and not (defaults.invalid and not skip_defaults):
         reader.fail(entry, f"{label}: there is nothing to check; add criteria, expected_output or assert")
         return None
     if asserts and not any(item.weight for item in asserts):
@@ -328,7 +343,8 @@ def _input(reader: Reader, entry: ConfigEntry, label: str) -> tuple[dict[str, An
     if key is None and _present(entry, "turns", "user"):
         return ()
     if key is None:
-        reader.fail(entry, f"{label}: input is required")
+        if not any(nearest(name, ("input", "input_messages")) for name in entry.data.keys() - TestFields.model_fields):
+            reader.fail(entry, f"{label}: input is required")
         return ()
     return input_messages(reader, entry, key, label)
 

@@ -190,8 +190,8 @@ tests:
             "'requried' is handed to the script as config; did you mean 'required'?",
         ),
         (
-            'tests:\n  - {id: t, input: hi, assert: [{type: llm_judge, prompt: "{{ answr }}"}]}\n',
-            "prompt names {{ answr }}, which stands for nothing",
+            'tests:\n  - {id: t, input: hi, assert: [{type: llm_judge, prompt: "{{ zzz }}"}]}\n',
+            "prompt names {{ zzz }}, which stands for nothing",
         ),
     ],
 )  # fmt: skip

@@ -1,0 +1,472 @@
+"""One reader for what chats and SDKs write: turns with their words, their thinking and the tools that they called.
+
+A value is read by its shape: messages, one message, its parts, a response around them, or ``{text, tool_calls}``. Known forms are
+OpenAI chat completions and Responses, Anthropic and Bedrock blocks, Gemini parts, the Vercel AI SDK, LangChain, pydantic-ai and
+OpenTelemetry GenAI. What looks like a tool call and has none of these forms is refused with its place, never dropped.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+USER, ASSISTANT, SYSTEM, TOOL = "user", "assistant", "system", "tool"
+_TABLE = tomllib.loads((Path(__file__).parent / "data" / "turns.toml").read_text(encoding="utf-8"))
+_ROLES: dict[str, str] = _TABLE["roles"]
+_KEYS: dict[str, list[str]] = _TABLE["keys"]
+_FORMS = {name: re.compile(pattern) for name, pattern in _TABLE["forms"].items()}
+_OF_A_MESSAGE = frozenset(key for name in ("calls", "stops", "thoughts", "of_a_message") for key in _KEYS[name])
+_STOPPED_TO_CALL = {"tool_use", "tool_call", "tool_calls", "tool-calls", "function_call"}
+# Keys under which programs list calls or their results.
+_LIKE_CALLS = re.compile(
+    r"(?:\w+_)?(?:tool|function)s?_(?:call|use|invocation|request|execution|result|return|response|output)s?(?:_list|_chunks)?"
+    r"|(?:called|used|invoked)_(?:tool|function)s?|(?:tool|function)s?_(?:called|used|invoked)|intermediate_steps"
+)
+_WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
+_TAG = "(?:think|thinking|thought|reasoning)"
+# Thinking in front of an answer: between tags, before a closing tag that has no opening one, or cut off before its end.
+_THINKING = re.compile(
+    rf"\s*(?:<{_TAG}>)?((?:(?!</?{_TAG}>).)*)</{_TAG}>\s*|\s*<{_TAG}>(.*)", re.DOTALL | re.IGNORECASE
+)
+
+
+class TurnError(ValueError):
+    """A value is not a turn in a known form."""
+
+
+class UnknownCallError(TurnError):
+    """Something looks like a tool call and has no known form; the message names its place."""
+
+    def __init__(self, place: str, said: str = "looks like a tool call and has no known form") -> None:
+        super().__init__(f"{place or 'the answer'} {said}; write it as tool_calls: [{{tool, input}}]")
+
+
+@dataclass
+class ToolCall:
+    """A call of a tool. ``given``: ``input`` (an object where a text is one), ``output`` and ``id``, as far as they were written,
+    and what else was written of it, such as ``duration_ms``.
+    """
+
+    name: str
+    given: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Turn:
+    """What one side said, and which tools it called.
+
+    Attributes:
+        role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written.
+        text: its words without thinking; None: it has none.
+        data: what stands in place of words, such as an object.
+        calls: None where the form has no place for calls, so that nothing is known of them.
+        stop: why the model stopped, in lower case, where that is written.
+        extras: what else was written of it.
+    """
+
+    role: str
+    text: str | None = None
+    data: Any = None
+    thinking: str = ""
+    refusal: str = ""
+    calls: list[ToolCall] | None = None
+    stop: str = ""
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether the model stopped at a limit of tokens."""
+        return self.stop in ("length", "max_tokens", "max_output_tokens")
+
+    def say(self, text: Any) -> None:
+        """Add words. Thinking in front of an answer's words is kept apart."""
+        if isinstance(text, str):
+            thinking, words = split_thinking(text) if self.role == ASSISTANT and not self.text else ("", text)
+            self.text, self.thinking = (self.text or "") + words, self.thinking + thinking
+
+    def refuse(self, refusal: Any) -> None:
+        if isinstance(refusal, str) and refusal:
+            self.refusal, self.text = refusal, self.text or refusal
+
+    def call(self, calls: Sequence[ToolCall]) -> None:
+        """Add calls, but those that have their place in the turn already: SDKs write the same ones in several places."""
+        self.calls = self.calls or []
+        for call in calls:
+            identity = call.given.get("id")
+            same = next((item for item in self.calls if identity and item.given.get("id") == identity), None)
+            if same is None:
+                self.calls.append(call)
+            else:
+                same.given = {**call.given, **same.given}
+
+
+def split_thinking(text: str) -> tuple[str, str]:
+    """Return the thinking in front of an answer, ``""`` where there is none, and the answer's words."""
+    thinking = ""
+    while "<" in text and (found := _THINKING.match(text)):
+        thinking, text = thinking + (found[1] or found[2] or ""), text[found.end() :]
+    return thinking, text
+
+
+def read_turns(value: Any) -> list[Turn]:
+    """Return the turns of a value in any known form; results of tools stand in the calls that they answer.
+
+    Raises:
+        TurnError: it is no turn; ``UnknownCallError``: something that looks like a tool call has no known form.
+    """
+    reader = _Reader()
+    try:
+        reader.read(value, "messages" if isinstance(value, list) else "")
+    except RecursionError:
+        raise TurnError("an answer is nested too deeply") from None
+    stops = {turn.stop for turn in reader.turns} & _STOPPED_TO_CALL
+    if stops and not any(turn.calls for turn in reader.turns):
+        raise UnknownCallError("the answer", f"stopped with {min(stops)!r}, and no tool call was found in it")
+    return reader.turns
+
+
+def is_one_answer(listed: Sequence[Any]) -> bool:
+    """Return whether a list holds the messages or parts of one answer, not several answers."""
+    return bool(listed) and all(_is_message(item) or _is_part(item) for item in listed)
+
+
+class _Reader:
+    """Collects turns. ``at`` names the place of a value in what is read, such as ``messages[2].content[0]``."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+
+    def read(self, value: Any, at: str) -> None:
+        if isinstance(value, str):
+            self.turn(ASSISTANT, None).say(value)
+        elif isinstance(value, list):
+            self.items(value, at)
+        elif not isinstance(value, Mapping):
+            raise TurnError("an answer must be a string, a list of messages or a mapping")
+        elif _is_message(value):
+            self.message(value, at)
+        elif _is_part(value) and not any(key in value for key in _KEYS["calls"]):
+            self.items([value], at)
+        else:
+            self.response(value, at)
+
+    def turn(self, role: str, calls: list[ToolCall] | None) -> Turn:
+        self.turns.append(turn := Turn(role, calls=calls))
+        return turn
+
+    def items(self, listed: Sequence[Any], at: str) -> None:
+        """Read messages, or the items and parts of a single answer."""
+        turn: Turn | None = None
+        for index, item in enumerate(listed):
+            place = f"{at}[{index}]"
+            is_item = isinstance(item, Mapping) and item.get("type") == "message"
+            if _is_message(item) and not (is_item and turn):
+                turn = self.message(item, place) if is_item else self.message(item, place) and None
+            elif is_item or _is_part(item):
+                turn = turn or self.turn(ASSISTANT, [])
+                content = item.get("content") if is_item else item
+                self.parts(turn, content if isinstance(content, list) else [content], place)
+                turn = None if _form(item)[0] == "result" else turn
+            else:
+                refuse_calls(item, place)
+                raise TurnError(f"message {index} of the answer is not a mapping with a role")
+
+    def response(self, value: Mapping[str, Any], at: str) -> None:
+        """Read what an API or an agent wraps around its messages."""
+        before, steps = len(self.turns), value.get("steps")
+        key = next((key for key in _KEYS["messages"] if isinstance(value.get(key), list)), None)
+        lists = [key for key in ("choices", "candidates") if isinstance(value.get(key), list)]
+        offered = next((key for key in lists if value[key] and isinstance(value[key][0], Mapping)), None)
+        inner = next((key for key in ("message", "output") if isinstance(value.get(key), Mapping)), None)
+        if key or (inner and not offered and not _are_steps(steps)):
+            key = key or inner or ""
+            self.read(value[key], _at(at, key))
+            self.unread(value, at, key)
+        elif offered:
+            # The others are alternatives that are not read.
+            choice, place = value[offered][0], _at(at, f"{offered}[0]")
+            self.read(_first(choice, ("message", "content", "text")), place)
+            self.unread(choice, place, "message", "content", "text")
+            self.unread(value, at, offered)
+            for turn in self.turns[before:]:
+                turn.stop = turn.stop or _stop(choice)
+        elif steps is not None and _are_steps(steps):
+            for index, step in enumerate(steps):
+                self.response(step, f"{_at(at, 'steps')}[{index}]")
+            # The keys around the steps repeat the last of them.
+            self.unread(value, at, "steps", *_KEYS["texts"], *_OF_A_MESSAGE, *_KEYS["repeated"])
+        else:
+            self.text_and_calls(value, at)
+        if len(self.turns) == before and "status" in value:
+            # A response of a model that said nothing.
+            self.turn(ASSISTANT, [])
+        for turn in self.turns[before:]:
+            turn.stop = turn.stop or _stop(value)
+
+    def text_and_calls(self, value: Mapping[str, Any], at: str) -> None:
+        text = _word(value, "texts", empty=True)
+        has_calls = any(value.get(key) is not None for key in _KEYS["calls"])
+        if text is None and not has_calls:
+            refuse_calls(value, at)
+            held = ", ".join(map(str, value)) or "nothing"
+            raise TurnError(f"an answer must have output_messages or text; this one has {held}")
+        turn = self.turn(ASSISTANT, [] if has_calls else None)
+        turn.say(text)
+        self.calls(turn, value, at)
+        for result in value.get("toolResults") or () if has_calls else ():
+            self.answered(result)
+        self.unread(value, at, *_KEYS["texts"], *_OF_A_MESSAGE, *(_KEYS["repeated"] if has_calls else ()))
+
+    def message(self, value: Mapping[str, Any], at: str) -> Turn:
+        """Read one message, or the several that a request of pydantic-ai holds, and return the last."""
+        value = _plain(value)
+        content, parts = value.get("content"), value.get("parts")
+        if value.get("kind") == "request" and isinstance(parts, list) and parts:
+            for index, part in enumerate(parts):
+                kind = _word(part, "kinds") if isinstance(part, Mapping) else None
+                self.parts(self.turn(_ROLES.get(_snake(kind or ""), USER), []), [part], f"{_at(at, 'parts')}[{index}]")
+            return self.turns[-1]
+        turn = self.turn(_role(value), [])
+        turn.stop = _stop(value)
+        turn.thinking = "".join(value[key] for key in _KEYS["thoughts"] if isinstance(value.get(key), str))
+        if isinstance(content, list) or _is_part(content):
+            self.parts(turn, content if isinstance(content, list) else [content], _at(at, "content"))
+        elif isinstance(content, str):
+            turn.say(content)
+        else:
+            refuse_calls(content, _at(at, "content"))
+            turn.data = content
+        if isinstance(parts, list):
+            said = turn.text
+            self.parts(turn, parts, _at(at, "parts"))
+            # A message of the Vercel SDK may say its words twice.
+            turn.text = said or turn.text
+        self.calls(turn, value, at)
+        turn.refuse(value.get("refusal"))
+        if turn.role == TOOL and isinstance(content, str):
+            self.answered({**value, "output": content})
+        self.unread(value, at, *_OF_A_MESSAGE)
+        turn.extras = {key: item for key, item in value.items() if key not in _OF_A_MESSAGE}
+        return turn
+
+    def parts(self, turn: Turn, parts: Sequence[Any], at: str) -> None:
+        """Read the parts of a message's content; where none has a form they are its data."""
+        forms = [self.part(turn, part, f"{at}[{index}]") for index, part in enumerate(parts)]
+        if parts and not any(forms) and turn.text is None:
+            turn.data = list(parts)
+        if parts and turn.role == USER and {*forms} == {"result"}:
+            turn.role = TOOL
+
+    def part(self, turn: Turn, part: Any, at: str) -> str:
+        """Read one part, and return its form."""
+        form, body, tool = _form(part)
+        words = _first(body, _KEYS["words"])
+        if isinstance(part, str):
+            turn.say(part)
+        elif form == "text":
+            for text in words if isinstance(words, list) else [words]:
+                turn.say(text)
+        elif form == "thinking":
+            turn.thinking += words if isinstance(words, str) else ""
+        elif form == "refusal":
+            turn.refuse(body.get("refusal"))
+        elif form == "result":
+            self.answered(body)
+        elif form == "call":
+            turn.call([_call(body, at, tool)])
+        else:
+            refuse_calls(part, at)
+        return form
+
+    def calls(self, turn: Turn, value: Mapping[str, Any], at: str) -> None:
+        """Read the calls next to a message's content."""
+        more = value.get("additional_kwargs")
+        for inner, place in ((value, at), (more if isinstance(more, Mapping) else {}, _at(at, "additional_kwargs"))):
+            for key in _KEYS["calls"]:
+                listed, named = inner.get(key), _at(place, key)
+                if listed is None:
+                    continue
+                listed = [listed] if isinstance(listed, Mapping) else listed
+                if not isinstance(listed, list):
+                    raise UnknownCallError(named, "is not a list of tool calls")
+                turn.call([_call(item, f"{named}[{index}]") for index, item in enumerate(listed)])
+
+    def answered(self, result: Any) -> None:
+        """Put a result into the call that it answers: that of its id, else the last of its tool that has none."""
+        if not isinstance(result, Mapping):
+            return
+        identity, name = _first(result, _KEYS["ids"]), _first(result, (*_KEYS["tools"], "name"))
+        made = [call for turn in self.turns for call in turn.calls or ()]
+        found = [call for call in made if identity is not None and call.given.get("id") == identity]
+        found = found or [call for call in made if call.name == name and "output" not in call.given]
+        if found:
+            found[-1].given.setdefault("output", _first(result, (*_KEYS["results"], "content", "errorText")))
+
+    def unread(self, value: Mapping[str, Any], at: str, *read: str) -> None:
+        """Refuse what looks like a call among the keys that no rule read."""
+        for key, item in value.items():
+            if key not in read:
+                refuse_calls({key: item}, at)
+
+
+def refuse_calls(value: Any, at: str = "") -> None:
+    """Raise ``UnknownCallError`` where a JSON value holds what looks like a tool call; ``at`` names the value's place."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            refuse_calls(item, f"{at}[{index}]")
+    if not isinstance(value, Mapping):
+        return
+    if _is_like_a_call(value):
+        raise UnknownCallError(at)
+    for key, item in value.items():
+        if key in _KEYS["quiet"]:
+            continue
+        listed = isinstance(item, list | Mapping) or (isinstance(item, str) and item.lstrip()[:1] in ("{", "["))
+        if item and listed and _LIKE_CALLS.fullmatch(_snake(str(key))):
+            raise UnknownCallError(_at(at, str(key)))
+        refuse_calls(item, _at(at, str(key)))
+
+
+def _is_like_a_call(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a call by its kind, or names something and gives it arguments.
+
+    The description of a tool that could be called is not a call.
+    """
+    if _form_of(_word(value, "kinds") or "") in ("call", "result"):
+        return True
+    given = [value[key] for key in _KEYS["arguments"] if key in value]
+    if not given or "description" in value:
+        return False
+    named = isinstance(value.get("name"), str) or isinstance(value.get("action"), str)
+    has_data = any(isinstance(item, Mapping) or _is_object(item) for item in given)
+    return bool(_word(value, "tools")) or "action_input" in value or (named and has_data)
+
+
+def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
+    """Return a call; ``fallback``: its tool, where only the kind of the part says it."""
+    value = _form(value)[1] if isinstance(value, Mapping) and "function" not in value else value
+    if not isinstance(value, Mapping):
+        raise UnknownCallError(at, "is not a mapping with tool")
+    inner = value.get("function")
+    body = {**value, **inner} if isinstance(inner, Mapping) else value
+    name = _word(body, "tools") or (body["name"] if isinstance(body.get("name"), str) else "") or fallback
+    if not name or name in ("tool", "function"):
+        raise UnknownCallError(at, "names no tool")
+    arguments: Any = next((body[key] for key in _KEYS["arguments"] if key in body), None)
+    read = {"name", "type", *(key for row in ("tools", "arguments", "ids", "results") for key in _KEYS[row])}
+    given = {
+        "input": json.loads(arguments) if _is_object(arguments) else arguments,
+        "output": _first(body, _KEYS["results"]),
+        "id": _first(body, _KEYS["ids"]),
+    }
+    kept = [key for key in value if (key not in read if "tool" in value else key in _KEYS["of_a_call"])]
+    given |= {key: value[key] for key in kept}
+    return ToolCall(name, {key: item for key, item in given.items() if item is not None})
+
+
+def _is_object(text: Any) -> bool:
+    """Whether a text is a JSON object."""
+    if not isinstance(text, str) or text.lstrip()[:1] != "{":
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:
+    """Return the form of a part, the mapping that holds it, and the tool that its kind names.
+
+    The form is a key of ``_FORMS``, ``other`` for an unknown kind, and ``""`` for a value without a kind.
+    """
+    if not isinstance(part, Mapping):
+        return "", {}, ""
+    wrapper = next((key for key in _KEYS["wrappers"] if isinstance(part.get(key), Mapping)), None)
+    body = part[wrapper] if wrapper else part
+    kind = wrapper or _word(part, "kinds") or ("text" if isinstance(part.get("text"), str) else "")
+    form = _form_of(kind)
+    if form == "other" and kind.startswith("tool-") and "toolCallId" in body and body.keys() & {"input", "state"}:
+        # The Vercel SDK names the tool in the type of its part.
+        return "call", body, kind.removeprefix("tool-")
+    if form == "text" and body.get("thought") is True:
+        form = "thinking"
+    return form, body, _snake(kind).removesuffix("_call")
+
+
+def _form_of(kind: str) -> str:
+    word = _snake(kind)
+    return next((form for form, pattern in _FORMS.items() if pattern.fullmatch(word)), "other" if word else "")
+
+
+def _is_part(value: Any) -> bool:
+    """Whether a value is a part of an answer in a known form, on its own."""
+    form = _form(value)[0]
+    return form in _FORMS and (form != "text" or bool(value.keys() & {"type", "part_kind"}))
+
+
+def _are_steps(value: Any) -> bool:
+    """Whether a value lists the steps of a result of the Vercel SDK."""
+    is_list = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+    return is_list and any("toolCalls" in item for item in value)
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    if any(key in value for key in ("role", "parts", "lc")):
+        return True
+    if "type" not in value:
+        return isinstance(value.get("content"), list)
+    return _named_role(value["type"]) is not None and any(key in value for key in ("content", "data"))
+
+
+def _named_role(kind: Any) -> str | None:
+    """Return the role of a message that LangChain writes by its class (AIMessageChunk) or a word (ai); None: it is none."""
+    return _ROLES.get(kind.removesuffix("Chunk").removesuffix("Message").lower()) if isinstance(kind, str) else None
+
+
+def _role(value: Mapping[str, Any]) -> str:
+    given = value.get("role")
+    if isinstance(given, str) and given:
+        return _ROLES.get(given.lower(), given)
+    if given is not None:
+        raise TurnError("a message of the answer has a role that is not a text")
+    return _named_role(value.get("type")) or ASSISTANT
+
+
+def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message that LangChain wraps into its class, or keeps next to its type, as one with content."""
+    inner = value.get("kwargs") if "lc" in value else value.get("data") if "role" not in value else None
+    if not isinstance(inner, Mapping):
+        return value
+    path = value.get("id")
+    return {**inner, "type": path[-1] if "lc" in value and isinstance(path, list) and path else value.get("type")}
+
+
+def _stop(value: Mapping[str, Any]) -> str:
+    """Return why a model stopped, ``""`` where that is not written."""
+    inner = [value.get(key) for key in ("response_metadata", "incomplete_details")]
+    found = [_word(item, "stops") for item in (value, *inner) if isinstance(item, Mapping)]
+    found += [item.get("reason") for item in inner if isinstance(item, Mapping)]
+    return next((item.lower() for item in found if isinstance(item, str) and item), "")
+
+
+def _word(value: Mapping[str, Any], row: str, *, empty: bool = False) -> str | None:
+    """Return the first text under one of a row's keys; ``empty``: an empty one counts."""
+    found = (value.get(key) for key in _KEYS[row])
+    return next((item for item in found if isinstance(item, str) and (item or empty)), None)
+
+
+def _first(value: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((value[key] for key in keys if value.get(key) is not None), None)
+
+
+def _at(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key
+
+
+def _snake(key: str) -> str:
+    return _WORD_ENDS.sub("_", key).lower()

@@ -1,0 +1,122 @@
+"""Tool calls of every SDK, through recorded answers and each kind of target: counted, or refused by name, never dropped."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persona_pipeline.suites import read_responses, run_suite
+from persona_pipeline.suites.answering.base import TargetError
+from persona_pipeline.suites.answering.output import Output, parse_output
+from persona_pipeline.suites.grading.base import Context
+from persona_pipeline.suites.grading.judge_questions import evidence
+from tests.suites.support import suite_of
+from tests.suites.targets.conftest import Agent
+from tests.suites.targets.test_providers import request, target
+from tests.turns.shapes import GIVEN, SHAPES, UNKNOWN
+
+ASSERTS = [
+    {
+        "name": "never refunds",
+        "type": "tool_trajectory",
+        "mode": "any_order",
+        "minimums": {"refund": 1},
+        "negate": True,
+    },
+    {"name": "no calls", "type": "execution_metrics", "max_tool_calls": 0},
+    {"name": "no refund at all", "type": "tool_trajectory", "mode": "any_order", "maximums": {"refund": 0}},
+    {"name": "says so", "type": "contains", "value": "Done."},
+]
+ANSWERS = {**{name: shape[0] for name, shape in SHAPES.items()}, **{name: made[0] for name, made in UNKNOWN.items()}}
+
+
+def checked(result: Any, name: str) -> None:
+    """Assert that the refund is seen, or that the answer is refused by the place of what hides it."""
+    (test,) = result.tests
+    if name in UNKNOWN:
+        assert (test.verdict, test.error.reason, result.exit_code) == ("error", "invalid_response", 3)
+        assert UNKNOWN[name][1] in test.error.message
+        return
+    scores = {item.name: item.score for item in test.best.results}
+    assert scores == {"never refunds": 0, "no calls": 0, "no refund at all": 0, "says so": 1}
+    assert result.exit_code == 1
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return suite_of(tmp_path_factory.mktemp("suite"), *ASSERTS)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_recorded_answers(suite: Any, name: str) -> None:
+    checked(run_suite(suite, responses=read_responses({"t": {"responses": [ANSWERS[name]]}["responses"][0]})), name)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_functions(suite: Any, name: str) -> None:
+    checked(run_suite(suite, targets=lambda prompt: ANSWERS[name]), name)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_servers(tmp_path: Path, agent: Agent, name: str) -> None:
+    agent.replies = [(200, ANSWERS[name], {"content-type": "application/json"})]
+    found = target(tmp_path, provider="http", url=agent.url)
+    try:
+        if name in UNKNOWN:
+            with pytest.raises(TargetError, match="tool") as raised:
+                found.respond(request(tmp_path))
+            assert UNKNOWN[name][1] in raised.value.message
+        else:
+            (call,) = found.respond(request(tmp_path)).tool_calls
+            assert (call["tool"], call["input"]) == ("refund", GIVEN)
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize("name", ["Anthropic messages", "Vercel generateText", "actions"])
+def test_programs(tmp_path: Path, name: str) -> None:
+    (tmp_path / "said.json").write_text(json.dumps(ANSWERS[name]), encoding="utf-8")
+    found = target(tmp_path, provider="cli", command=[sys.executable, "-c", "print(open('said.json').read())"])
+    if name in UNKNOWN:
+        with pytest.raises(TargetError, match=r"actions\[0\] looks like a tool call"):
+            found.respond(request(tmp_path))
+    else:
+        assert [call["tool"] for call in found.respond(request(tmp_path)).tool_calls] == ["refund"]
+
+
+class Sdk:
+    """An object that a client of an SDK returns."""
+
+    def model_dump(self, mode: str) -> Any:
+        return SHAPES["Anthropic response"][0]
+
+
+@pytest.mark.parametrize(
+    "given", [Sdk(), [Sdk()], Output(SHAPES["Anthropic messages"][0])], ids=["one", "several", "output"]
+)
+def test_a_function_may_return_what_an_sdk_gave_it(suite: Any, given: Any) -> None:
+    checked(run_suite(suite, targets=lambda prompt: given), "Anthropic response")
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_was_read_is_read_again_as_the_same(name: str) -> None:
+    first = parse_output(ANSWERS[name])
+    again = parse_output(json.loads(json.dumps(first.to_dict())))
+    assert (again.messages, again.calls_reported) == (first.messages, True)
+
+
+@pytest.mark.parametrize("answer", ["Done.", {"text": "Done."}])
+def test_that_nothing_is_known_of_calls_is_kept_too(answer: Any) -> None:
+    again = parse_output(json.loads(json.dumps(parse_output(answer).to_dict())))
+    assert not again.calls_reported
+    trace = again.trace() or {}
+    assert (trace["event_count"], trace["llm_call_count"]) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["OpenAI Responses", "LangChain", "text and tool_calls"])
+def test_judges_see_the_calls_without_what_differs_from_run_to_run(suite: Any, name: str) -> None:
+    shown = evidence(parse_output(ANSWERS[name]), Context(suite, suite.tests[0]))
+    assert shown["tool_calls"] == [{"tool": "refund", "input": GIVEN, "output": "ok"}]
+    assert "tool_calls" not in evidence(parse_output("Done."), Context(suite, suite.tests[0]))

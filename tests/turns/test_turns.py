@@ -1,0 +1,130 @@
+"""The reader of what chats and SDKs write: words, thinking, calls and their results, and what is refused."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persona_pipeline.base.turns import ToolCall, Turn, TurnError, UnknownCallError, read_turns, split_thinking
+from tests.turns.shapes import GIVEN, SHAPES, UNKNOWN
+
+
+def calls_in(turns: list[Turn]) -> list[ToolCall]:
+    return [call for turn in turns for call in turn.calls or ()]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_call_is_read_in_every_shape(name: str) -> None:
+    answer, has_result = SHAPES[name]
+    turns = read_turns(answer)
+    (call,) = calls_in(turns)
+    assert (call.name, call.given["input"], call.given.get("output")) == ("refund", GIVEN, "ok" if has_result else None)
+    assert [turn.text for turn in turns if turn.role == "assistant" and turn.text] == ["Done."]
+    assert {turn.role for turn in turns} <= {"assistant", "user", "system", "tool"}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_looks_like_a_call_is_refused_by_its_place(name: str) -> None:
+    answer, place = UNKNOWN[name]
+    with pytest.raises(UnknownCallError) as raised:
+        read_turns(answer)
+    assert place in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        5,
+        None,
+        [5],
+        ["a"],
+        {},
+        {"a": 1},
+        [{"content": "x"}],
+        {"choices": []},
+        [{"role": 5}],
+        {"steps": [{"toolCalls": []}, 5]},
+        {"choices": [5]},
+    ],
+    ids=repr,
+)
+def test_what_is_no_turn(value: Any) -> None:
+    with pytest.raises(TurnError):
+        read_turns(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "words"),
+    [
+        ("Hi.", "", "Hi."),
+        ("<think>no</think>Hi.", "no", "Hi."),
+        ("\n<thinking>no\nno</thinking>\n\nHi.", "no\nno", "Hi."),
+        ("no</think>Hi.", "no", "Hi."),
+        ("<think>a</think><reasoning>b</reasoning>Hi.", "ab", "Hi."),
+        ("<think>cut off", "cut off", ""),
+        ("a < b and <b>bold</b>", "", "a < b and <b>bold</b>"),
+    ],
+)
+def test_thinking_is_kept_apart(text: str, thinking: str, words: str) -> None:
+    assert split_thinking(text) == (thinking, words)
+    (turn,) = read_turns(text)
+    assert (turn.thinking, turn.text, turn.calls) == (thinking, words, None)
+
+
+def test_of_a_text_nothing_is_known_of_calls_and_of_messages_it_is() -> None:
+    assert [read_turns(value)[0].calls for value in ("a", {"text": "a"}, {"text": "a", "tool_calls": []})] == [
+        None,
+        None,
+        [],
+    ]
+    assert read_turns([{"role": "assistant", "content": "a"}])[0].calls == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"choices": [{"message": []}]}, [{"type": "message"}], [{"type": "message", "content": 5}]],
+    ids=["a choice of no messages", "an item without content", "an item of a number"],
+)
+def test_an_empty_answer_of_an_api_is_read_without_words(value: Any) -> None:
+    assert not any(turn.text for turn in read_turns(value))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "role",
+                    "content",
+                    "parts",
+                    "type",
+                    "text",
+                    "tool_calls",
+                    "function",
+                    "name",
+                    "args",
+                    "output",
+                    "steps",
+                    "id",
+                ]
+            )
+            | st.text(max_size=4),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_any_value_has_turns_or_is_refused(value: Any) -> None:
+    try:
+        turns = read_turns(value)
+    except TurnError as error:
+        assert str(error)
+    else:
+        assert all(call.name for call in calls_in(turns))
