@@ -5,9 +5,9 @@ when they last ran (``records.py``); without a record it is the whole repository
 in the repository, the world and the allowed folders are read. What lies elsewhere is *unseen*: a test that rests on it always runs.
 """
 
-import contextlib
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,36 +26,27 @@ from persona_pipeline.suites.format.files import FileError, default_roots, state
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test, over_texts
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
-from persona_pipeline.suites.running.records import Entry, Places, Records
+from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks
 from persona_pipeline.suites.sandbox.opened import recording
 from persona_pipeline.suites.targets.python import PythonTarget
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 
-_LONGEST_PATH = 300
+_LONGEST_PATH, _DIGITS = 300, 32
 
 
 @dataclass
 class Basis:
-    """What a verdict or an answer rests on.
-
-    Attributes:
-        values: JSON that is in no file of its own.
-        entries: files, folders and links, by kind (``Places``).
-        since: of recorded entries the digest before they were recorded, which holds as long as they look as in ``looks``.
-        parts: what this shares with other bases.
-    """
+    """What a verdict rests on: JSON that is in no file of its own, files, and programs by the keys of their records."""
 
     values: dict[str, Any] = field(default_factory=dict)
     entries: set[Entry] = field(default_factory=set)
-    since: str = ""
-    looks: Mapping[Entry, str] = field(default_factory=dict)
-    parts: "dict[str, Basis]" = field(default_factory=dict)
+    programs: set[str] = field(default_factory=set)
 
-    def everything(self) -> "Iterator[Basis]":
-        yield self
-        for part in self.parts.values():
-            yield from part.everything()
+    def add(self, other: "Basis") -> None:
+        self.values |= other.values
+        self.entries |= other.entries
+        self.programs |= other.programs
 
 
 @dataclass
@@ -71,7 +62,6 @@ class Bases:
     judge: SuiteJudge | None = None
     options: RunOptions = field(default_factory=RunOptions)
     _known: dict[Any, Basis] = field(default_factory=dict)
-    _digests: dict[int, str] = field(default_factory=dict)
 
     @cached_property
     def top(self) -> Path:
@@ -93,50 +83,38 @@ class Bases:
         return [self.top, *(root.resolve() for root in self.suite.roots or ()), *further]
 
     @cached_property
-    def places(self) -> Places:
+    def looks(self) -> Looks:
         state = state_folder(self.suite.path, self.options.state)
-        return Places(self.top, self.roots, state.resolve(), {path.resolve() for path in self.options.written})
-
-    @cached_property
-    def records(self) -> Records:
-        return Records(self.places, self.suite.path.absolute())
+        return Looks(self.top, self.roots, state.resolve(), {path.resolve() for path in self.options.written})
 
     @cached_property
     def prompts(self) -> PromptFiles:
         return PromptFiles(self.suite)
 
-    def digest(self, test: Test, target: str | None) -> str:
-        return self.digest_of(self.of(test, target))
+    def digest(self, basis: Basis) -> str:
+        """Return the digest of a basis as things are: SHA-256, the same wherever the repository lies."""
+        return content_hash([basis.values, self.looks.digest(self.entries(basis))])
 
-    def digest_of(self, basis: Basis) -> str:
-        """Return a digest: SHA-256, the same wherever the repository lies. Nothing is added to the basis afterwards."""
-        if id(basis) not in self._digests:
-            looks = {entry: self.places.look(entry) for entry in basis.entries}
-            if basis.since and looks == basis.looks:
-                found = basis.since
-            else:
-                # Programs that differ may open other files than those that were recorded.
-                whole = {entry: self.places.look(entry) for entry in self.places.everything} if basis.since else {}
-                found = content_hash([basis.values, basis.since, self.places.portable({**looks, **whole})])
-            parts = {name: self.digest_of(part) for name, part in basis.parts.items()}
-            self._digests[id(basis)] = content_hash([found, parts]) if parts else found
-        return self._digests[id(basis)]
+    def entries(self, basis: Basis) -> set[Entry]:
+        """Return the files of a basis, also those that its programs open."""
+        return basis.entries.union(*(self.looks.opened(key) for key in basis.programs))
 
     def is_seen(self, basis: Basis) -> bool:
         """Return whether all that something rests on can be looked at."""
-        return not any(self.places.unseen(entry) for part in basis.everything() for entry in part.entries)
+        return not any(self.looks.of(entry) == UNSEEN for entry in self.entries(basis))
 
     @contextmanager
-    def recording(self, *keys: tuple[str, ...]) -> Iterator[None]:
-        """Record what is opened by the programs that run in this context; ``keys``: the parts of bases they are."""
+    def recording(self, programs: Iterable[str]) -> Iterator[None]:
+        """Record what is opened by the programs that run in this context; ``programs``: the keys of their records."""
+        keys = [*programs]
         # What they change is part of the next run's basis, not of this one's.
-        before = {key: self.digest_of(self._programs(key)) for key in keys}
+        self.looks.digest({entry for key in keys for entry in self.looks.opened(key)})
         with recording() as opened:
             try:
                 yield
             finally:
-                for key, since in before.items():
-                    self.records.keep(key, since, opened)
+                for key in keys if opened.programs else ():
+                    self.looks.keep(key, opened)
 
     def of(self, test: Test, target: str | None) -> Basis:
         return self._once(("test", test.id, target), lambda: self._of(test, target))
@@ -146,52 +124,33 @@ class Bases:
         shared = self._once(("target", name), lambda: self._of_target(name))
         if not (self.targets and name in self.targets.entries and self.targets.runs_code(name)):
             return shared
-        programs = self._programs(self.answer_key(name, test))
-        return self._once(("answer", name, test.id), lambda: Basis(parts={"target": shared, "programs": programs}))
+        graded = ("assert", "asserts", "each_turn")
+        asked = {key: value for key, value in test.model_dump().items() if key not in graded}
+        return Basis(shared.values, shared.entries, {self._key("answer", [shared.values, asked])})
 
-    def answer_key(self, name: str, test: Test) -> tuple[str, ...]:
-        """Return the key of the record of what a target opens for a test: another entry or another question is another key."""
-        asked = {
-            key: value for key, value in test.model_dump().items() if key not in ("assert", "asserts", "each_turn")
-        }
-        target = self._once(("target", name), lambda: self._of_target(name))
-        return ("target", name, test.id, content_hash([target.values, self._portable(asked)])[:16])
-
-    def grading_key(self, test: Test, target: str | None) -> tuple[str, ...]:
-        """Return the key of the record of the programs that prepare and grade a test."""
-        return ("test", test.id, target or "", content_hash(self._portable(own_values(self.suite, test)))[:16])
+    def grading(self, test: Test, target: str | None) -> set[str]:
+        """Return the key of the programs that prepare and grade a test; empty: there are none."""
+        hooked = self.responses is None and test.workspace and test.workspace.hooks
+        if hooked or any(item.program is not None for outer in test.all_asserts for item in _flat(outer)):
+            return {self._key("grading", [target, own_values(self.suite, test)])}
+        return set()
 
     @property
-    def frame_key(self) -> tuple[str, ...]:
-        """The key of the record of the programs that run once before a suite."""
+    def framing(self) -> set[str]:
+        """The key of the programs that run once before a suite; empty: there are none."""
         hooks = {name: hook.model_dump(exclude_none=True) for name, hook in self.suite.framing.items()}
-        return ("suite", content_hash(self._portable(hooks))[:16])
+        return {self._key("framing", hooks)} if hooks else set()
 
-    def has_programs(self, test: Test) -> bool:
-        """Return whether programs grade a test or prepare its workspace."""
-        asserts = (item for outer in test.all_asserts for item in _flat(outer))
-        return any(item.program is not None for item in asserts) or bool(
-            self.responses is None and test.workspace and test.workspace.hooks
-        )
+    def _key(self, kind: str, values: Any) -> str:
+        return content_hash([kind, self._portable([str(self.suite.path.resolve()), values])])[:_DIGITS]
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], Basis]) -> Basis:
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
 
-    def _programs(self, key: tuple[str, ...]) -> Basis:
-        """Return what programs opened when they last ran; the whole repository, if nothing recorded it."""
-
-        def make() -> Basis:
-            record = self.records.find(key)
-            if record is None:
-                return Basis(entries={*self.places.everything})
-            return Basis(entries={*record.looks}, since=record.since, looks=record.looks)
-
-        return self._once(("programs", *key), make)
-
     def _of(self, test: Test, target: str | None) -> Basis:
-        basis = Basis(self._portable(own_values(self.suite, test)))
+        basis = Basis(self._portable(own_values(self.suite, test)), programs=self.grading(test, target))
         asserts: Sequence[AssertFields] = test.all_asserts or (default_assert(self.suite.evaluator),)
         if self.responses is not None or target is None:
             # Nothing is run around recorded answers.
@@ -200,45 +159,38 @@ class Bases:
             answers = self.responses.answers
             basis.values["answer"] = [target, answers.get(f"{test.id}@{target}", answers.get(test.id))]
         elif target is not None:
-            basis.parts[f"target {target}"] = self.of_answer(target, test)
+            basis.add(self.of_answer(target, test))
+            basis.programs |= self.framing
             if test.workspace and test.workspace.template:
-                basis.entries.add(("tree", Path(test.workspace.template).resolve()))
-            if self.suite.framing:
-                basis.parts["hooks"] = self._programs(self.frame_key)
+                basis.entries.add((str(Path(test.workspace.template).resolve()), "**"))
             if test.user is not None and not (self.targets and self.targets.is_recorded(target)):
-                basis.parts[f"target {test.user.target}"] = self.of_answer(test.user.target, test)
+                basis.add(self.of_answer(test.user.target, test))
                 self._add_persona(basis, self.world, test.user.agent)
         for reference in file_parts(test):
             try:
-                basis.entries.add(("file", self.prompts.find(reference, test)))
+                basis.entries.add((str(self.prompts.find(reference, test)), ""))
             except FileError as problem:
                 # The run says so.
                 basis.values[f"file {reference}"] = problem.message
         flat = [item for outer in asserts for item in _flat(outer)]
         for item in flat:
             self._add_assert(basis, item, test)
-        if self.has_programs(test):
-            basis.parts["programs"] = self._programs(self.grading_key(test, target))
         if any(item.needs_judge for item in asserts):
             agents = frozenset(item.agent for item in flat if isinstance(item, AgentClaims))
-            basis.parts["judge"] = self._once(("judge", agents), lambda: self._of_judge(agents))
+            basis.add(self._once(("judge", agents), lambda: self._of_judge(agents)))
         return basis
 
     def _add_assert(self, basis: Basis, item: AssertFields, test: Test) -> None:
-        basis.entries |= {("file", path) for path in item.files}
-        beside = self.suite.path.absolute().parent
+        basis.entries |= {(str(path), "") for path in item.files}
         if item.asked is not None and self.responses is None:
-            basis.parts[f"target {item.asked}"] = self.of_answer(item.asked, test)
-        if item.program is not None:
-            script, folder = item.program
-            self._add_named(basis, [*script], Path(folder or beside), outside=True)
+            basis.add(self.of_answer(item.asked, test))
         if isinstance(item, AgentClaims):
             self._add_agent(basis, item)
         elif isinstance(item, VoiceSounds) and self.world is not None:
-            basis.entries.add(("file", self.world / LABELS / f"{VOICE}.jsonl"))
-        if item.needs_code:
-            self._add_named(basis, item.dump(), beside)
-        self._add_class(basis, type(item), is_function=isinstance(item, Function))
+            basis.entries.add((str(self.world / LABELS / f"{VOICE}.jsonl"), ""))
+        elif isinstance(item, Function):
+            basis.entries |= self.looks.everything
+        self._add_class(basis, type(item))
 
     def _add_agent(self, basis: Basis, item: AgentClaims) -> None:
         """Add what an assert about an agent reads of the world, also where it does not exist yet."""
@@ -250,28 +202,22 @@ class Bases:
 
         self._add_persona(basis, self.world, item.agent)
         for dimension in item.judged_dimensions:
-            for stem in (DEFAULT, item.agent):
-                self._add_yaml(basis, self.world / PROPOSITIONS / dimension, stem)
+            _add_yaml(basis, self.world / PROPOSITIONS / dimension, DEFAULT, item.agent)
         if isinstance(item, PersonaDrift):
-            basis.entries.add(("file", baseline_path(self.world / BASELINES, item.agent)))
+            basis.entries.add((str(baseline_path(self.world / BASELINES, item.agent)), ""))
 
     def _add_persona(self, basis: Basis, world: Path | None, agent: str | None) -> None:
         # The run reports a name that is not an agent's. It is not a path to look at.
         if world is not None and agent is not None and is_agent_id(agent):
-            self._add_yaml(basis, world / PERSONAS, agent)
-
-    def _add_yaml(self, basis: Basis, folder: Path, stem: str) -> None:
-        basis.entries |= {("file", folder / f"{stem}.{ending}") for ending in ("yaml", "yml")}
+            _add_yaml(basis, world / PERSONAS, agent)
 
     def _of_judge(self, agents: frozenset[str]) -> Basis:
-        """Return what judgments rest on: the judge, and of recorded judgments those of these agents."""
+        """Return what judgments rest on: the judge, and of recorded judgments those of these agents and of no agent."""
         basis = Basis({"judge": self.judge and self.judge.identity})
         folder = self.judge.recordings if self.judge else None
-        if folder is None:
-            return basis
-        others = {stem for stem in yaml_stems(folder.parent / PERSONAS) if stem not in agents}
-        found = (path for path in folder.glob("**/*.jsonl") if path.relative_to(folder).parts[0] not in others)
-        basis.parts["recordings"] = Basis(entries={("gone", folder.resolve()), *(("file", path) for path in found)})
+        if folder is not None:
+            names = {path.name for path in folder.glob("*")} - {*yaml_stems(folder.parent / PERSONAS)}
+            basis.entries = {(str(folder.resolve() / name), "**") for name in names | agents}
         return basis
 
     def _of_target(self, name: str) -> Basis:
@@ -286,16 +232,12 @@ class Bases:
             model = None
         fields = model.model_fields if model else {}
         defaults = {key: one.default for key, one in fields.items() if isinstance(one.default, str | int | float)}
-        secret = ("api_key", "headers")
-        shown = {key: value for key, value in filled.items() if key not in secret}
+        shown = {key: value for key, value in filled.items() if key not in ("api_key", "headers")}
         basis = Basis({f"target {name}": self._portable([data, {**defaults, **shown}])})
-        folder = Path(self.targets.path).parent
-        self._add_named(basis, data, folder)
-        if provider == "cli":
-            self._add_named(basis, _argv(filled), folder / str(filled.get("cwd") or ""), outside=True)
-        elif provider == "replay":
-            basis.entries.add(("file", folder / str(filled.get("path"))))
-        elif provider == "persona":
+        folder = Path(self.targets.path).parent.resolve()
+        # Any text may name a file that answers are read from.
+        over_texts(data, lambda text: self._add_named(basis, folder, text))
+        if provider == "persona":
             world = folder / str(filled["root"]) if filled.get("root") else self.world or folder
             self._add_persona(basis, world, str(filled.get("agent")))
         elif model is not None:
@@ -307,27 +249,23 @@ class Bases:
         if self.targets is None or name not in self.targets.names:
             return Basis({f"target {name}": None})
         target = self.targets.open(name)
-        # What a function opens on import was opened before.
-        entries = {*self.places.everything} if isinstance(target, PythonTarget) else set[Entry]()
+        # A function may have opened anything.
+        entries = {*self.looks.everything} if isinstance(target, PythonTarget) else set[Entry]()
         return Basis({f"target {name}": target.fingerprint()}, entries)
 
-    def _add_named(self, basis: Basis, value: Any, folder: Path, *, outside: bool = False) -> None:
-        """Add the files of the repository that any text names; ``outside``: other files, too, which are unseen."""
+    def _add_named(self, basis: Basis, folder: Path, text: str) -> None:
+        if len(text) <= _LONGEST_PATH and "\0" not in text and self.looks.is_inside(os.path.realpath(folder / text)):
+            basis.entries.add((str(folder / text), ""))
 
-        def look(text: str) -> None:
-            if text and len(text) <= _LONGEST_PATH and "\0" not in text:
-                with contextlib.suppress(OSError):
-                    if self.places.is_named(folder / text, outside=outside):
-                        basis.entries.add(("file", folder / text))
-
-        over_texts(value, look)
-
-    def _add_class(self, basis: Basis, model: type, *, is_function: bool = False) -> None:
-        """Add what an assert or a target of another package or of a function may read."""
-        place = getattr(sys.modules.get(model.__module__), "__file__", None) or ""
-        foreign = not model.__module__.startswith("persona_pipeline.")
-        if is_function or (foreign and any(Path(place).resolve().is_relative_to(root) for root in self.roots)):
-            basis.entries |= self.places.everything
+    def _add_class(self, basis: Basis, model: type) -> None:
+        """Add what an assert or a target may read that is no part of this program, but of the repository."""
+        place = getattr(sys.modules.get(model.__module__), "__file__", None)
+        if (
+            not model.__module__.startswith("persona_pipeline.")
+            and place
+            and self.looks.is_inside(os.path.realpath(place))
+        ):
+            basis.entries |= self.looks.everything
 
     def _portable(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -356,7 +294,5 @@ def _flat(item: AssertFields) -> Iterator[AssertFields]:
         yield from _flat(part)
 
 
-def _argv(data: Mapping[str, Any]) -> list[str]:
-    """Return a cli target's program as it is written, valid or not."""
-    command = data.get("command", data.get("command_template"))
-    return command.split() if isinstance(command, str) else [str(word) for word in command or ()]
+def _add_yaml(basis: Basis, folder: Path, *stems: str) -> None:
+    basis.entries |= {(str(folder / f"{stem}.{ending}"), "") for stem in stems for ending in ("yaml", "yml")}

@@ -125,12 +125,6 @@ class CellRunner:
             return OutputCache(self.suite.path.parent / self.suite.cache_path)
         return OutputCache(state_folder(self.suite.path, self.options.state) / "cache" / "suites")
 
-    def before_all(self) -> None:
-        """Run the suite's first hook. Raises ``WorkspaceError``: it failed."""
-        watched = self.suite.framing and self.options.allow_code
-        with self.bases.recording(self.bases.frame_key) if watched else contextlib.nullcontext():
-            self.workspaces.suite_hook("before_all")
-
     def prefetch(self, cells: Sequence[PlannedTest]) -> None:
         """Let targets that answer in batches do so; a batch that fails is no loss, its tests are then asked one by one."""
         for target in {id(cell.target): cell.target for cell in cells}.values():
@@ -149,30 +143,24 @@ class CellRunner:
                         target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
     def _recording(self, target: str, *tests: Test) -> contextlib.AbstractContextManager[None]:
-        """Record what a target's programs open that run in this context."""
-        if not (self.targets and target in self.targets.entries and self.targets.runs_code(target)):
-            return contextlib.nullcontext()
-        return self.bases.recording(*(self.bases.answer_key(target, test) for test in tests))
+        return self.bases.recording(key for test in tests for key in self.bases.of_answer(target, test).programs)
 
     def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
-        # What changes while it runs is not what the result rests on.
-        digest = self.bases.digest(cell.test, cell.target_name) if self.keyed else None
-        if not (self.options.allow_code and self.bases.has_programs(cell.test)):
-            return self._run(cell, digest)
-        with self.bases.recording(self.bases.grading_key(cell.test, cell.target_name)):
-            return self._run(cell, digest)
-
-    def _run(self, cell: PlannedTest, digest: str | None) -> TestResult:
         test = cell.test
+        basis = self.bases.of(test, cell.target_name) if self.keyed else None
+        if basis is not None:
+            # What changes while it runs is not what the result rests on.
+            self.bases.digest(basis)
         notes: list[str] = []
         trials = self.suite.trials_of(test)
-        if trials is None:
-            attempt = self._attempt(cell, 0, notes)
-            result = TestResult("", "", attempt.score, attempt.verdict, attempt)
-        else:
-            gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
-            result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
+        with self.bases.recording(self.bases.grading(test, cell.target_name) if self.options.allow_code else ()):
+            if trials is None:
+                attempt = self._attempt(cell, 0, notes)
+                result = TestResult("", "", attempt.score, attempt.verdict, attempt)
+            else:
+                gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
+                result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
         return dataclasses.replace(
             result,
             id=cell.id,
@@ -182,7 +170,7 @@ class CellRunner:
             conversation_id=test.conversation_id,
             metadata=test.metadata,
             request_key=self.request_key(test),
-            digest=digest,
+            digest=self.bases.digest(basis) if basis is not None else None,
             timestamp=self.options.clock().isoformat(),
             notes=[*notes, *result.notes],
         )
@@ -192,7 +180,7 @@ class CellRunner:
         basis = self.bases.of(cell.test, cell.target_name)
         if earlier.verdict is SuiteVerdict.ERROR or not self.bases.is_seen(basis):
             return False
-        return earlier.digest == self.bases.digest_of(basis)
+        return earlier.digest == self.bases.digest(basis)
 
     def asserts(self, test: Test) -> Sequence[Assert]:
         """Return a test's asserts; without any, the suite's evaluator judges the answer by the test's goal."""
@@ -325,11 +313,7 @@ class CellRunner:
         # A long conversation is not held twice because its run was killed.
         kept = turn is not None and bool(self.options.written)
         if made is None and (cached or kept):
-            basis = self.bases.of_answer(target.name, cell.test)
-            # An answer that cannot be told from that of another program is not kept.
-            if self.bases.is_seen(basis):
-                made_of = {"basis": self.bases.digest_of(basis)}
-                key = cache_key(made_of, asked, test_id=cell.test.id, attempt=number)
+            key = self._cache_key(target.name, cell.test, asked, number)
             known = self.cache.get(key) if key is not None and (cached or self.options.resume) else None
             if known is not None:
                 return known, True
@@ -342,8 +326,18 @@ class CellRunner:
             output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
         self._count(output)
         if key is not None:
+            # It rests on what the target has opened now.
+            key = self._cache_key(target.name, cell.test, asked, number)
+        if key is not None:
             self.cache.put(key, output)
         return output, False
+
+    def _cache_key(self, target: str, test: Test, asked: str, number: int) -> str | None:
+        """Return None where an answer cannot be told from that of another program."""
+        basis = self.bases.of_answer(target, test)
+        if not self.bases.is_seen(basis):
+            return None
+        return cache_key({"basis": self.bases.digest(basis)}, asked, test_id=test.id, attempt=number)
 
     def _request(
         self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: AskedTurn | None = None

@@ -2,10 +2,11 @@
 
 import io
 import json
+import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,14 +15,15 @@ from persona_pipeline.base.files import repository_of
 from persona_pipeline.suites.answering.base import load_responses
 from persona_pipeline.suites.format.models import Test
 from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.running.basis import Bases, Basis
+from persona_pipeline.suites.running.basis import Bases
 from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load_targets
 from persona_pipeline.suites.running.plan import targets_of
-from persona_pipeline.suites.running.records import ABSENT, FOLDER, IMPORTED, OUTSIDE, Entry, git_names, lead
+from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks, git_names
 from persona_pipeline.world.changes import ask_git
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
 MOST_NAMED = 5
+OUTSIDE = "outside the repository"
 # Of each test by each of its targets the values that it rested on.
 _Before = dict[str, dict[str | None, dict[str, str]]]
 
@@ -67,7 +69,7 @@ class _Diff:
     moved: frozenset[str]
     known: frozenset[str]
     _lines: dict[str, list[int]] = field(default_factory=dict)
-    _reasons: dict[int, list[str]] = field(default_factory=dict)
+    _reasons: dict[Entry, list[str]] = field(default_factory=dict)
 
     @classmethod
     def since(cls, top: Path, commit: str) -> "_Diff":
@@ -78,17 +80,18 @@ class _Diff:
         words = ask_git(top, "diff", *how, commit, "--").decode("utf-8", "surrogateescape").split("\0")
         differing = dict(zip(words[1::2], words[::2], strict=False))
         new = git_names(top, "--others", "--exclude-standard")
-        known = frozenset((*git_names(top), *new))
-        changed = frozenset((*differing, *new))
         moved = frozenset((*new, *(name for name, how in differing.items() if how in "AD")))
-        return cls(top, commit, changed, moved, known)
+        return cls(top, commit, frozenset((*differing, *new)), moved, frozenset((*git_names(top), *new)))
 
     def name(self, path: Path) -> str | None:
         """Return a path as git has it, None of one outside."""
         return path.relative_to(self.top).as_posix() if path.is_relative_to(self.top) else None
 
-    def place(self, name: str, entry: ConfigEntry | None = None) -> str:
+    def place(self, path: Path, entry: ConfigEntry | None = None) -> str:
         """Return a file with the first line that differs; ``entry``: the first at or after its line."""
+        name = self.name(path)
+        if name is None:
+            return f"{path} ({OUTSIDE})"
         if name not in self._lines:
             how = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "--no-renames")
             said = ask_git(self.top, "--literal-pathspecs", *how, self.commit, "--", f"./{name}")
@@ -98,99 +101,88 @@ class _Diff:
         line = next((line for line in lines if line >= first), lines[0] if lines else None)
         return f"{name}:{line}" if line else name
 
-    def reasons(self, bases: Bases, part: Basis) -> list[str]:
-        """Return why a part is not as it was; many tests share one."""
-        if id(part) not in self._reasons:
-            found = [reason for entry in sorted(part.entries) for reason in self._found(bases, part, entry)]
-            if not found and any(bases.places.look(entry) != look for entry, look in part.looks.items()):
-                # Programs that differ from those that were recorded may open other files.
-                found = [reason for entry in bases.places.everything for reason in self._found(bases, part, entry)]
-            self._reasons[id(part)] = found
-        return self._reasons[id(part)]
+    def reasons(self, looks: Looks, entry: Entry) -> list[str]:
+        """Return why a file or a folder is not as it was; many tests share one."""
+        if entry not in self._reasons:
+            self._reasons[entry] = [*self._found(looks, *entry)]
+        return self._reasons[entry]
 
-    def _found(self, bases: Bases, part: Basis, entry: Entry) -> Iterator[str]:
-        kind, path = entry
-        look = "" if kind == "whole" else bases.places.look(entry)
-        real, links = lead(str(path.absolute()))
-        name = self.name(real)
-        if kind != "whole" and bases.places.unseen(entry):
-            yield bases.places.unseen(entry)
-        elif kind in ("environment", "folder", "modules") and look != part.looks.get(entry):
-            # Also what git does not have differs from the last run.
-            yield f"{bases.places.shown(path)} (other {'versions' if kind == 'environment' else 'files'})"
-        elif kind in ("whole", "tree", "gone", "folder", "modules"):
-            if name is None:
-                yield f"{path} ({OUTSIDE})"
-            elif (found := next(self._below(bases, kind, name), None)) is not None:
-                yield self.place(found)
-        elif kind == "file" and look not in (ABSENT, FOLDER) and not self._has(real):
-            yield f"{path} ({OUTSIDE if name is None else 'not in git'})"
-        for place in (*links, real if kind != "link" else path):
-            yield from (self.place(above) for above in map(self.name, (place, *place.parents)) if above in self.changed)
+    def _found(self, looks: Looks, path: str, kind: str) -> Iterator[str]:
+        *links, real = led(Path(path))
+        for way in (*links, real, *real.parents):
+            if self.name(way) in self.changed:
+                yield self.place(way)
+        # Versions that are installed differ from the last run, not from a commit.
+        is_asked = kind == "*-info" or (kind == "" and not real.is_file())
+        if looks.of((path, kind)) == UNSEEN or (self.name(real) is None and not is_asked):
+            yield f"{path} ({OUTSIDE})"
+        elif kind:
+            for name in sorted(self.changed if kind in ("git", "**") else self.moved):
+                if (self.top / name).is_relative_to(real) and looks.is_part(str(self.top / name), kind):
+                    yield self.place(self.top / name)
+                    break
+        elif not is_asked and self.name(real) not in self.known:
+            yield f"{path} (not in git)"
 
-    def _has(self, path: Path) -> bool:
-        return any(self.name(place) in self.known for place in (path, *path.parents))
 
-    def _below(self, bases: Bases, kind: str, folder: str) -> Iterator[str]:
-        """Yield what differs of all that is in a folder, as far as its kind of entry rests on it."""
-        for name in sorted(self.moved if kind in ("folder", "modules") else self.changed):
-            path = self.top / name
-            is_kept = kind == "gone" and path.exists()
-            is_other = kind == "modules" and path.suffix not in IMPORTED
-            if path.is_relative_to(self.top / folder) and bases.places.counts(path) and not (is_kept or is_other):
-                yield name
+def led(path: Path, most: int = 40) -> Iterator[Path]:
+    """Yield the links on the way of an absolute path, and where it leads."""
+    for part in reversed((path, *path.parents)):
+        if part.is_symlink() and most:
+            yield part
+            yield from led(part.parent / part.readlink() / path.relative_to(part), most - 1)
+            return
+    yield Path(os.path.normpath(path))
 
 
 def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> Iterator[str]:
     """Yield what of all that a test rests on is not as it was."""
-    source = Path(test.entry.source.path).resolve() if test.entry else bases.suite.path.resolve()
-    written = diff.name(source) or str(source)
+    written = Path(test.entry.source.path).resolve() if test.entry else bases.suite.path.resolve()
     named = targets_of(bases.suite, test, bases.options, bases.targets, bases.responses)
     old = before.get(test.id) if before is not None else None
     if old is None:
-        yield written if before is None else diff.place(written, test.entry)
+        yield diff.place(written, test.entry) if before is not None else diff.name(written) or str(written)
     elif list(named) != list(old):
-        yield diff.place(diff.name(bases.suite.path.resolve()) or written)
+        yield diff.place(bases.suite.path.resolve())
     for name in named:
-        values = _values(bases, test, name)
-        for part in _differing(values, old.get(name, values) if old else values):
+        basis, values = bases.of(test, name), _values(bases, test, name)
+        then = old.get(name, values) if old else values
+        for part in sorted(key for key in {*values, *then} if values.get(key) != then.get(key)):
             yield _place_of(bases, part, diff) or diff.place(written, test.entry)
-        for part in bases.of(test, name).everything():
-            yield from diff.reasons(bases, part)
-            yield from (reason for asked in part.values for reason in _environment(bases, asked, diff))
+        for key in basis.programs:
+            for path, _ in bases.looks.differing(bases.looks.find(key)):
+                yield f"{os.path.relpath(path, diff.top)} (not as it was when a program opened it)"
+        for entry in sorted(bases.entries(basis)):
+            yield from diff.reasons(bases.looks, entry)
+        for part in basis.values:
+            yield from _environment(bases, part, diff)
 
 
 def _values(bases: Bases, test: Test, target: str | None) -> dict[str, str]:
     """Return the values of a test's basis as JSON, but the judge's, which no commit holds, and what is wrong with files."""
-    basis = bases.of(test, target)
-    parts = (part for name, part in basis.parts.items() if name != "judge")
-    items = (item for part in (basis, *parts) for each in part.everything() for item in each.values.items())
-    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in items if not key.startswith("file ")}
-
-
-def _differing(values: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    return sorted(key for key in {*values, *before} if values.get(key) != before.get(key))
+    values = bases.of(test, target).values.items()
+    return {
+        key: json.dumps(value, sort_keys=True, default=str)
+        for key, value in values
+        if key != "judge" and not key.startswith("file ")
+    }
 
 
 def _place_of(bases: Bases, part: str, diff: _Diff) -> str | None:
     """Return where a value that differs is written, None for the test itself."""
     if part == "answer" and bases.responses is not None:
-        return diff.place(diff.name(Path(bases.responses.source).resolve()) or bases.responses.source)
-    entry = bases.targets.entries.get(part.removeprefix("target ")) if bases.targets else None
+        return diff.place(Path(bases.responses.source).resolve())
     if bases.targets is None or not part.startswith("target "):
         return None
-    path = Path(bases.targets.path).resolve()
-    shown = diff.name(path)
-    return f"{path} ({OUTSIDE})" if shown is None else diff.place(shown, entry)
+    return diff.place(Path(bases.targets.path).resolve(), bases.targets.entries.get(part.removeprefix("target ")))
 
 
 def _environment(bases: Bases, part: str, diff: _Diff) -> Iterator[str]:
     """Yield the files that changed of those that a target's entry may read of the environment."""
     entry = bases.targets.entries.get(part.removeprefix("target ")) if bases.targets else None
     if bases.targets is not None and entry is not None and "${{" in json.dumps(entry.data, default=str):
-        path = Path(bases.targets.path).resolve()
-        names = (diff.name(folder / ".env") or "" for folder in path.parents)
-        yield from (diff.place(name) for name in names if name in diff.changed)
+        files = [folder / ".env" for folder in Path(bases.targets.path).resolve().parents]
+        yield from (diff.place(file) for file in files if diff.name(file) in diff.changed)
 
 
 def _before(bases: Bases, diff: _Diff) -> _Before | None:

@@ -104,6 +104,8 @@ def run_process(
 
     It gets a session of its own; when it ends, runs out of time or is abandoned, everything it started is killed with it.
     """
+    limits = limits or ProcessLimits()
+    mark = uuid.uuid4().hex
     # A relative program is the one in its folder, as a shell would find it there.
     program = argv[0]
     if not Path(program).is_absolute() and "/" in program:
@@ -111,42 +113,32 @@ def run_process(
     if (os.sep in program and not os.access(program, os.X_OK)) or not cwd.is_dir():
         reason = "is not executable" if Path(program).is_file() else "does not exist"
         raise ProcessError("not_found", f"{argv[0]!r} {reason} (in {cwd})")
-    given = environment or {}
-    with watched([program, *argv[1:]], cwd, given) as notes:
-        return _run([program, *argv[1:]], cwd, stdin, timeout, {**given, **notes}, limits or ProcessLimits(), argv[0])
-
-
-def _run(
-    argv: Sequence[str],
-    cwd: Path,
-    stdin: bytes,
-    timeout: float,
-    environment: Mapping[str, str],
-    limits: ProcessLimits,
-    shown: str,
-) -> ProcessResult:
-    mark = uuid.uuid4().hex
     own = (limits.cpu_seconds, limits.memory_bytes, limits.file_bytes, limits.open_files, limits.processes)
-    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), *argv]
+    command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, own), program, *argv[1:]]
     # The little that programs need: no keys, no tokens, no settings of this project.
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     started = time.monotonic()
     # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
-    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        watched(argv, environment or {}) as given,
+        tempfile.TemporaryFile() as source,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
         source.write(stdin)
         source.seek(0)
         try:
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**kept, **environment, MARK: mark},
+                env={**kept, **given, MARK: mark},
                 stdin=source,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise ProcessError("not_found", f"{shown!r} could not be started: {error}") from error
+            raise ProcessError("not_found", f"{argv[0]!r} could not be started: {error}") from error
         try:
             while process.poll() is None:
                 if time.monotonic() > started + timeout:
@@ -161,7 +153,7 @@ def _run(
         err.seek(max(0, os.fstat(err.fileno()).st_size - _STDERR_KEPT))
         result = ProcessResult(process.returncode, out.read(), err.read(), time.monotonic() - started)
     if result.returncode == 127 and not result.stdout:
-        raise ProcessError("not_found", f"{shown!r} could not be started: {result.error_text[-500:]}")
+        raise ProcessError("not_found", f"{argv[0]!r} could not be started: {result.error_text[-500:]}")
     return result
 
 

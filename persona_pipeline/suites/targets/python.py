@@ -17,7 +17,6 @@ from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.programs import source_file
-from persona_pipeline.suites.sandbox.opened import note_here, watch_here
 
 _PARAMETERS = (
     "prompt", "messages", "request", "test", "attempt", "workspace", "files", "last_message", "turn", "conversation",
@@ -53,12 +52,8 @@ class PythonTarget(TargetFields):
             raise
         except Exception as error:  # A user's function may raise anything; one crash must not end the run.
             raise TargetError("crashed", f"{self.function}: {type(error).__name__}: {error}") from error
-        finally:
-            # A function that was handed over was imported before anything was noted.
-            note_here(is_watched=self.runs_code)
 
     def _found(self) -> Callable[..., Any]:
-        watch_here()
         module, _, name = self.function.partition(":")
         folder = str(self.folder.resolve())
         if folder not in sys.path:

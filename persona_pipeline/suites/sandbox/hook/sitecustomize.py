@@ -1,152 +1,149 @@
 """Notes what a Python process opens, lists, looks for and starts.
 
 The interpreter of a suite's program loads this file as ``sitecustomize``, before the program. So do the Python programs that it
-starts, because they inherit the environment. It needs Python 3.10 and the standard library.
+starts, because they inherit the environment. It needs Python 3.10 and imports nothing that a program may want to replace.
 """
 
 import contextlib
 import os
 import sys
+from _frozen_importlib_external import source_from_cache
 from _thread import get_ident
-from collections.abc import Callable
 from typing import Any
 
 # The environment variable with the folder for the notes, one file a process.
 FOLDER = "PERSONA_PIPELINE_OPENED"
 # Extension modules that open no files on their own. What any other opens raises no audit event.
-HARMLESS = frozenset({
+_HARMLESS = frozenset({
     "_brotli", "_cffi_backend", "_yaml", "aiohttp", "charset_normalizer", "frozenlist", "google", "greenlet", "httptools", "jiter",
     "markupsafe", "msgpack", "multidict", "numpy", "orjson", "propcache", "pydantic_core", "regex", "rpds", "simplejson",
     "sqlalchemy", "tiktoken", "ujson", "uvloop", "wrapt", "yaml", "yarl", "zstandard",
 })  # fmt: skip
-PACKAGES = ("/site-packages/", "/dist-packages/")
 _LIBRARY = os.path.dirname(os.__file__) + "/"  # noqa: PTH120
-_LOADED = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "ctypes.dlopen")
-_PLACES = ("open", "os.listdir", "os.scandir", "os.stat", "exec", "import", "sqlite3.connect", "cpython.run_file")
+_UNSEEN = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "ctypes.dlopen")
+_WRITING = os.O_TRUNC | os.O_EXCL
+_INSIDE: set[int] = set()
+_NOTES: set[str] = set()
 
 
-def is_library(path: str) -> bool:
-    """Return whether a file belongs to the standard library."""
-    return path.startswith(_LIBRARY) and not any(part in path for part in PACKAGES)
-
-
-class Watch:
-    """Hears audit events and questions about files, and writes each fact once, as (kind, value).
-
-    ``write``: takes a fact. ``is_others``: returns whether the current call is not the program's.
-    """
-
-    def __init__(self, write: Callable[[tuple[str, Any]], None], is_others: Callable[[], bool] = lambda: False) -> None:
-        self._write, self._is_others = write, is_others
-        self._noted: set[tuple[str, Any]] = set()
-        self._inside: set[int] = set()
-
-    def install(self) -> None:
-        """Begin; there is no end."""
-        sys.addaudithook(self.hear)
-        # No audit event says that a program asks whether a file exists.
-        for name in ("stat", "lstat", "access", "readlink"):
-            self._wrap(name)
-
-    def _wrap(self, name: str) -> None:
-        call = getattr(os, name)
-
-        def asked(path: Any, *arguments: Any, **named: Any) -> Any:
-            if named.get("dir_fd") is None:
-                self.hear("os.stat", (path,))
-            return call(path, *arguments, **named)
-
-        for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-            if call in known:
-                known.add(asked)
-        setattr(os, name, asked)
-
-    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Note one event. It never raises: an event that cannot be read is a doubt."""
-        me = get_ident()
-        if me in self._inside or not (event in _PLACES or event in _LOADED or event == "subprocess.Popen"):
-            return
-        self._inside.add(me)
-        try:
-            if event in _PLACES:
-                self._place(event, *arguments[:3])
-            elif event == "subprocess.Popen":
-                self._started(*arguments[:2])
-            elif arguments[0] is not None:
-                self.note("doubt", event)
-        except Exception as error:
-            self.note("doubt", f"{event}: {type(error).__name__}")
-        finally:
-            self._inside.discard(me)
-
-    def note(self, kind: str, value: Any) -> None:
-        fact = (kind, value)
-        if fact not in self._noted and not self._is_others():
-            self._noted.add(fact)
-            self._write(fact)
-
-    def _place(self, event: str, path: Any = None, second: Any = None, flags: Any = 0) -> None:
-        # This function, the hook, and what called the interpreter; nothing did where it loads the program.
-        frame = sys._getframe(1).f_back
-        kind, caller = "asked" if event == "os.stat" else "file", frame.f_code.co_filename if frame else ""
-        if event in ("os.listdir", "os.scandir"):
-            path, kind = path or ".", "modules" if caller.startswith("<frozen importlib") else "folder"
-        elif event == "exec":
-            path = path.co_filename
-        elif event == "import":
-            if second is not None and path.partition(".")[0] not in HARMLESS and not is_library(second):
-                self.note("doubt", f"the extension module {path}")
-            path = second
-        elif event == "sqlite3.connect":
-            path = os.fsdecode(path).removeprefix("file:").partition("?")[0]
-        elif event == "open" and (second[:1] in "wxa" if second else flags & os.O_ACCMODE == os.O_WRONLY):
-            # Opened to be written; "a+" and "w+" read only what is there or what they wrote.
-            path = path if second and second.startswith("a") and "+" in second else None
-        if path is None or isinstance(path, int) or (event == "exec" and path.startswith("<")):
-            return
-        path = os.fsdecode(path)
-        if event == "open" and second is None and not os.path.isabs(path) and not os.path.lexists(path):  # noqa: PTH117
-            # Relative to an open folder, which may be any. The standard library opens what it removes so.
-            if not caller.endswith("/shutil.py"):
-                self.note("doubt", event)
-            return
-        path = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118
-        # Of a module the code is noted when it is executed.
-        if not is_library(path) and not (path.endswith(".pyc") and "/__pycache__/" in path):
-            self.note(kind, path)
-
-    def _started(self, executable: Any, argv: Any) -> None:
-        words = [argv] if isinstance(argv, str | bytes | os.PathLike) else argv
-        # Each start counts, also of the same words.
-        self.note("started", (len(self._noted), os.fsdecode(executable), *map(os.fsdecode, words)))
-
-
-def _begin(folder: str) -> None:
-    """Note what this process opens, and load the ``sitecustomize`` that the interpreter has without this one."""
-    path = os.path.join(folder, str(os.getpid()))  # noqa: PTH118
-
-    def write(fact: tuple[str, Any]) -> None:
+def _write(kind: str, value: Any) -> None:
+    """Write a note once; without its file the process counts as one that was not watched."""
+    note = f"{(kind, value)!a}\n"
+    if note in _NOTES:
+        return
+    _NOTES.add(note)
+    try:
         # Opened for each note: a program may close what it has not opened.
+        stream = os.open(_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            stream = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(stream, f"{fact!a}\n".encode("ascii"))
-            finally:
-                os.close(stream)
-        except OSError:
-            # Without its notes the process counts as one that was not watched.
-            os.unlink(path)  # noqa: PTH108
+            os.write(stream, note.encode("ascii"))
+        finally:
+            os.close(stream)
+    except OSError:
+        os.unlink(_FILE)  # noqa: PTH108
 
-    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
-    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]  # noqa: PTH100
-    watch = Watch(write)
-    watch.note("process", tuple(sys.orig_argv))
-    watch.install()
-    own = sys.modules.pop("sitecustomize")
-    with contextlib.suppress(ImportError):
-        import sitecustomize  # pyright: ignore[reportUnusedImport] # noqa: F401
-    sys.modules.setdefault("sitecustomize", own)
 
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note one event. It never raises: an event that cannot be read is unseen."""
+    me = get_ident()
+    heard = _EVENTS.get(event)
+    if heard is None or me in _INSIDE:
+        return
+    _INSIDE.add(me)
+    try:
+        heard(*arguments)
+    except Exception as error:
+        _write("unseen", f"{event}: {type(error).__name__}")
+    finally:
+        _INSIDE.discard(me)
+
+
+def _place(path: Any, kind: str = "") -> None:
+    if path is None or isinstance(path, int):
+        return
+    path = os.path.join(os.getcwd(), os.fsdecode(path))  # noqa: PTH109, PTH118
+    if path.endswith(".pyc") and "/__pycache__/" in path:
+        path = source_from_cache(path)
+    if not path.startswith(_LIBRARY) or "-packages/" in path:
+        _write("place", (path, kind))
+
+
+def _opened(path: Any, mode: str | None, flags: int) -> None:
+    if flags & _WRITING or flags & os.O_ACCMODE == os.O_WRONLY:
+        return
+    if mode is None and isinstance(path, str) and not os.path.isabs(path) and not os.path.lexists(path):  # noqa: PTH117
+        # Relative to an open folder, which may be any. The standard library opens what it removes so.
+        if not sys._getframe(2).f_code.co_filename.endswith("/shutil.py"):
+            _write("unseen", "open")
+        return
+    _place(path)
+
+
+def _listed(path: Any = None) -> None:
+    is_import = sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
+    _place("." if path is None else path, "*.py" if is_import else "*")
+
+
+def _imported(name: str, file: str | None, *_: Any) -> None:
+    if (
+        file is not None
+        and name.partition(".")[0] not in _HARMLESS
+        and (not file.startswith(_LIBRARY) or "-packages/" in file)
+    ):
+        _write("unseen", f"the extension module {name}")
+    _place(file)
+
+
+def _connected(path: Any) -> None:
+    path = os.fsdecode(path).removeprefix("file:").partition("?")[0]
+    _place(path)
+    _place(f"{path}-wal")
+
+
+def _started(executable: Any, argv: Any, *_: Any) -> None:
+    words = [argv] if isinstance(argv, str | bytes | os.PathLike) else argv
+    # Each start counts, also of the same words.
+    _write("started", (len(_NOTES), *map(os.fsdecode, words)))
+
+
+def _wrap(name: str) -> None:
+    """Note what is asked through a function of ``os``: no audit event says so."""
+    call = getattr(os, name)
+
+    def asked(path: Any, *arguments: Any, **named: Any) -> Any:
+        if named.get("dir_fd") is None:
+            _hear("stat", (path,))
+        return call(path, *arguments, **named)
+
+    for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+        if call in known:
+            known.add(asked)
+    setattr(os, name, asked)
+
+
+_EVENTS: dict[str, Any] = {
+    # A library without a name is the program itself.
+    **{event: lambda what, *_, event=event: what is None or _write("unseen", event) for event in _UNSEEN},
+    "open": _opened,
+    "os.listdir": _listed,
+    "os.scandir": _listed,
+    "stat": _place,
+    "import": _imported,
+    "cpython.run_file": _place,
+    "sqlite3.connect": _connected,
+    "subprocess.Popen": _started,
+}
 
 if __name__ == "sitecustomize" and os.environ.get(FOLDER) and hasattr(sys, "orig_argv"):
-    _begin(os.environ[FOLDER])
+    _FILE = os.path.join(os.environ[FOLDER], str(os.getpid()))  # noqa: PTH118
+    _here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place) != _here]  # noqa: PTH100
+    _write("process", tuple(sys.orig_argv))
+    sys.addaudithook(_hear)
+    for _name in ("stat", "lstat", "access", "readlink"):
+        _wrap(_name)
+    # The one that the interpreter has without this one.
+    _own = sys.modules.pop("sitecustomize")
+    with contextlib.suppress(ImportError):
+        import sitecustomize  # pyright: ignore[reportUnusedImport] # noqa: F401
+    sys.modules.setdefault("sitecustomize", _own)
