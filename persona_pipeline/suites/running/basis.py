@@ -5,8 +5,6 @@ when they last ran (``records.py``); without a record it is the whole repository
 in the repository, the world and the allowed folders are read. What lies elsewhere is *unseen*: a test that rests on it always runs.
 """
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +21,7 @@ from persona_pipeline.suites.asserts.code_judge import Function
 from persona_pipeline.suites.asserts.persona import AgentClaims, PersonaDrift, VoiceSounds
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, default_roots, state_folder
-from persona_pipeline.suites.format.models import AssertFields, Suite, Test, over_texts
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
 from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks
@@ -32,7 +30,7 @@ from persona_pipeline.suites.targets.python import PythonTarget
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 
-_LONGEST_PATH, _DIGITS = 300, 32
+_DIGITS = 32
 
 
 @dataclass
@@ -188,8 +186,6 @@ class Bases:
             self._add_agent(basis, item)
         elif isinstance(item, VoiceSounds) and self.world is not None:
             basis.entries.add((str(self.world / LABELS / f"{VOICE}.jsonl"), ""))
-        elif isinstance(item, Function):
-            basis.entries |= self.looks.everything
         self._add_class(basis, type(item))
 
     def _add_agent(self, basis: Basis, item: AgentClaims) -> None:
@@ -235,9 +231,9 @@ class Bases:
         shown = {key: value for key, value in filled.items() if key not in ("api_key", "headers")}
         basis = Basis({f"target {name}": self._portable([data, {**defaults, **shown}])})
         folder = Path(self.targets.path).parent.resolve()
-        # Any text may name a file that answers are read from.
-        over_texts(data, lambda text: self._add_named(basis, folder, text))
-        if provider == "persona":
+        if provider == "replay":
+            basis.entries.add((str(folder / str(filled.get("path"))), ""))
+        elif provider == "persona":
             world = folder / str(filled["root"]) if filled.get("root") else self.world or folder
             self._add_persona(basis, world, str(filled.get("agent")))
         elif model is not None:
@@ -253,18 +249,9 @@ class Bases:
         entries = {*self.looks.everything} if isinstance(target, PythonTarget) else set[Entry]()
         return Basis({f"target {name}": target.fingerprint()}, entries)
 
-    def _add_named(self, basis: Basis, folder: Path, text: str) -> None:
-        if len(text) <= _LONGEST_PATH and "\0" not in text and self.looks.is_inside(os.path.realpath(folder / text)):
-            basis.entries.add((str(folder / text), ""))
-
     def _add_class(self, basis: Basis, model: type) -> None:
-        """Add what an assert or a target may read that is no part of this program, but of the repository."""
-        place = getattr(sys.modules.get(model.__module__), "__file__", None)
-        if (
-            not model.__module__.startswith("persona_pipeline.")
-            and place
-            and self.looks.is_inside(os.path.realpath(place))
-        ):
+        """Add what an assert or a target may read that is no part of this program: anything."""
+        if model is Function or not model.__module__.startswith("persona_pipeline."):
             basis.entries |= self.looks.everything
 
     def _portable(self, value: Any) -> Any:

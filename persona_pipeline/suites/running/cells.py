@@ -149,9 +149,8 @@ class CellRunner:
         """Run one cell to its result; whatever happens becomes one."""
         test = cell.test
         basis = self.bases.of(test, cell.target_name) if self.keyed else None
-        if basis is not None:
-            # What changes while it runs is not what the result rests on.
-            self.bases.digest(basis)
+        # What changes while it runs is not what the result rests on, but for what programs open for the first time.
+        digest = self.bases.digest(basis) if basis else None
         notes: list[str] = []
         trials = self.suite.trials_of(test)
         with self.bases.recording(self.bases.grading(test, cell.target_name) if self.options.allow_code else ()):
@@ -170,7 +169,7 @@ class CellRunner:
             conversation_id=test.conversation_id,
             metadata=test.metadata,
             request_key=self.request_key(test),
-            digest=self.bases.digest(basis) if basis is not None else None,
+            digest=self.bases.digest(basis) if basis and basis.programs else digest,
             timestamp=self.options.clock().isoformat(),
             notes=[*notes, *result.notes],
         )

@@ -52,11 +52,14 @@ def watched(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[Map
         path = os.pathsep.join(filter(None, (_HOOK, environment.get("PYTHONPATH"))))
         try:
             yield {**environment, "PYTHONPATH": path, FOLDER: folder}
-        finally:
-            try:
-                _collect(opened, Path(folder), argv)
-            except (OSError, ValueError, SyntaxError, TypeError, LookupError, RecursionError):
-                opened.is_whole = True
+        except BaseException:
+            # What was stopped may open more the next time.
+            opened.is_whole = True
+            raise
+        try:
+            _collect(opened, Path(folder), argv)
+        except (OSError, ValueError, SyntaxError, TypeError, LookupError, RecursionError):
+            opened.is_whole = True
 
 
 def _collect(opened: Opened, folder: Path, argv: Sequence[str]) -> None:

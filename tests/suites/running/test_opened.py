@@ -72,6 +72,14 @@ def linked(name: str, target: str) -> Callable[[Path], None]:
     return change
 
 
+def both(*changes: Callable[[Path], None]) -> Callable[[Path], None]:
+    def change(root: Path) -> None:
+        for one in changes:
+            one(root)
+
+    return change
+
+
 def store(word: str) -> Callable[[Path], None]:
     def change(root: Path) -> None:
         import sqlite3
@@ -144,6 +152,26 @@ LAYOUTS = [
         "sh ../tools/say.sh\n",
         command=("sh", "answer.py"),
         precise=False,
+    ),
+    Layout(
+        "what a shell reads before it starts Python",
+        edit("data/words.txt", "print('go away')"),
+        command=("sh", "-c", "cat ../data/words.txt | python3"),
+        before=edit("data/words.txt", "print('hello')"),
+        precise=False,
+    ),
+    Layout(
+        "what a Python without the record reads",
+        WORDS,
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-E', '-c', {ANSWER!r}])\n",
+        precise=False,
+    ),
+    Layout(
+        "a link on the way to a link",
+        linked("data/now", "v2"),
+        ANSWER.replace("data/", "flags/"),
+        {"flags/x": ""},
+        before=both(linked("data/now", "v1"), linked("flags/words.txt", "../data/now/words.txt")),
     ),
     Layout("what a program reads that it starts through a shell", WORDS, SYSTEM, precise=False),
     Layout("what a forked process reads", WORDS, POOLED.replace("METHOD", "fork")),
@@ -261,7 +289,7 @@ class Repository:
 
     def commit(self) -> None:
         self.git("add", "-A")
-        self.git("commit", "-qm", "as it is")
+        self.git("commit", "-qm", "as it is", "--allow-empty")
 
     def run(self, *options: str) -> list[dict[str, Any]]:
         done = self.cli("suite", "run", str(self.root / "agent"), "--allow-code", "--json", *options)
@@ -312,3 +340,44 @@ def test_a_change_of_what_a_program_reads_is_seen(repository: Repository, layout
     layout.change(repository.root)
     seen = {reader: repository.seen(reader) for reader in layout.readers}
     assert seen == {reader: ["t"] for reader in layout.readers}
+
+
+def _first_record(root: Path) -> Path:
+    return sorted((root / ".persona/opened").iterdir())[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: _first_record(root).write_text("[]"),
+        lambda root: _first_record(root).write_text('[["./data/words.txt", "", 1]'),
+        lambda root: _first_record(root).unlink(),
+        lambda root: (root / ".gitignore").write_text("__pycache__/\n*.jsonl\n"),
+    ],
+    ids=["empty", "half written", "gone", "in git"],
+)
+def test_a_record_that_cannot_be_believed_is_none(repository: Repository, change: Callable[[Path], object]) -> None:
+    repository.make(Layout("", WORDS))
+    repository.remember()
+    assert repository.seen("changed") == []
+    change(repository.root)
+    repository.commit()
+    write(repository.root, {"unrelated/other.py": "OTHER = 2\n"})
+    assert repository.seen("changed") == ["t"], "the whole repository counts"
+
+
+def test_what_differs_from_the_last_run_counts_as_a_change(repository: Repository) -> None:
+    repository.make(Layout("", WORDS))
+    repository.remember()
+    WORDS(repository.root)
+    repository.commit()
+    assert repository.seen("changed") == ["t"], "what it opens now was not recorded"
+    assert repository.seen("changed") == []
+
+
+def test_a_program_that_ran_out_of_time_may_open_anything(repository: Repository) -> None:
+    repository.make(Layout("", WORDS, "import time\ntime.sleep(60)\n"))
+    repository.cli("suite", "run", str(repository.root / "agent"), "--allow-code", "--timeout", "1")
+    write(repository.root, {"unrelated/other.py": "OTHER = 2\n"})
+    done = repository.cli("suite", "run", str(repository.root / "agent"), "--changed", "HEAD", "--json")
+    assert [row["test_id"] for row in json.loads(done.stdout)["tests"]] == ["t"]
