@@ -84,7 +84,7 @@ SHOWN = {
         "voice_alarm.model",
     },
     "suites": {
-        "answering.base", "answering.output", "format.models", "grading.results", "grading.statistics", "importing.config",
+        "answering.base", "format.models", "grading.results", "grading.statistics", "importing.config",
         "running.history", "running.opening", "running.plan", "running.suite_run",
     },
     "viewer": {

@@ -19,11 +19,18 @@ _ROLES: dict[str, str] = _TABLE["roles"]
 _KEYS: dict[str, list[str]] = _TABLE["keys"]
 _FORMS = {name: re.compile(pattern) for name, pattern in _TABLE["forms"].items()}
 _OF_A_MESSAGE = frozenset(key for name in ("calls", "stops", "thoughts", "of_a_message") for key in _KEYS[name])
+# What the Vercel SDK repeats next to the calls of a result.
+_REPEATED = (*_KEYS["texts"], *_OF_A_MESSAGE, *_KEYS["repeated"])
 _STOPPED_TO_CALL = {"tool_use", "tool_call", "tool_calls", "tool-calls", "function_call"}
 # Keys under which programs list calls or their results.
 _LIKE_CALLS = re.compile(
     r"(?:\w+_)?(?:tool|function)s?_(?:call|use|invocation|request|execution|result|return|response|output)s?(?:_list|_chunks)?"
     r"|(?:called|used|invoked)_(?:tool|function)s?|(?:tool|function)s?_(?:called|used|invoked)|intermediate_steps"
+)
+# How models write calls into their text, for a server to take them out.
+_CALL_IN_TEXT = re.compile(
+    r"<\|?(?:tool_calls?|function_calls?|python_tag|function=|invoke name=)|<｜tool|\[TOOL_CALLS\]|^Action Input:",
+    re.MULTILINE | re.IGNORECASE,
 )
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]")
 _TAG = "(?:think|thinking|thought|reasoning)"
@@ -62,7 +69,7 @@ class Turn:
         role: ``user``, ``assistant``, ``system``, ``tool``, or another word that was written.
         text: its words without thinking; None: it has none.
         data: what stands in place of words, such as an object.
-        calls: None where the form has no place for calls, so that nothing is known of them.
+        calls: None where nothing is known of them: the form has no place for calls, or the text holds one that no server took out.
         stop: why the model stopped, in lower case, where that is written.
         extras: what else was written of it.
     """
@@ -122,6 +129,9 @@ def read_turns(value: Any) -> list[Turn]:
         reader.read(value, "messages" if isinstance(value, list) else "")
     except RecursionError:
         raise TurnError("an answer is nested too deeply") from None
+    for turn in reader.turns:
+        if turn.calls == [] and turn.role == ASSISTANT and _is_a_call(turn.text or ""):
+            turn.calls = None
     stops = {turn.stop for turn in reader.turns} & _STOPPED_TO_CALL
     if stops and not any(turn.calls for turn in reader.turns):
         raise UnknownCallError("the answer", f"stopped with {min(stops)!r}, and no tool call was found in it")
@@ -163,10 +173,13 @@ class _Reader:
         for index, item in enumerate(listed):
             place = f"{at}[{index}]"
             is_item = isinstance(item, Mapping) and item.get("type") == "message"
+            role = _role(item) if is_item else ASSISTANT
+            turn = turn if turn and turn.role == role else None
             if _is_message(item) and not (is_item and turn):
-                turn = self.message(item, place) if is_item else self.message(item, place) and None
+                read = self.message(item, place)
+                turn = read if is_item else None
             elif is_item or _is_part(item):
-                turn = turn or self.turn(ASSISTANT, [])
+                turn = turn or self.turn(role, [])
                 content = item.get("content") if is_item else item
                 self.parts(turn, content if isinstance(content, list) else [content], place)
                 turn = None if _form(item)[0] == "result" else turn
@@ -176,30 +189,20 @@ class _Reader:
 
     def response(self, value: Mapping[str, Any], at: str) -> None:
         """Read what an API or an agent wraps around its messages."""
-        before, steps = len(self.turns), value.get("steps")
-        key = next((key for key in _KEYS["messages"] if isinstance(value.get(key), list)), None)
-        lists = [key for key in ("choices", "candidates") if isinstance(value.get(key), list)]
-        offered = next((key for key in lists if value[key] and isinstance(value[key][0], Mapping)), None)
-        inner = next((key for key in ("message", "output") if isinstance(value.get(key), Mapping)), None)
-        if key or (inner and not offered and not _are_steps(steps)):
-            key = key or inner or ""
+        before, key = len(self.turns), _wrapper(value)
+        if key in _KEYS["alternatives"]:
+            # The others are not read.
+            self.read(value[key][0], f"{_at(at, key)}[0]")
+        elif key == "steps":
+            for index, step in enumerate(value[key]):
+                self.read(step, f"{_at(at, key)}[{index}]")
+        elif key:
             self.read(value[key], _at(at, key))
-            self.unread(value, at, key)
-        elif offered:
-            # The others are alternatives that are not read.
-            choice, place = value[offered][0], _at(at, f"{offered}[0]")
-            self.read(_first(choice, ("message", "content", "text")), place)
-            self.unread(choice, place, "message", "content", "text")
-            self.unread(value, at, offered)
-            for turn in self.turns[before:]:
-                turn.stop = turn.stop or _stop(choice)
-        elif steps is not None and _are_steps(steps):
-            for index, step in enumerate(steps):
-                self.response(step, f"{_at(at, 'steps')}[{index}]")
-            # The keys around the steps repeat the last of them.
-            self.unread(value, at, "steps", *_KEYS["texts"], *_OF_A_MESSAGE, *_KEYS["repeated"])
         else:
             self.text_and_calls(value, at)
+        if key:
+            # The keys around steps repeat the last of them.
+            refuse_keys(value, at, key, *(_REPEATED if key == "steps" else ()))
         if len(self.turns) == before and "status" in value:
             # A response of a model that said nothing.
             self.turn(ASSISTANT, [])
@@ -218,7 +221,7 @@ class _Reader:
         self.calls(turn, value, at)
         for result in value.get("toolResults") or () if has_calls else ():
             self.answered(result)
-        self.unread(value, at, *_KEYS["texts"], *_OF_A_MESSAGE, *(_KEYS["repeated"] if has_calls else ()))
+        refuse_keys(value, at, *(_REPEATED if has_calls else (*_KEYS["texts"], *_OF_A_MESSAGE)))
 
     def message(self, value: Mapping[str, Any], at: str) -> Turn:
         """Read one message, or the several that a request of pydantic-ai holds, and return the last."""
@@ -248,7 +251,7 @@ class _Reader:
         turn.refuse(value.get("refusal"))
         if turn.role == TOOL and isinstance(content, str):
             self.answered({**value, "output": content})
-        self.unread(value, at, *_OF_A_MESSAGE)
+        refuse_keys(value, at, *_OF_A_MESSAGE)
         turn.extras = {key: item for key, item in value.items() if key not in _OF_A_MESSAGE}
         return turn
 
@@ -283,16 +286,15 @@ class _Reader:
 
     def calls(self, turn: Turn, value: Mapping[str, Any], at: str) -> None:
         """Read the calls next to a message's content."""
-        more = value.get("additional_kwargs")
-        for inner, place in ((value, at), (more if isinstance(more, Mapping) else {}, _at(at, "additional_kwargs"))):
-            for key in _KEYS["calls"]:
-                listed, named = inner.get(key), _at(place, key)
-                if listed is None:
-                    continue
-                listed = [listed] if isinstance(listed, Mapping) else listed
-                if not isinstance(listed, list):
-                    raise UnknownCallError(named, "is not a list of tool calls")
-                turn.call([_call(item, f"{named}[{index}]") for index, item in enumerate(listed)])
+        for key in _KEYS["calls"]:
+            listed, place = value.get(key), _at(at, key)
+            listed = [listed] if isinstance(listed, Mapping) else listed
+            if isinstance(listed, list):
+                turn.call([_call(item, f"{place}[{index}]") for index, item in enumerate(listed)])
+            elif listed is not None:
+                raise UnknownCallError(place, "is not a list of tool calls")
+        if isinstance(more := value.get("additional_kwargs"), Mapping):
+            self.calls(turn, more, _at(at, "additional_kwargs"))
 
     def answered(self, result: Any) -> None:
         """Put a result into the call that it answers: that of its id, else the last of its tool that has none."""
@@ -305,24 +307,22 @@ class _Reader:
         if found:
             found[-1].given.setdefault("output", _first(result, (*_KEYS["results"], "content", "errorText")))
 
-    def unread(self, value: Mapping[str, Any], at: str, *read: str) -> None:
-        """Refuse what looks like a call among the keys that no rule read."""
-        for key, item in value.items():
-            if key not in read:
-                refuse_calls({key: item}, at)
-
 
 def refuse_calls(value: Any, at: str = "") -> None:
     """Raise ``UnknownCallError`` where a JSON value holds what looks like a tool call; ``at`` names the value's place."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             refuse_calls(item, f"{at}[{index}]")
-    if not isinstance(value, Mapping):
-        return
-    if _is_like_a_call(value):
-        raise UnknownCallError(at)
+    elif isinstance(value, Mapping):
+        if _is_like_a_call(value):
+            raise UnknownCallError(at)
+        refuse_keys(value, at)
+
+
+def refuse_keys(value: Mapping[str, Any], at: str, *read: str) -> None:
+    """Raise ``UnknownCallError`` where what looks like a tool call stands under a key that no rule read."""
     for key, item in value.items():
-        if key in _KEYS["quiet"]:
+        if key in read or key in _KEYS["quiet"]:
             continue
         listed = isinstance(item, list | Mapping) or (isinstance(item, str) and item.lstrip()[:1] in ("{", "["))
         if item and listed and _LIKE_CALLS.fullmatch(_snake(str(key))):
@@ -337,11 +337,12 @@ def _is_like_a_call(value: Mapping[str, Any]) -> bool:
     """
     if _form_of(_word(value, "kinds") or "") in ("call", "result"):
         return True
+    value = {_snake(str(key)): item for key, item in value.items()}
     given = [value[key] for key in _KEYS["arguments"] if key in value]
     if not given or "description" in value:
         return False
     named = isinstance(value.get("name"), str) or isinstance(value.get("action"), str)
-    has_data = any(isinstance(item, Mapping) or _is_object(item) for item in given)
+    has_data = any(isinstance(item, Mapping) or _object(item) is not None for item in given)
     return bool(_word(value, "tools")) or "action_input" in value or (named and has_data)
 
 
@@ -358,7 +359,7 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     arguments: Any = next((body[key] for key in _KEYS["arguments"] if key in body), None)
     read = {"name", "type", *(key for row in ("tools", "arguments", "ids", "results") for key in _KEYS[row])}
     given = {
-        "input": json.loads(arguments) if _is_object(arguments) else arguments,
+        "input": arguments if (parsed := _object(arguments)) is None else parsed,
         "output": _first(body, _KEYS["results"]),
         "id": _first(body, _KEYS["ids"]),
     }
@@ -367,14 +368,24 @@ def _call(value: Any, at: str, fallback: str = "") -> ToolCall:
     return ToolCall(name, {key: item for key, item in given.items() if item is not None})
 
 
-def _is_object(text: Any) -> bool:
-    """Whether a text is a JSON object."""
+def _object(text: Any) -> dict[str, Any] | None:
+    """Return the JSON object that a text is, None where it is none."""
     if not isinstance(text, str) or text.lstrip()[:1] != "{":
-        return False
+        return None
     try:
-        return isinstance(json.loads(text), dict)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _is_a_call(text: str) -> bool:
+    """Whether a text holds a call as models write it, or is one: a name and its arguments, and nothing else."""
+    found = _object(text) or {}
+    named = "name" in found and bool(found.keys() & {"arguments", "parameters"})
+    return bool(_CALL_IN_TEXT.search(text)) or (
+        named and found.keys() <= {"name", "arguments", "parameters", "type", "id"}
+    )
 
 
 def _form(part: Any) -> tuple[str, Mapping[str, Any], str]:
@@ -407,10 +418,15 @@ def _is_part(value: Any) -> bool:
     return form in _FORMS and (form != "text" or bool(value.keys() & {"type", "part_kind"}))
 
 
-def _are_steps(value: Any) -> bool:
-    """Whether a value lists the steps of a result of the Vercel SDK."""
-    is_list = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
-    return is_list and any("toolCalls" in item for item in value)
+def _wrapper(value: Mapping[str, Any]) -> str:
+    """Return the key under which a response holds its messages, ``""`` where it is their words and calls itself."""
+    lists = {key: held for key, held in value.items() if isinstance(held, list) and held}
+    holds_calls = any(isinstance(step, Mapping) and "toolCalls" in step for step in lists.get("steps", ()))
+    found = [key for key in _KEYS["messages"] if isinstance(value.get(key), list)]
+    found += [key for key in _KEYS["alternatives"] if key in lists and isinstance(lists[key][0], Mapping)]
+    found += ["steps"] if holds_calls else []
+    found += [key for key in _KEYS["inner"] if isinstance(value.get(key), Mapping | list)]
+    return next(iter(found), "")
 
 
 def _is_message(value: Any) -> bool:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,9 +183,10 @@ def report_of_interest(world: World, lines: Sequence[AgentVerdict], asked: Evalu
     """Return the full report of the agents with findings, filled up with others: a page of 50 can be read, one of 1,000 cannot."""
     report = RunReport()
     for line in sorted(lines, key=lambda line: not line.findings)[:MOST_LISTED]:
-        run = saved_run(find_run(world.store, line.run_id)) if line.run_id else None
-        if run:
-            report.agents[line.agent_id] = run.report
+        if run := saved_run(find_run(world.store, line.run_id)) if line.run_id else None:
+            # Another process may be judging the same run again; its verdict is made.
+            own = run if run.finished else replace(run, findings=line.findings, finished=True)
+            report.agents[line.agent_id] = own.report
     report.findings = nothing_evaluated(report.agents.values())
     report.expenses = [expense for item in report.agents.values() for expense in item.expenses]
     report.exit_code = worst_exit_code(

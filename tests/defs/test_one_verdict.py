@@ -11,7 +11,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
+from persona_pipeline.base.database import tables
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.status import ACCEPTED, BROKEN, NOTHING, STATUSES, VERDICTS, Result, Status
 from persona_pipeline.defs.agents import checks, outcomes
@@ -187,6 +189,18 @@ def test_a_run_that_is_not_finished_cannot_be_told(tmp_path: Path) -> None:
     assert line.conclusion.verdict is Result.CANNOT_TELL and line.exit_codes == {3}
     assert checks.newest_report("ann", world).conclusion == line.conclusion
     assert stored_report(world, AGENTS).agents["ann"].conclusion == line.conclusion
+
+
+def test_a_cohort_keeps_its_verdict_while_another_process_judges_an_agent_again(tmp_path: Path) -> None:
+    world = two_weeks(tmp_path, STATES["held"]).open()
+    evaluated(world, lambda _: 8, GOOD, update_baseline=True)
+    evaluated(world, lambda _: 8, BAD)
+    lines = compared_lines(world)
+    with world.store.begin() as connection:
+        connection.execute(sa.update(tables.evaluation_runs).values(status="running", comparison=None, findings=None))
+    report = report_of_interest(world, lines, EvaluationRequest())
+    assert failure_of(lines, report.exit_code, {}) is None
+    assert [line.exit_codes for line in compared_lines(world)] == [{3}, {3}]
 
 
 def test_a_world_in_which_no_agent_was_evaluated_is_not_in_character(small_world: World) -> None:

@@ -32,7 +32,7 @@ from persona_pipeline.judging.verdict import Answer, Evidence, Question, Verdict
 from persona_pipeline.reporting.html import page_html
 from persona_pipeline.reporting.page import Page, Quote
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.javascript import parse_json
+from persona_pipeline.suites.format.text import parse_json
 from tests.support.command_line import in_process
 from tests.support.judging import LINES, request, requests
 
@@ -140,7 +140,8 @@ def test_no_export_is_written_with_it(text: str) -> None:
 
 @given(text=ANY)
 def test_what_a_target_or_a_program_of_a_suite_answers_is_cleaned(text: str) -> None:
-    call = {"tool": text, "input": {text: text}}
+    # A call without a name is refused.
+    call = {"tool": f"t{text}", "input": {text: text}}
     for given_answer in (text, [{"role": "assistant", "content": text, "tool_calls": [call]}], {"text": text}):
         found = parse_output(given_answer)
         assert is_kept(found.text) and is_kept(shown_json(found.messages))

@@ -255,8 +255,20 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "data instead of words": ([{"role": "assistant", "content": {"tool": "refund", "args": GIVEN}}], "[0].content"),
     "a call without a name": ({"text": "Done.", "tool_calls": [{"id": "c"}]}, "tool_calls[0]"),
     "calls that are no list": ({"text": "Done.", "tool_calls": "refund"}, "tool_calls"),
+    "items of Semantic Kernel": (
+        [{"role": "assistant", "content": "Done.", "items": [{"FunctionName": "refund", "Arguments": GIVEN}]}],
+        "[0].items[0]",
+    ),
     "only the reason of the stop": (
         {"choices": [{"message": {"role": "assistant", "content": "Done."}, "finish_reason": "tool_calls"}]},
         "stopped with 'tool_calls'",
     ),
+}
+# Calls as models write them into their text, where no server took them out.
+IN_TEXT = {
+    "tags": f'<tool_call>{{"name": "refund", "arguments": {TEXT}}}</tool_call> Done.',
+    "invocations": '<function_calls><invoke name="refund"></invoke></function_calls> Done.',
+    "a sign": f'[TOOL_CALLS][{{"name": "refund", "arguments": {TEXT}}}]',
+    "ReAct": f"Thought: I must.\nAction: refund\nAction Input: {TEXT}",
+    "an object": f'{{"name": "refund", "parameters": {TEXT}}}',
 }

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persona_pipeline.base.turns import ToolCall, Turn, TurnError, UnknownCallError, read_turns, split_thinking
-from tests.turns.shapes import GIVEN, SHAPES, UNKNOWN
+from tests.turns.shapes import GIVEN, IN_TEXT, SHAPES, UNKNOWN
 
 
 def calls_in(turns: list[Turn]) -> list[ToolCall]:
@@ -81,6 +81,12 @@ def test_of_a_text_nothing_is_known_of_calls_and_of_messages_it_is() -> None:
     assert read_turns([{"role": "assistant", "content": "a"}])[0].calls == []
 
 
+@pytest.mark.parametrize("name", IN_TEXT)
+def test_where_a_text_holds_a_call_nothing_is_known_of_calls(name: str) -> None:
+    said, done = {"role": "assistant", "content": IN_TEXT[name]}, {"role": "assistant", "content": "Done."}
+    assert [turn.calls for turn in read_turns([said, done])] == [None, []]
+
+
 @pytest.mark.parametrize(
     "value",
     [{"choices": [{"message": []}]}, [{"type": "message"}], [{"type": "message", "content": 5}]],
@@ -88,6 +94,23 @@ def test_of_a_text_nothing_is_known_of_calls_and_of_messages_it_is() -> None:
 )
 def test_an_empty_answer_of_an_api_is_read_without_words(value: Any) -> None:
     assert not any(turn.text for turn in read_turns(value))
+
+
+def test_items_of_the_responses_api_stay_with_who_said_them() -> None:
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "message", "role": "user", "content": "Well?"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+    ]
+    turns = read_turns(items)
+    assert [(turn.role, turn.text, [call.name for call in turn.calls or ()]) for turn in turns] == [
+        ("user", "Hi", []),
+        ("assistant", "Hello", ["look"]),
+        ("user", "Well?", []),
+        ("assistant", "Done.", []),
+    ]
 
 
 JSON = st.recursive(

@@ -22,22 +22,23 @@ class JsonError(json.JSONDecodeError):
     """The text is no JSON, or says two things at once; ``msg`` says what, in a few words."""
 
 
-def strict_json(text: str) -> Any:
+def strict_json(text: str, *, unique_keys: bool = True) -> Any:
     """Return the value of a JSON text; NUL and lone surrogates in it are U+FFFD.
 
-    ``JsonError``: the text is not JSON, has a key twice or a number that is not finite, or is nested too deeply.
+    ``unique_keys``: a key that stands twice in an object is an error; otherwise the last counts. ``JsonError``: the text is not
+    JSON, has such a key or a number that is not finite, or is nested too deeply.
     """
     text = storable_json(text)
-    value, end = _decoded(text, _pass(text, 0))
+    value, end = _decoded(text, _pass(text, 0), _DECODER if unique_keys else _LENIENT)
     if (end := _pass(text, end)) != len(text):
         raise JsonError("Extra data", text, end)
     return value
 
 
-def _decoded(text: str, at: int) -> tuple[Any, int]:
+def _decoded(text: str, at: int, decoder: json.JSONDecoder) -> tuple[Any, int]:
     """Return the value that begins at a place, and where it ends."""
     try:
-        return _DECODER.raw_decode(text, at)
+        return decoder.raw_decode(text, at)
     except json.JSONDecodeError as error:
         # What is odd about a value has no place of its own.
         raise JsonError(error.msg, text, error.pos or at) from None
@@ -54,7 +55,7 @@ def strict_array(text: str) -> Iterator[tuple[int, Any]]:
     at = _pass(text, at + 1)
     while not text.startswith("]", at):
         line, counted = line + text.count("\n", counted, at), at
-        value, end = _decoded(text, at)
+        value, end = _decoded(text, at, _DECODER)
         yield line, value
         at = _pass(text, end)
         if text.startswith(",", at):
@@ -87,7 +88,9 @@ def _constant(name: str) -> Any:
 
 def _float(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _constant(text[:20])
+    if not math.isfinite(number):
+        raise JsonError(f"{text[:20]} is too large", "", 0)
+    return number
 
 
 def _int(text: str) -> int:
@@ -97,6 +100,7 @@ def _int(text: str) -> int:
         raise JsonError("a number has too many digits", "", 0) from None
 
 
+_LENIENT = json.JSONDecoder(parse_constant=_constant, parse_float=_float, parse_int=_int)
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=_int)
 
 # Bytes of a file of rows that are read into memory.

@@ -27,7 +27,7 @@ from persona_pipeline.base.settings import get_settings
 from persona_pipeline.defs.platform.dagster_internals import LAUNCHED_BY, fail_run, run_code_server, waits_for_retry
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-_LOOK_SECONDS, _GIVE_BACK_SECONDS = 1.0, 5.0
+_LOOK_SECONDS, _GIVE_BACK_SECONDS, _NOTICED_SECONDS = 1.0, 5.0, 10.0
 # The daemon looks every five seconds.
 _AGAIN_SECONDS = 60.0
 _GONE = "The code server that executed this run is gone, and the run with it."
@@ -88,10 +88,12 @@ def take_over(
 
     ``before``: what was under way when this one came; where the earlier one is alive, it is waited for first.
     """
-    # The daemon asks the code server how to start a lost run again, and asks once.
+    # The daemon tries once to start a lost run again. It must have noticed by then that this code server answers.
     while not _accepts(address.port):
         if done.wait(_LOOK_SECONDS):
             return
+    if before and done.wait(_NOTICED_SECONDS):
+        return
     with exclusive(open_store(default_url(get_settings())), [f"code server {address}"]):
         lost = _still(instance, before)
         for run in lost:

@@ -29,6 +29,7 @@ from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
 from persona_pipeline.scoring.voice_alarm.learning import conversations
 from persona_pipeline.suites.answering.base import (
+    Output,
     OutputCache,
     Request,
     TargetError,
@@ -39,7 +40,6 @@ from persona_pipeline.suites.answering.base import (
     persona_prompt,
     request_key,
 )
-from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import Suite, Test
 from persona_pipeline.world.models import Message, Window, grouped, seed_from
 from persona_pipeline.world.propositions.loading import StoredSet

@@ -23,10 +23,10 @@ from persona_pipeline.base.settings import Settings
 from persona_pipeline.base.turns import is_one_answer
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.format.files import FileError, Files, default_roots
-from persona_pipeline.suites.format.javascript import json_file, json_rows, stringify
 from persona_pipeline.suites.format.loading.messages import find_file_part
 from persona_pipeline.suites.format.models import StrictFields, Suite, Test, Text
 from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.format.text import json_file, json_rows, stringify
 from persona_pipeline.world.personas import is_world
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def load_responses(path: Path | str, roots: Sequence[Path] | None = None) -> Res
     if len(raw) > MAX_BYTES:
         raise ConfigError(Problem(f"is larger than {MAX_BYTES:,} bytes; split it", str(path)))
     if path.suffix.lower() == ".jsonl":
-        data = [row for _, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
+        data = [row for *_, row in json_rows(text, str(path), "Malformed JSONL at line {number}: {error}")]
     else:
         data = json_file(text, str(path))
     return replace(read_responses(data, str(path)), content_hash=hashlib.sha256(raw).hexdigest())

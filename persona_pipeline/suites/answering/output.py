@@ -11,9 +11,9 @@ from typing import Any, Self
 from persona_pipeline.base.calls import Timing
 from persona_pipeline.base.text import storable_data
 from persona_pipeline.base.turns import ASSISTANT, Turn, TurnError, UnknownCallError, read_turns
-from persona_pipeline.suites.format.javascript import parse_object, stringify
 from persona_pipeline.suites.format.loading.messages import content_texts
 from persona_pipeline.suites.format.models import present
+from persona_pipeline.suites.format.text import parse_object, stringify
 
 # What an answer is recorded with beside its messages, as the target said it.
 _TEXTS = ("file_changes", "start_time", "end_time")
@@ -99,7 +99,7 @@ class Output:
             waited_ms=_total(turn.waited_ms for turn in turns),
             truncated=any(turn.truncated for turn in turns),
             turns=turns,
-            user_cost_usd=_known(turn.user_cost_usd for turn in turns),
+            user_cost_usd=known_sum(turn.user_cost_usd for turn in turns),
             calls_reported=all(turn.calls_reported for turn in turns),
         )
 
@@ -266,7 +266,7 @@ def _number(value: Any) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def _known(values: Iterable[float | None]) -> float | None:
+def known_sum(values: Iterable[float | None]) -> float | None:
     """Return the sum of what is known, None where nothing is."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None
@@ -275,7 +275,7 @@ def _known(values: Iterable[float | None]) -> float | None:
 def _total(values: Iterable[float | None]) -> float | None:
     """Return a sum, None where a part of it is not known."""
     found = [*values]
-    return None if None in found else _known(found)
+    return None if None in found else known_sum(found)
 
 
 class Need(StrEnum):

@@ -15,8 +15,8 @@ from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
-from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, ReasonedError
+from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.criteria import (
     Criterion,

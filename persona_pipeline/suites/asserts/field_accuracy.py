@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.format.javascript import json_equal, parse_float, parse_object, stringify
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, Weight
+from persona_pipeline.suites.format.text import MISSING, json_equal, parse_float, parse_object, stringify, value_at
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 from persona_pipeline.suites.grading.statistics import weighted_mean
@@ -100,8 +100,6 @@ def _day(year: int, month: int, day: int) -> date | None:
 
 
 MOST_SENTENCES = 4
-_MISSING: Any = object()
-_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 # What 0.3 - 0.1 differs from 0.2 by must not decide whether a number is within its tolerance.
 _ROUNDING = 1e-12
 
@@ -164,7 +162,7 @@ class FieldAccuracy(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         candidate, expected = parse_object(output.text), expected_value(context.test.expected_messages)
-        unknown = [check.path for check in self.fields_ if _at(expected, check.path) is _MISSING]
+        unknown = [check.path for check in self.fields_ if value_at(expected, check.path) is MISSING]
         if unknown:
             said = f"not reported: expected_output holds nothing at {', '.join(unknown)}; add it there, or remove the field"
             raise UngradedError(NOT_REPORTED, said)
@@ -172,8 +170,8 @@ class FieldAccuracy(Assert):
         misses: list[str] = []
         scores: list[tuple[float, float]] = []
         for check in self.fields_:
-            wanted, found = _at(expected, check.path), _at(candidate, check.path)
-            if found is _MISSING:
+            wanted, found = value_at(expected, check.path), value_at(candidate, check.path)
+            if found is MISSING:
                 scores.append((0.0, check.weight) if check.required else (1.0, 0.0))
                 (misses if check.required else hits).append(f"{check.path}: missing.")
             else:
@@ -194,22 +192,8 @@ def expected_value(messages: Any) -> Any:
         if not isinstance(content, str):
             return content
         found = parse_object(content)
-        return _MISSING if found is None else found
-    return _MISSING
-
-
-def _at(value: Any, path: str) -> Any:
-    for match in _STEP.finditer(path):
-        index, key = match.groups()
-        if isinstance(value, list):
-            # lines.0 is lines[0]: a list has no other keys.
-            number = index if index is not None else key if key.isascii() and key.isdigit() else None
-            value = _MISSING if number is None or int(number) >= len(value) else value[int(number)]
-        elif isinstance(value, dict):
-            value = value.get(key if index is None else index, _MISSING)
-        else:
-            return _MISSING
-    return value
+        return MISSING if found is None else found
+    return MISSING
 
 
 def _as_number(value: Any) -> float | None:

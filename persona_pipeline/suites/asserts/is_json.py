@@ -3,20 +3,19 @@
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NoReturn
 
 from pydantic import AfterValidator, Field
 
 from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.format.javascript import is_json, reject
-from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
+from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 # What other spellings of the type say beside it.
 SPELLINGS: dict[str, dict[str, Any]] = {"contains_json": {"anywhere": True}}
 _MOST_PLACES = 1000
-_DECODER = json.JSONDecoder(parse_constant=reject)
+_MOST_DIGITS = 4000
 
 
 # Dots between atoms, and a domain of two labels or more: jsonschema itself asks for an @ alone.
@@ -34,11 +33,13 @@ def _language(schema: dict[str, Any]) -> Any:
 
 def usable_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON schema that can be used. Raises ``ValueError``: it cannot, and why."""
+    from jsonschema import FormatChecker
     from jsonschema.exceptions import SchemaError
 
     language = _language(schema)
     try:
-        language.check_schema(schema)
+        # Patterns are those of ``regex``, which knows more than Python's ``re``: they are compiled below.
+        language.check_schema(schema, format_checker=FormatChecker(()))
     except SchemaError as error:
         raise ValueError(f"is no JSON schema: {error.message}") from None
     for key, value in keywords(schema):
@@ -88,15 +89,13 @@ class IsJson(Assert):
 
     def grade(self, output: Output, context: Context) -> Grade:
         try:
-            if self.schema_ is None and not self.anywhere:
-                return Grade.of(is_json(output.text), "The answer is valid JSON.", "The answer is not valid JSON.")
             found = list(_values(output.text)) if self.anywhere else _whole(output.text)
             problems = [self._problem(value) for value in found]
         except RecursionError as error:
             raise UngradedError("too_deep", "the answer nests too deep to be read") from error
-        where = "holds" if self.anywhere else "is"
         if not found:
-            return Grade(0.0, misses=(f"The answer {where} no valid JSON.",))
+            return Grade(0.0, misses=(f"The answer {'holds no' if self.anywhere else 'is not'} valid JSON.",))
+        where = "holds" if self.anywhere else "is"
         fits = " that fits the schema" if self.schema_ is not None else ""
         return Grade.of(
             None in problems, f"The answer {where} valid JSON{fits}.", f"The answer's JSON does not fit: {problems[0]}"
@@ -131,6 +130,19 @@ def validator_of(schema: dict[str, Any]) -> Any:
 
 def _is_email(value: Any) -> bool:
     return not isinstance(value, str) or search(_EMAIL, value)
+
+
+def _refuse(constant: str) -> NoReturn:
+    """Raise ``ValueError`` for NaN and infinity, which Python's JSON has and JSON has not."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _number(text: str) -> float:
+    # Python refuses integers of more than 4,300 digits, JSON does not.
+    return int(text) if len(text) <= _MOST_DIGITS else float(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=_number)
 
 
 def _whole(text: str) -> list[Any]:

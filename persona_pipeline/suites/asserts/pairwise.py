@@ -13,9 +13,9 @@ from persona_pipeline.suites.answering.base import Responses, load_responses
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.llm_judge import read_prompt
 from persona_pipeline.suites.format.files import FileError
-from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.judge_questions import (
     PAIRWISE_SCHEMA,
@@ -205,11 +205,6 @@ def grade_of(found: ComparedAnswer) -> Grade:
             PairwiseOutcome.TIE: "Neither answer is better, in either order.",
             PairwiseOutcome.LOSS: "The other answer is better, in either order.",
         }[found.outcome]
+    details = {"outcome": found.outcome.value, "orders": [item.value for item in found.orders]}
     won = found.outcome is PairwiseOutcome.WIN
-    return Grade(
-        found.outcome.score,
-        (said,) if won else (),
-        () if won else (said,),
-        found.reasoning,
-        details={"outcome": found.outcome.value, "orders": [item.value for item in found.orders]},
-    )
+    return Grade.saying(said, won, found.outcome.score, reasoning=found.reasoning, details=details)

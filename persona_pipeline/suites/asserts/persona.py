@@ -168,11 +168,12 @@ class CharacterFades(AgentClaims):
         wanted = self.half_life_at_least
         if lost:
             text = f"{self.agent} is out of character from message {end} of {len(turns)} on"
-            return Grade(float(end > wanted), *(((text,), ()) if end > wanted else ((), (text,))), details=details)
+            return Grade.saying(text, end > wanted, float(end > wanted), details=details)
         if len(turns) < wanted:
             text = f"the conversation ends in character after {len(turns)} messages, and {wanted} are asked for; make it longer"
             raise UngradedError("too_short", text)
-        return Grade(1.0, (f"{self.agent} is in character to the end, after {len(turns)} messages",), details=details)
+        said = f"{self.agent} is in character to the end, after {len(turns)} messages"
+        return Grade.saying(said, True, 1.0, details=details)
 
 
 class VoiceSounds(Assert):
@@ -203,4 +204,4 @@ class VoiceSounds(Assert):
         score, worst = min((check.score(text), text) for text in texts)
         said = f"{worst[:80]!r} sounds like {self.agent} with {score:.2f} of 1; {check} {check.error()}."
         details = {"labels": check.labels, "auc": round(check.auc, 4)}
-        return Grade(score, *(((said,), ()) if score >= 0.5 else ((), (said,))), details=details)
+        return Grade.saying(said, score >= 0.5, score, details=details)

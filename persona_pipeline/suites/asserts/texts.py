@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, field_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.format.models import Text
-from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
+from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
 from persona_pipeline.suites.grading.base import Assert, Context
 from persona_pipeline.suites.grading.results import Grade
 

@@ -2,24 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import repeat, zip_longest
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from persona_pipeline.suites.answering.output import Need, Output
 from persona_pipeline.suites.asserts.is_json import usable_schema, validator_of
-from persona_pipeline.suites.format.javascript import json_equal, stringify
 from persona_pipeline.suites.format.models import Limit, StrictFields, Text, over_texts
-from persona_pipeline.suites.format.patterns import compile_pattern, search
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.text import MISSING, compile_pattern, json_equal, search, stringify, value_at
 from persona_pipeline.suites.grading.base import NOT_REPORTED, Assert, Context
 from persona_pipeline.suites.grading.results import Grade, UngradedError
 
 ArgsMatch = Literal["exact", "superset", "subset", "ignore", "schema", "pattern"] | list[str]
 _WAYS = ("exact", "superset", "subset", "ignore", "schema", "pattern")
-_MISSING: Any = object()
 
 
 def _args(value: Any) -> Any:
@@ -49,28 +46,6 @@ class ExpectedCall(StrictFields):
     args: Arguments | None = None
     args_match: Matching | None = None
     max_duration_ms: Limit | None = None
-
-
-@dataclass
-class _Tally:
-    """Hits and misses of one comparison; a duration check counts beside the calls."""
-
-    hits: list[str] = field(default_factory=list)
-    misses: list[str] = field(default_factory=list)
-    duration_checks: int = 0
-    duration_hits: int = 0
-
-    def duration(self, expected: ExpectedCall, call: dict[str, Any], where: str) -> None:
-        took = call.get("duration_ms")
-        if expected.max_duration_ms is None:
-            return
-        if isinstance(took, bool) or not isinstance(took, int | float):
-            raise UngradedError(NOT_REPORTED, f"not reported: {where} has no duration_ms to compare with its limit")
-        self.duration_checks += 1
-        met = took <= expected.max_duration_ms
-        self.duration_hits += met
-        text = f"{where} took {took:g} ms, limit {expected.max_duration_ms:g} ms."
-        (self.hits if met else self.misses).append(text)
 
 
 class ToolTrajectory(Assert):
@@ -128,49 +103,53 @@ class ToolTrajectory(Assert):
         calls = output.tool_calls
         if self.mode == "any_order":
             return self._any_order(calls)
-        expected = self.expected or []
-        if self.mode == "subset":
-            return self._subset(expected, calls)
-        if not expected and not (self.mode == "exact" and calls):
+        expected, is_subset = self.expected or [], self.mode == "subset"
+        if not expected and not is_subset and not (self.mode == "exact" and calls):
             return Grade(1.0, hits=("No calls were expected.",))
-        tally = _Tally()
-        matched = 0
-        for index, (item, call) in enumerate(self._pairs(expected, calls)):
-            if call is None:
-                tally.misses.append(f"Call {index + 1}, {_shown(item)}, is missing.")
-            else:
-                matched += 1
-                tally.hits.append(f"Call {index + 1}, {_shown(item)}, is there.")
-                tally.duration(item, call, f"Call {index + 1}, {item.tool},")
-        total = len(expected)
+        met, unmet = ("allowed", "not among the allowed ones") if is_subset else ("there", "missing")
+        hits, misses = [], []
+        matched, durations = 0, list[bool]()
+        for number, (item, call) in enumerate(pairs := [*self._pairs(expected, calls)], start=1):
+            where = f"Call {number}, {call['tool'] if is_subset and call else _shown(item)}, is"
+            if item is None or call is None:
+                misses.append(f"{where} {unmet}.")
+                continue
+            matched += 1
+            hits.append(f"{where} {met}.")
+            if item.max_duration_ms is not None:
+                kept, said = _within(item.max_duration_ms, call, f"Call {number}, {item.tool},")
+                durations.append(kept)
+                (hits if kept else misses).append(said)
+        total = len(pairs)
         if self.mode == "exact" and len(calls) > total:
             extra = ", ".join(call["tool"] for call in calls[total:])
-            tally.misses.append(f"There are more calls than expected: {extra}.")
+            misses.append(f"There are more calls than expected: {extra}.")
             total = len(calls)
-        score = (matched + tally.duration_hits) / (total + tally.duration_checks)
-        return Grade(
-            score, tally.hits, tally.misses, f"{matched} of {len(expected)} expected calls in {self.mode} mode."
-        )
+        checks = total + len(durations)
+        score = (matched + sum(durations)) / checks if checks else 1.0
+        counted = f"{matched} of {len(pairs)}"
+        reasoning = f"{counted} calls are allowed." if is_subset else f"{counted} expected calls in {self.mode} mode."
+        return Grade(score, hits, misses, reasoning)
 
     def _pairs(
         self, expected: Sequence[ExpectedCall], calls: Sequence[dict[str, Any]]
-    ) -> Iterator[tuple[ExpectedCall, dict[str, Any] | None]]:
-        """Each expected call with the call that meets it, or None."""
-        if self.mode == "exact":
-            for index, item in enumerate(expected):
-                call = calls[index] if index < len(calls) else None
-                yield item, call if call is not None and self._matches(item, call) else None
-            return
-        if self.mode == "in_order":
+    ) -> Iterator[tuple[ExpectedCall | None, dict[str, Any] | None]]:
+        """Yield each expected call with the call that meets it, or None; of a subset each call with what allows it, or None."""
+        if self.mode == "subset":
+            for call in calls:
+                yield next((item for item in expected if self._matches(item, call)), None), call
+        elif self.mode == "exact":
+            for item, call in zip_longest(expected, calls[: len(expected)]):
+                yield item, call if call and self._matches(item, call) else None
+        elif self.mode == "in_order":
             yield from self._in_order(expected, calls)
-            return
-        used: set[int] = set()
-        for item in expected:
-            free = (i for i, call in enumerate(calls) if i not in used and self._matches(item, call))
-            found = next(free, None)
-            if found is not None:
-                used.add(found)
-            yield item, None if found is None else calls[found]
+        else:
+            free = [*calls]
+            for item in expected:
+                found = next((call for call in free if self._matches(item, call)), None)
+                if found is not None:
+                    free.remove(found)
+                yield item, found
 
     def _in_order(
         self, expected: Sequence[ExpectedCall], calls: Sequence[dict[str, Any]]
@@ -197,22 +176,6 @@ class ToolTrajectory(Assert):
         share = len(hits) / len(wanted) if wanted else 1.0
         return Grade(share, hits, misses, f"{len(hits)} of {len(wanted)} limits met.")
 
-    def _subset(self, expected: Sequence[ExpectedCall], calls: Sequence[dict[str, Any]]) -> Grade:
-        tally = _Tally()
-        allowed = 0
-        for index, call in enumerate(calls):
-            item = next((item for item in expected if self._matches(item, call)), None)
-            where = f"Call {index + 1}, {call['tool']},"
-            if item is None:
-                tally.misses.append(f"{where} is not among the allowed ones.")
-            else:
-                allowed += 1
-                tally.hits.append(f"{where} is allowed.")
-                tally.duration(item, call, where)
-        total = len(calls) + tally.duration_checks
-        score = (allowed + tally.duration_hits) / total if total else 1.0
-        return Grade(score, tally.hits, tally.misses, f"{allowed} of {len(calls)} calls are allowed.")
-
     def _matches(self, expected: ExpectedCall, call: dict[str, Any]) -> bool:
         if call["tool"] != expected.tool:
             return False
@@ -237,8 +200,8 @@ def arguments_match(expected: dict[str, Any], actual: dict[str, Any], how: str |
         return validator_of(expected).is_valid(actual)
     if how == "pattern":
         return _covers(actual, expected, _matches)
-    wanted = [(path, _at(expected, path)) for path in how]
-    return all(value is _MISSING or json_equal(value, _at(actual, path)) for path, value in wanted)
+    wanted = [(path, value_at(expected, path)) for path in how]
+    return all(value is MISSING or json_equal(value, value_at(actual, path)) for path, value in wanted)
 
 
 def _covers(large: Any, small: Any, same: Callable[[Any, Any], bool]) -> bool:
@@ -257,17 +220,17 @@ def _matches(actual: Any, expected: Any) -> bool:
     return search(expected, actual if isinstance(actual, str) else stringify(actual))
 
 
-def _at(value: Any, path: str) -> Any:
-    for part in path.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return _MISSING
-        value = value[part]
-    return value
+def _within(limit: float, call: dict[str, Any], where: str) -> tuple[bool, str]:
+    """Return whether a call kept a limit in milliseconds, and a sentence; ``UngradedError``: the call has no duration."""
+    took = call.get("duration_ms")
+    if isinstance(took, bool) or not isinstance(took, int | float):
+        raise UngradedError(NOT_REPORTED, f"not reported: {where} has no duration_ms to compare with its limit")
+    return took <= limit, f"{where} took {took:g} ms, limit {limit:g} ms."
 
 
-def _shown(item: ExpectedCall) -> str:
-    if not isinstance(item.args, dict):
-        return item.tool
+def _shown(item: ExpectedCall | None) -> str:
+    if item is None or not isinstance(item.args, dict):
+        return item.tool if item else ""
     return f"{item.tool}({', '.join(item.args)})"
 
 

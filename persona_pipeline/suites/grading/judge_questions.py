@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from persona_pipeline.base.documents.json import list_schema, object_schema
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.models import present
+from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.grading.base import Context, shown_messages
 from persona_pipeline.suites.grading.results import Grade
 

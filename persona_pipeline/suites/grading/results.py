@@ -11,7 +11,7 @@ from typing import Any
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_OK
 from persona_pipeline.base.status import Result
-from persona_pipeline.suites.answering.output import Output, parse_output
+from persona_pipeline.suites.answering.output import Output, known_sum, parse_output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
 from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.grading.statistics import half_lives, share_interval
@@ -103,7 +103,12 @@ class Grade:
     @classmethod
     def of(cls, met: bool, hit: str, miss: str) -> "Grade":
         """Return 1 with a hit, or 0 with a miss."""
-        return cls(1.0, hits=(hit,)) if met else cls(0.0, misses=(miss,))
+        return cls.saying(hit if met else miss, met, float(met))
+
+    @classmethod
+    def saying(cls, said: str, met: bool, score: float, **more: Any) -> "Grade":
+        """Return a score with a sentence, which is a hit where what was asked is met. ``more``: fields of the grade."""
+        return cls(score, **{"hits" if met else "misses": (said,)}, **more)
 
     def negated(self) -> "Grade":
         """Return the opposite: 1 - score, hits and misses, pass and fail exchanged. Gates inside are part of what must not hold."""
@@ -204,12 +209,7 @@ class Attempt:
     def cost_usd(self) -> float | None:
         """US dollars it took, a simulated user included, as far as targets reported them; None: none did."""
         output = self.output
-        if output is None:
-            return None
-        known = [turn.cost_usd for turn in output.turns or [output]] + [output.user_cost_usd]
-        return (
-            math.fsum(cost for cost in known if cost is not None) if any(cost is not None for cost in known) else None
-        )
+        return output and known_sum([*(turn.cost_usd for turn in output.turns or [output]), output.user_cost_usd])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a trial's line in the results."""

@@ -10,10 +10,10 @@ from typing import Any
 from persona_pipeline.base.documents.json import csv_rows
 from persona_pipeline.base.errors import did_you_mean
 from persona_pipeline.suites.asserts import registry
-from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.external_tests import json_lines
 from persona_pipeline.suites.format.loading.tests import Defaults, read_test
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, RowSource
+from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.importing.asserts import TYPES, over_threshold, read_asserts
 from persona_pipeline.suites.importing.findings import MOST, PYDANTIC_EVALS, Part, Reference, listed
 from persona_pipeline.suites.importing.prompts import (

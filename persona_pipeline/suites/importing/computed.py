@@ -10,7 +10,7 @@ from persona_pipeline.base.documents.yaml import parse_document
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.asserts.is_json import keywords
 from persona_pipeline.suites.asserts.texts import SPELLINGS
-from persona_pipeline.suites.format.javascript import stringify
+from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.importing.findings import Findings, Part, listed
 
 _AS_THEY_ARE = ("tool_trajectory", "field_accuracy", "token_usage", "execution_metrics")

@@ -14,9 +14,9 @@ from jinja2 import TemplateError as JinjaError
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.loading.messages import ROLES
 from persona_pipeline.suites.format.models import over_texts
+from persona_pipeline.suites.format.text import stringify
 from persona_pipeline.suites.importing.findings import PYDANTIC_EVALS, Part, Reference, listed
 
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?([A-Za-z_]\w*)\s*-?\}\}")

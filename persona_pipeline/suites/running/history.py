@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.text import storable_json
-from persona_pipeline.suites.answering.output import OutputError, parse_output
+from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.asserts.pairwise import (
     KIND,
     ComparedAnswer,
@@ -22,10 +22,12 @@ from persona_pipeline.suites.asserts.pairwise import (
     both_orders,
     outcome_of,
     shown_of,
+    whole,
 )
-from persona_pipeline.suites.format.javascript import json_rows
 from persona_pipeline.suites.format.models import Suite
+from persona_pipeline.suites.format.text import json_rows
 from persona_pipeline.suites.grading.base import Context
+from persona_pipeline.suites.grading.judge_questions import label_of
 from persona_pipeline.suites.grading.results import (
     Failure,
     SuiteResult,
@@ -131,7 +133,7 @@ def _parsed(text: str, path: Path) -> Iterator[tuple[int, Any]]:
             if isinstance(data, dict) and isinstance(data.get("tests"), list):
                 yield from enumerate(data["tests"], start=1)
                 return
-    yield from json_rows(text, str(path), "is not results: {error}", json.loads)
+    yield from ((number, row) for number, _, row in json_rows(text, str(path), "is not results: {error}"))
 
 
 def earlier_results(path: Path) -> list[TestResult]:
@@ -323,7 +325,7 @@ def _pair(
     key: str, a: Mapping[str, Any], b: Mapping[str, Any], context: Context
 ) -> "tuple[ComparedAnswer | None, list[Question]]":
     """The tie of two answers that are the same, else what to ask."""
-    outputs = []
+    outputs: list[Output] = []
     if None not in (keys := (a.get("request_key"), b.get("request_key"))) and keys[0] != keys[1]:
         raise UngradedError("stale", f"{key!r} was not asked the same in both runs")
     for row in (b, a):
@@ -333,10 +335,10 @@ def _pair(
             outputs.append(parse_output(row))
         except OutputError as problem:
             raise UngradedError("invalid_response", f"{key!r}: {problem}") from problem
-    new, old = outputs
-    same = alike(new.text, old.text)
-    label = f"{KIND} of {context.suite.name}/{context.test.id}"
-    return same, [] if same else both_orders(shown_of(new, context), new.text, old.text, label=label)
+    new, old = map(whole, outputs)
+    same = alike(new, old)
+    label = label_of(KIND, context)
+    return same, [] if same else both_orders(shown_of(outputs[0], context), new, old, label=label)
 
 
 def _context(key: str, target: Any, known: Mapping[str, Context]) -> Context:

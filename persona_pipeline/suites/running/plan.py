@@ -271,18 +271,17 @@ def target_problems(suite: Suite, targets: Targets) -> list[Problem]:
 
     Nothing is opened: no key is needed, and no server is asked.
     """
-    of_tests = (
-        (name, test) for test in suite.tests for name in (*(test.targets or ()), test.user and test.user.target)
-    )
+    asked: list[tuple[str | None, ConfigEntry | None]] = [
+        (name, None) for name in (suite.target, *(suite.targets or ()))
+    ]
+    for test in suite.tests:
+        asked += [(name, test.entry) for name in (*(test.targets or ()), test.user and test.user.target)]
+        asked += [(item.asked, item.entry) for item in test.all_asserts]
     named: dict[str, Problem] = {}
-    for name, test in [*((name, None) for name in (suite.target, *(suite.targets or ()))), *of_tests]:
+    for name, entry in asked:
         if name is not None and name not in targets.names and name not in named:
             said = f"there is no target {name!r} in {targets.path}{did_you_mean(name, targets.names)}"
-            named[name] = test.entry.problem(said) if test and test.entry else Problem(said, str(suite.path))
-    for item in {id(item): item for test in suite.tests for item in test.all_asserts}.values():
-        if item.asked is not None and item.asked not in targets.names and item.asked not in named:
-            said = f"{item.name}: there is no target {item.asked!r} in {targets.path}{did_you_mean(item.asked, targets.names)}"
-            named[item.asked] = item.entry.problem(said) if item.entry else Problem(said, str(suite.path))
+            named[name] = entry.problem(said) if entry else Problem(said, str(suite.path))
     return [*named.values(), *targets.unknown_providers()]
 
 

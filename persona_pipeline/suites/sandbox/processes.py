@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.format.text import parse_json
 from persona_pipeline.suites.sandbox.opened import watched
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_vali
 
 from persona_pipeline.suites.answering.base import Request, TargetError, TargetFields
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
-from persona_pipeline.suites.format.javascript import parse_json
 from persona_pipeline.suites.format.models import StrictFields, Text
+from persona_pipeline.suites.format.text import parse_json
 from persona_pipeline.suites.sandbox.processes import ProcessError, ProcessResult, run_process
 
 PLACEHOLDERS = (

@@ -155,7 +155,9 @@ class ModelTarget(TargetFields):
         if calls:
             message["tool_calls"] = [{"tool": call.name, **call.given} for call in calls]
         counted = tokens if tokens.input or tokens.output else None
-        return Output([message], counted, usage.usd, truncated=any(turn.was_cut_off for turn in turns))
+        reported = all(turn.calls is not None for turn in turns)
+        cut_off = any(turn.was_cut_off for turn in turns)
+        return Output([message], counted, usage.usd, truncated=cut_off, calls_reported=reported)
 
     @property
     def answer_key(self) -> str:

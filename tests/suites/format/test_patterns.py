@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.suites.format import patterns
-from persona_pipeline.suites.format.patterns import PatternError, compile_pattern, search
+from persona_pipeline.suites.format import text as patterns
 from persona_pipeline.suites.format.problems import ReasonedError
+from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
 
 
 @pytest.mark.parametrize(

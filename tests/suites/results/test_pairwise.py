@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,24 @@ def judged(folder: Path, a: dict[str, str], b: dict[str, str], *layers: Layer) -
         return judge_pairs(judge, rows[0], rows[1], {"": suite})
     finally:
         judge.close()
+
+
+def test_answers_that_differ_in_their_calls_are_judged(tmp_path: Path) -> None:
+    suite = load(tmp_path, SUITE)
+    asked: list[Question] = []
+    row = {"id": "t0", "verdict": "pass", "output": [{"role": "assistant", "content": "a"}]}
+    called = [{"role": "assistant", "content": "a", "tool_calls": [{"tool": "refund", "input": {}}]}]
+
+    def better(question: Question) -> dict[str, Any]:
+        asked.append(question)
+        return {
+            "reasoning": "calls",
+            "better": "first" if "refund" in json.loads(question.evidence)["first"] else "second",
+        }
+
+    with closing(SuiteJudge(OpenedJudge(ScriptedBackend(better), ()))) as judge:
+        found = judge_pairs(judge, [row], [{**row, "output": called}], {"": suite})
+    assert (found.wins, len(asked)) == (1, 2)
 
 
 def test_wins_ties_and_losses_are_counted(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from persona_pipeline.suites.grading.judge_questions import evidence
 from tests.suites.support import suite_of
 from tests.suites.targets.conftest import Agent
 from tests.suites.targets.test_providers import request, target
-from tests.turns.shapes import GIVEN, SHAPES, UNKNOWN
+from tests.turns.shapes import GIVEN, IN_TEXT, SHAPES, UNKNOWN
 
 ASSERTS = [
     {
@@ -113,6 +113,18 @@ def test_that_nothing_is_known_of_calls_is_kept_too(answer: Any) -> None:
     assert not again.calls_reported
     trace = again.trace() or {}
     assert (trace["event_count"], trace["llm_call_count"]) == (None, None)
+
+
+@pytest.mark.parametrize("name", IN_TEXT)
+def test_of_a_call_in_the_text_nothing_can_be_told(tmp_path: Path, suite: Any, name: str) -> None:
+    message = {"role": "assistant", "content": IN_TEXT[name]}
+    (test,) = run_suite(suite, responses=read_responses({"t": [message]})).tests
+    reasons = {item.name: item.error and item.error.reason for item in test.best.results}
+    assert reasons == dict.fromkeys(("never refunds", "no calls", "no refund at all"), "not_reported") | {
+        "says so": None
+    }
+    asked: Any = target(tmp_path, provider="openai", model="m", base_url="http://127.0.0.1:9")
+    assert not asked.read({"choices": [{"message": message}]}).calls_reported
 
 
 @pytest.mark.parametrize("name", ["OpenAI Responses", "LangChain", "text and tool_calls"])

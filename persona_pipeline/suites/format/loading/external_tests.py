@@ -1,5 +1,6 @@
 """Tests in files of their own: YAML lists, JSON lines, CSV tables, globs of them."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,8 +12,8 @@ from persona_pipeline.base.documents.yaml import Document, Limits, parse_documen
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.text import names_in
 from persona_pipeline.suites.format.files import MAX_BYTES, FileError, is_pattern
-from persona_pipeline.suites.format.javascript import json_file, parse_float, parse_json
 from persona_pipeline.suites.format.problems import ConfigEntry, LineSource, Reader, RowSource
+from persona_pipeline.suites.format.text import json_file, json_rows, parse_float, parse_json
 
 _SPELLED = re.compile(
     r"(?P<negated>not-)?(?P<kind>[a-z][a-z-]*)(?:\((?P<argument>[^()]*)\))?(?::(?P<value>.*))?\Z", re.DOTALL
@@ -311,39 +312,27 @@ def read_document(path: Path, text: str, *, merge: bool = False) -> Document:
 
 
 def json_lines(
-    reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {reason}"
+    reader: Reader, path: str, text: str, malformed: str = "Malformed JSONL at line {number}: {error}"
 ) -> Iterator[tuple[ConfigEntry, str]]:
     """Yield the object of every line that is not blank. ``malformed``: what to say of a line that is not JSON."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = parse_json(line, unique_keys=True)
-        except ValueError as error:
-            column = getattr(error, "colno", 1)
-            reason = getattr(error, "msg", None) or error
-            reader.problems.append(Problem(malformed.format(number=number, reason=reason), path, number, column))
-            continue
+    for number, line, value in json_rows(text, path, malformed, reader.problems):
         yield ConfigEntry(value, LineSource(path, number, line)), f"line {number}"
 
 
 def check_numbers(data: Any, source: Any) -> None:
     """Refuse NaN and infinity anywhere: no score can be made of them, and JSON cannot hold them."""
-    problems: list[Problem] = []
-    waiting: list[tuple[Any, tuple[str | int, ...]]] = [(data, ())]
-    while waiting:
-        value, location = waiting.pop()
-        if isinstance(value, float):
-            if value - value != 0.0:
-                name = location[-1] if location else "the value"
-                problems.append(source.problem(location, f"{name}: must be a finite number, not {value}"))
-        elif isinstance(value, dict):
-            waiting += [
-                (item, (*location, key)) for key, item in value.items() if isinstance(item, float | dict | list)
-            ]
-        elif isinstance(value, list):
-            waiting += [
-                (item, (*location, index)) for index, item in enumerate(value) if isinstance(item, float | dict | list)
-            ]
+    problems = [
+        source.problem(location, f"{location[-1] if location else 'the value'}: must be a finite number, not {value}")
+        for location, value in _not_finite(data)
+    ]
     if problems:
         raise ConfigError(problems)
+
+
+def _not_finite(value: Any) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield (), value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if isinstance(item, float | dict | list):
+            yield from (((key, *inside), number) for inside, number in _not_finite(item))

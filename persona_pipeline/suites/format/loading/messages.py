@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.suites.format.files import FileError, Files
-from persona_pipeline.suites.format.javascript import stringify
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
+from persona_pipeline.suites.format.text import stringify
 
 ROLES = ("system", "user", "assistant", "tool")
 _ROLES_TEXT = ", ".join(ROLES)

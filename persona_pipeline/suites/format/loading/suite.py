@@ -257,7 +257,7 @@ def _fields(reader: Reader, entry: ConfigEntry) -> SuiteFields | None:
 
 def _tests(reader: Reader, entry: ConfigEntry, path: Path, lines: str | None, defaults: Defaults) -> tuple[Test, ...]:
     if lines is not None:
-        found = json_lines(reader, str(path), lines, "Line {number}: Invalid JSON - {reason}; correct line {number}")
+        found = json_lines(reader, str(path), lines, "Line {number}: Invalid JSON - {error}; correct line {number}")
     else:
         key = next((name for name in ("tests", *_OLD_TESTS) if name in entry.data), None)
         if key is None:

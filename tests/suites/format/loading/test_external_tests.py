@@ -109,7 +109,7 @@ def test_a_glob_without_a_match_and_an_empty_file_are_warnings(tmp_path: Path) -
         (
             "tests: ./c.jsonl\n",
             {"c.jsonl": '{"id":"a","assert":[],"assert":[]}\n'},
-            "c.jsonl:1:1: Malformed JSONL at line 1: key 'assert' stands twice",
+            "c.jsonl:1:1: Malformed JSONL at line 1: the key 'assert' stands twice",
         ),
         ("tests: ./c.jsonl\n", {"c.jsonl": "[1]\n"}, "c.jsonl:1:1: line 1 must be a mapping with id and input"),
         ("tests: https://host/c.yaml\n", {}, "is a URL; only files can be named"),

@@ -99,7 +99,7 @@ def test_the_question_is_all_text_on_one_line(tmp_path: Path) -> None:
     ("messages", "expected"),
     [
         ([{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}], "b"),
-        ([{"role": "assistant", "content": {"k": 1.0}}], '{\n  "k": 1\n}'),
+        ([{"role": "assistant", "content": {"k": 1.0}}], '{\n  "k": 1.0\n}'),
         ([{"role": "assistant", "tool_calls": [{"tool": "a"}]}], '[\n  {\n    "tool": "a"\n  }\n]'),
     ],
     ids=["the last message", "data as JSON", "tool calls where there is no content"],

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persona_pipeline.suites.format.javascript import (
-    is_json,
+from persona_pipeline.suites.format.text import (
     json_equal,
     parse_float,
     parse_json,
@@ -42,29 +41,6 @@ def test_indented_json_has_two_spaces() -> None:
 )
 def test_a_number_is_read_from_the_start_of_a_text(text: str, expected: float | None) -> None:
     assert parse_float(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("{}", True),
-        (' \n"hi"\t', True),
-        ("12", True),
-        ("9" * 5000, True),
-        ('"\\ud800"', True),
-        ("", False),
-        ("NaN", False),
-        ("-Infinity", False),
-        ("[1,]", False),
-        ("\u00a0{}", False),
-        ("\ufeff{}", False),
-        ("```json\n{}\n```", False),
-        ('"a\nb"', False),
-        ("{} {}", False),
-    ],
-)
-def test_json_is_what_json_parse_accepts(text: str, expected: bool) -> None:
-    assert is_json(text) is expected
 
 
 @pytest.mark.parametrize("text", ["NaN", "[Infinity]", "[" * 100_000, "1e999", '{"a": [1, -2E+400]}'])

@@ -1,0 +1,146 @@
+"""Text of the suite format: JSON, numbers in text, and regular expressions.
+
+Expressions are those of Python's ``regex`` package, with a limit of time. ``$`` matches at the very end only, as in JavaScript;
+Python's also matches before a last line break.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import regex
+
+from persona_pipeline.base.documents.json import JsonError, strict_json
+from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.suites.format.problems import ReasonedError
+
+MISSING: Any = object()
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def parse_float(text: str) -> float | None:
+    """Return the number a text starts with (``"100 USD"`` is 100), None where there is none."""
+    match = _LEADING_NUMBER.match(text.lstrip())
+    value = float(match[0]) if match else math.nan
+    return value if math.isfinite(value) else None
+
+
+def stringify(value: Any, indent: int | None = None) -> str:
+    """Return compact JSON text without escapes beyond JSON's own."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a program's JSON, in which the last of equal keys counts; ``ValueError``: it is none."""
+    return strict_json(text, unique_keys=False)
+
+
+def json_file(text: str, source: str, *, unique_keys: bool = False) -> Any:
+    """Return the value of a file of JSON; ``ConfigError``: it is none. ``source``: the file, for that."""
+    try:
+        return strict_json(text, unique_keys=unique_keys)
+    except JsonError as error:
+        raise ConfigError(Problem(f"is not JSON: {error.msg}", source, error.lineno, error.colno)) from error
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object inside an answer: code fences dropped, first ``{`` to last ``}``; None when there is none."""
+    try:
+        value = parse_json(text[text.index("{") : text.rindex("}") + 1])
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """Return whether two JSON values are the same: 5 is 5.0, but true is not 1; the order of keys does not matter."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(json_equal(item, right[key]) for key, item in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    return left == right
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return what stands at a path of keys and list positions, such as ``a.b[0].c``; ``MISSING``: nothing."""
+    for match in _STEP.finditer(path):
+        index, key = match.groups()
+        if isinstance(value, list):
+            # lines.0 is lines[0]: a list has no other keys.
+            number = index if index is not None else key if key.isascii() and key.isdigit() else None
+            value = MISSING if number is None or int(number) >= len(value) else value[int(number)]
+        elif isinstance(value, dict):
+            value = value.get(key if index is None else index, MISSING)
+        else:
+            return MISSING
+    return value
+
+
+def json_rows(
+    text: str, source: str, malformed: str, problems: list[Problem] | None = None
+) -> Iterator[tuple[int, str, Any]]:
+    """Yield each row that is not blank: its line number, its text and its value.
+
+    Args:
+        source: the file, for problems.
+        malformed: what to say of a line that is not JSON; ``{number}`` and ``{error}`` stand for its number and the reason.
+        problems: gets the lines that are not JSON, and the keys of an object must differ. None: the first such line is a
+            ``ConfigError``, but a last line without an end is left out: the run that wrote it was killed.
+    """
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, line, strict_json(line, unique_keys=problems is not None)
+        except JsonError as error:
+            problem = Problem(malformed.format(number=number, error=error.msg), source, number, error.colno)
+            if problems is not None:
+                problems.append(problem)
+            elif number < len(lines):
+                raise ConfigError(problem) from error
+
+
+MAX_PATTERN = 10_000
+# A pattern of a few letters can take years for a few letters of text.
+MOST_SECONDS = 2.0
+_END = regex.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<end>\$)", regex.DOTALL)
+
+
+class PatternError(ValueError):
+    """The pattern cannot be used; the message says why and what to write instead."""
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(pattern: str) -> Any:
+    """Return a compiled pattern. Raises ``PatternError``: it is too long, or not a regular expression."""
+    if len(pattern) > MAX_PATTERN:
+        raise PatternError(f"the pattern is longer than {MAX_PATTERN:,} characters; shorten it")
+    try:
+        return regex.compile(_END.sub(lambda match: r"\Z" if match["end"] else match[0], pattern))
+    except (regex.error, ValueError, OverflowError, RecursionError) as error:
+        said = f"is not a valid regular expression ({error})"
+        raise PatternError(f"{said}; escape characters meant literally with a backslash") from error
+
+
+def search(pattern: str, text: str) -> bool:
+    """Return whether a pattern matches anywhere in a text.
+
+    Raises:
+        PatternError: the pattern cannot be used.
+        ReasonedError: the search takes longer than ``MOST_SECONDS``.
+    """
+    try:
+        return compile_pattern(pattern).search(text, timeout=MOST_SECONDS, concurrent=True) is not None
+    except TimeoutError:
+        said = (
+            f"the search for {pattern[:100]!r} takes more than {MOST_SECONDS:g} s; avoid a repetition in a repetition"
+        )
+        raise ReasonedError("pattern_too_slow", said) from None

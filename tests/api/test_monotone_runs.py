@@ -1,0 +1,123 @@
+"""Damage is monotone through whole runs: worse messages, scores, claims and dimensions never make a verdict better."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import replace as changed
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import persona_pipeline as pp
+from persona_pipeline.base.status import Result
+from persona_pipeline.testing import ScriptedJudge, WorldBuilder
+from persona_pipeline.world import Message
+from persona_pipeline.world.messages.store import read_messages, write_messages
+
+AGENTS, DIMENSIONS, CLAIMS = ("ann", "bob", "cat"), ("adherence", "fluency"), ("dry", "short", "kind")
+PLACES = [(agent, dimension, claim) for agent in AGENTS for dimension in DIMENSIONS for claim in CLAIMS]
+LEVEL, EACH, SPOILT = 8, 4, "Happy to help!"
+ORDER: dict[Result | None, int] = {Result.FELL: 0, Result.CANNOT_TELL: 1, Result.HELD: 2}
+CODES = {1: 0, 3: 1, 4: 1, 0: 2}
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class State:
+    """Scores (0-9) by agent, dimension and claim, the places that the judge refuses, and the messages that broke character."""
+
+    scores: dict[Place, int]
+    refused: frozenset[Place] = frozenset()
+    spoilt: frozenset[str] = frozenset()
+
+    def verdict(self, request: pp.JudgeRequest) -> pp.Verdict:
+        place = (request.agent_id, request.dimension, request.proposition_id)
+        if place in self.refused:
+            return pp.Verdict(request.proposition_id, unscored=pp.Unscored.REFUSAL)
+        texts = [entry.text for entry in request.trajectory.entries if entry.speaker.lower() == request.agent_id]
+        kept = 1 - texts.count(SPOILT) / max(len(texts), 1)
+        return pp.Verdict(request.proposition_id, score=int(self.scores[place] * kept))
+
+
+@dataclass(frozen=True)
+class Office:
+    """A world of three agents with a baseline, whose second week is replaced for each example."""
+
+    world: pp.World
+    messages: list[Message]
+
+    def run(self, state: State) -> dict[object, int]:
+        """Return how good the verdicts are, of the run, each agent and each dimension: 0 regressed, 1 cannot tell, 2 held."""
+        said = [changed(item, text=SPOILT) if item.id in state.spoilt else item for item in self.messages]
+        write_messages(self.world.store, said)
+        found = pp.evaluate(self.world, judge=ScriptedJudge(state.verdict), dimensions=DIMENSIONS)
+        verdicts: dict[object, int] = {"run": ORDER[found.conclusion.verdict], "exit code": CODES[found.exit_code]}
+        for agent_id, report in found.agents.items():
+            verdicts[agent_id] = ORDER[report.conclusion.verdict]
+            verdicts |= {(agent_id, name): ORDER[own.verdict] for name, own in report.conclusions.items()}
+        return verdicts
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=lambda windows: f"baseline of {windows}")
+def office(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    windows: int = request.param
+    builder = WorldBuilder(tmp_path_factory.mktemp("office"))
+    for agent in AGENTS:
+        builder.persona(agent, f"{agent.title()} is dry.")
+        for week in range(windows + 1):
+            for number in range(EACH):
+                builder.say(
+                    agent, f"{agent} says {week}.{number}.", at=f"2026-03-{2 + 7 * week:02}T{9 + number:02}:00:00Z"
+                )
+    for dimension in DIMENSIONS:
+        for claim in CLAIMS:
+            builder.claim(dimension, claim, f"{{{{agent_name}}}} is {claim}")
+    world = builder.open()
+    before = State(dict.fromkeys(PLACES, LEVEL))
+    last = f"2026-03-{2 + 7 * windows:02}T00:00:00Z"
+    judge = ScriptedJudge(before.verdict)
+    pp.take_baselines(world, judge=judge, windows=windows, dimensions=DIMENSIONS, as_of=last)
+    messages = [item for item in read_messages(world.store) if item.created_at.isoformat() >= last[:10]]
+    assert len(messages) == len(AGENTS) * EACH
+    yield Office(world, messages)
+    world.store.close()
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> tuple[State, State, bool]:
+    """Return a state, the same with damage, and whether the damage took evidence away."""
+    low = st.dictionaries(st.sampled_from(PLACES), st.integers(0, 9), max_size=6)
+    ids = st.frozensets(st.integers(0, len(AGENTS) * EACH - 1), max_size=4)
+    lost = st.frozensets(st.sampled_from(PLACES), max_size=3)
+    before = State({**dict.fromkeys(PLACES, LEVEL), **draw(low)}, draw(lost), frozenset(map(str, draw(ids))))
+    scores = {place: min(score, before.scores[place]) for place, score in draw(low).items()}
+    refused = draw(lost)
+    if draw(st.booleans()):
+        agent, dimension = draw(st.sampled_from(AGENTS)), draw(st.sampled_from(DIMENSIONS))
+        refused |= {place for place in PLACES if place[:2] == (agent, dimension)}
+    after = State({**before.scores, **scores}, before.refused | refused, before.spoilt | set(map(str, draw(ids))))
+    return before, after, after.refused != before.refused
+
+
+@settings(
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(damages())
+def test_damage_never_makes_a_run_greener(office: Office, drawn: tuple[State, State, bool]) -> None:
+    first, second, lost = drawn
+    ids = [item.id for item in office.messages]
+    first, second = (changed(state, spoilt=frozenset(ids[int(at)] for at in state.spoilt)) for state in (first, second))
+    before, after = office.run(first), office.run(second)
+    for what, known in before.items():
+        # What is not judged any more can be a regression no longer; it is never green.
+        most = max(known, 1) if lost and known < 2 else known
+        assert after[what] <= most, (what, known, after[what])
+
+
+def test_the_worlds_are_green_before_and_red_after(office: Office) -> None:
+    healthy = State(dict.fromkeys(PLACES, LEVEL))
+    assert {*office.run(healthy).values()} == {2}
+    broken = changed(healthy, spoilt=frozenset(item.id for item in office.messages if item.agent_id == "ann"))
+    after = office.run(broken)
+    assert after["run"] == after["exit code"] == after["ann"] == 0 and after["bob"] == 2
