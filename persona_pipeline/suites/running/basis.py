@@ -1,14 +1,12 @@
-"""What the verdict on a test rests on: every file, text and setting that could change it, and one digest of them all.
+"""What the verdict on a test rests on: files, texts and settings that can change it, and one digest of all of them.
 
-Going on with a run, taking kept answers, running what a change touches, Dagster's sensor and the results themselves all ask here.
-What is in doubt is in it: of a program everything in its folder. Nothing is run, imported or asked, and nothing outside the
-repository and the world is read: what lies there is *unseen*, and what rests on something unseen runs.
+``--resume``, ``--cache``, ``--changed``, Dagster's sensor and the results use it. What programs read is known from what they opened
+when they last ran (``records.py``); without a record it is the whole repository. Nothing is run, imported or asked here. Only files
+in the repository, the world and the allowed folders are read. What lies elsewhere is *unseen*: a test that rests on it always runs.
 """
 
-import contextlib
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,67 +14,44 @@ from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
-from persona_pipeline.base.files import digest_within, repository_of
+from persona_pipeline.base.files import repository_of
 from persona_pipeline.guard.labels.files import LABELS, VOICE
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
+from persona_pipeline.suites.asserts.code_judge import Function
 from persona_pipeline.suites.asserts.persona import AgentClaims, PersonaDrift, VoiceSounds
 from persona_pipeline.suites.asserts.registry import default_assert
-from persona_pipeline.suites.format.files import FileError, default_roots
-from persona_pipeline.suites.format.models import AssertFields, Suite, Test, over_texts
-from persona_pipeline.suites.format.programs import ProgramSource, module_sources, program_sources
+from persona_pipeline.suites.format.files import FileError, default_roots, state_folder
+from persona_pipeline.suites.format.models import AssertFields, Suite, Test
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
 from persona_pipeline.suites.running.plan import RunOptions, Targets
+from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks
+from persona_pipeline.suites.sandbox.opened import recording
+from persona_pipeline.suites.targets.python import PythonTarget
 from persona_pipeline.suites.targets.registry import find_provider, with_function
 from persona_pipeline.world.personas import PERSONAS, is_agent_id, yaml_stems
 
-ABSENT = "absent"
-_LONGEST_PATH, _MOST_FILES = 300, 5_000
-# What a program's folder holds that is none of it: what tools and programs leave, suites and who answers them.
-_LEFT_FOLDERS = frozenset({"__pycache__", "node_modules"})
-_LEFT_ENDINGS = (".pyc", ".pyo", ".log", ".tmp", ".db", ".db-wal", ".db-shm", ".db-journal", ".sqlite", ".sqlite3")
-_LEFT_NAMES = (".eval.yaml", ".eval.yml", ".eval.jsonl", "targets.yaml", "targets.yml")
-_WORLDS_OWN = ("messages", "recordings")
+_DIGITS = 32
 
 
 @dataclass
 class Basis:
-    """What a verdict or an answer rests on.
-
-    ``values``: what stands in no file of its own, by what it is: JSON. ``files``: digests by path; of files that are not there,
-    but would be read if they were, ``absent``. ``folder``: all of whose files these are, whatever comes into it; None: each of
-    them is named. ``unseen``: what nobody can look into, each with the reason. ``parts``: what it shares with others.
-    """
+    """What a verdict rests on: JSON that is in no file of its own, files, and programs by the keys of their records."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    files: dict[Path, str] = field(default_factory=dict)
-    folder: Path | None = None
-    unseen: list[str] = field(default_factory=list)
-    parts: "dict[str, Basis]" = field(default_factory=dict)
-    _digest: str = ""
+    entries: set[Entry] = field(default_factory=set)
+    programs: set[str] = field(default_factory=set)
 
-    def digest(self, top: Path) -> str:
-        """Return the digest: SHA-256, the same wherever the repository lies. Nothing is added afterwards."""
-        if not self._digest:
-            files = sorted((_shown(path, top), digest) for path, digest in self.files.items())
-            parts = {_shown(Path(name), top): part.digest(top) for name, part in self.parts.items()}
-            self._digest = content_hash([self.values, files, sorted({*self.unseen}), parts])
-        return self._digest
-
-    def everything(self) -> "Iterator[Basis]":
-        yield self
-        for part in self.parts.values():
-            yield from part.everything()
-
-    @property
-    def is_seen(self) -> bool:
-        return not any(part.unseen for part in self.everything())
+    def add(self, other: "Basis") -> None:
+        self.values |= other.values
+        self.entries |= other.entries
+        self.programs |= other.programs
 
 
 @dataclass
 class Bases:
-    """The bases of a suite's tests; what several share is looked at once, when the first of them asks.
+    """The bases of a suite's tests. What several tests share is looked at once, when the first of them needs it.
 
-    ``responses``: recorded answers, where nobody is asked. ``judge``: who would judge.
+    ``responses``: recorded answers, for which no target is asked. ``judge``: the judge of the run.
     """
 
     suite: Suite
@@ -101,27 +76,71 @@ class Bases:
         further = [] if self.world is None else [self.world]
         beside = Path(self.targets.path).parent if self.targets and self.targets.path else self.top
         if self.targets and self.targets.grants.own and not beside.is_relative_to(self.top):
-            # Named by whoever runs the suite, as his own.
+            # The user names it as their own.
             further.append(repository_of(beside))
         return [self.top, *(root.resolve() for root in self.suite.roots or ()), *further]
 
     @cached_property
-    def written(self) -> set[Path]:
-        return {path.resolve() for path in self.options.written}
+    def looks(self) -> Looks:
+        state = state_folder(self.suite.path, self.options.state)
+        return Looks(self.top, self.roots, state.resolve(), {path.resolve() for path in self.options.written})
 
     @cached_property
     def prompts(self) -> PromptFiles:
         return PromptFiles(self.suite)
 
-    def digest(self, test: Test, target: str | None) -> str:
-        return self.of(test, target).digest(self.top)
+    def digest(self, basis: Basis) -> str:
+        """Return the digest of a basis as things are: SHA-256, the same wherever the repository lies."""
+        return content_hash([basis.values, self.looks.digest(self.entries(basis))])
+
+    def entries(self, basis: Basis) -> set[Entry]:
+        """Return the files of a basis, also those that its programs open."""
+        return basis.entries.union(*(self.looks.opened(key) for key in basis.programs))
+
+    def is_seen(self, basis: Basis) -> bool:
+        """Return whether all that something rests on can be looked at."""
+        return not any(self.looks.of(entry) == UNSEEN for entry in self.entries(basis))
+
+    @contextmanager
+    def recording(self, programs: Iterable[str]) -> Iterator[None]:
+        """Record what is opened by the programs that run in this context; ``programs``: the keys of their records."""
+        keys = [*programs]
+        # What they change is part of the next run's basis, not of this one's.
+        self.looks.digest({entry for key in keys for entry in self.looks.opened(key)})
+        with recording() as opened:
+            try:
+                yield
+            finally:
+                for key in keys if opened.programs else ():
+                    self.looks.keep(key, opened)
 
     def of(self, test: Test, target: str | None) -> Basis:
         return self._once(("test", test.id, target), lambda: self._of(test, target))
 
-    def of_answer(self, name: str) -> Basis:
-        """Return what a target's answers rest on, whatever they are asked: its entry, and what it is made of."""
-        return self._once(("answer", name), lambda: self._of_answer(name))
+    def of_answer(self, name: str, test: Test) -> Basis:
+        """Return what a target's answers to a test rest on, whatever is asked: its entry, and what it opened."""
+        shared = self._once(("target", name), lambda: self._of_target(name))
+        if not (self.targets and name in self.targets.entries and self.targets.runs_code(name)):
+            return shared
+        graded = ("assert", "asserts", "each_turn")
+        asked = {key: value for key, value in test.model_dump().items() if key not in graded}
+        return Basis(shared.values, shared.entries, {self._key("answer", [shared.values, asked])})
+
+    def grading(self, test: Test, target: str | None) -> set[str]:
+        """Return the key of the programs that prepare and grade a test; empty: there are none."""
+        hooked = self.responses is None and test.workspace and test.workspace.hooks
+        if hooked or any(item.program is not None for outer in test.all_asserts for item in _flat(outer)):
+            return {self._key("grading", [target, own_values(self.suite, test)])}
+        return set()
+
+    @property
+    def framing(self) -> set[str]:
+        """The key of the programs that run once before a suite; empty: there are none."""
+        hooks = {name: hook.model_dump(exclude_none=True) for name, hook in self.suite.framing.items()}
+        return {self._key("framing", hooks)} if hooks else set()
+
+    def _key(self, kind: str, values: Any) -> str:
+        return content_hash([kind, self._portable([str(self.suite.path.resolve()), values])])[:_DIGITS]
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], Basis]) -> Basis:
         if key not in self._known:
@@ -129,7 +148,7 @@ class Bases:
         return self._known[key]
 
     def _of(self, test: Test, target: str | None) -> Basis:
-        basis = Basis(self._portable(own_values(self.suite, test)))
+        basis = Basis(self._portable(own_values(self.suite, test)), programs=self.grading(test, target))
         asserts: Sequence[AssertFields] = test.all_asserts or (default_assert(self.suite.evaluator),)
         if self.responses is not None or target is None:
             # Nothing is run around recorded answers.
@@ -138,94 +157,69 @@ class Bases:
             answers = self.responses.answers
             basis.values["answer"] = [target, answers.get(f"{test.id}@{target}", answers.get(test.id))]
         elif target is not None:
-            basis.parts[f"target {target}"] = self.of_answer(target)
-            self._add_workspace(basis, test)
+            basis.add(self.of_answer(target, test))
+            basis.programs |= self.framing
+            if test.workspace and test.workspace.template:
+                basis.entries.add((str(Path(test.workspace.template).resolve()), "**"))
             if test.user is not None and not (self.targets and self.targets.is_recorded(target)):
-                basis.parts[f"target {test.user.target}"] = self.of_answer(test.user.target)
+                basis.add(self.of_answer(test.user.target, test))
                 self._add_persona(basis, self.world, test.user.agent)
         for reference in file_parts(test):
             try:
-                self._add_file(basis, self.prompts.find(reference, test))
+                basis.entries.add((str(self.prompts.find(reference, test)), ""))
             except FileError as problem:
                 # The run says so.
                 basis.values[f"file {reference}"] = problem.message
         flat = [item for outer in asserts for item in _flat(outer)]
         for item in flat:
-            self._add_assert(basis, item)
+            self._add_assert(basis, item, test)
         if any(item.needs_judge for item in asserts):
             agents = frozenset(item.agent for item in flat if isinstance(item, AgentClaims))
-            basis.parts["judge"] = self._once(("judge", agents), lambda: self._of_judge(agents))
+            basis.add(self._once(("judge", agents), lambda: self._of_judge(agents)))
         return basis
 
-    def _add_assert(self, basis: Basis, item: AssertFields) -> None:
-        for path in item.files:
-            self._add_file(basis, path)
-        beside = self.suite.path.absolute().parent
+    def _add_assert(self, basis: Basis, item: AssertFields, test: Test) -> None:
+        basis.entries |= {(str(path), "") for path in item.files}
         if item.asked is not None and self.responses is None:
-            basis.parts[f"target {item.asked}"] = self.of_answer(item.asked)
-        if item.program is not None:
-            script, folder = item.program
-            self._add_program(basis, script, [Path(folder or beside)])
-        elif isinstance(item, AgentClaims):
+            basis.add(self.of_answer(item.asked, test))
+        if isinstance(item, AgentClaims):
             self._add_agent(basis, item)
         elif isinstance(item, VoiceSounds) and self.world is not None:
-            self._add_file(basis, self.world / LABELS / f"{VOICE}.jsonl")
-        if item.needs_code:
-            self._add_named(basis, item.dump(), beside)
+            basis.entries.add((str(self.world / LABELS / f"{VOICE}.jsonl"), ""))
         self._add_class(basis, type(item))
 
     def _add_agent(self, basis: Basis, item: AgentClaims) -> None:
-        """Add what an assert about an agent reads of the world, also where it is not there yet."""
+        """Add what an assert about an agent reads of the world, also where it does not exist yet."""
         if self.world is None or not is_agent_id(item.agent):
             return
-        # They bring numpy and SQLAlchemy, of which most suites need nothing.
+        # They bring numpy and SQLAlchemy, which most suites do not need.
         from persona_pipeline.guard.baselines.golden import BASELINES, baseline_path
         from persona_pipeline.world.propositions.loading import DEFAULT, PROPOSITIONS
 
         self._add_persona(basis, self.world, item.agent)
         for dimension in item.judged_dimensions:
-            for stem in (DEFAULT, item.agent):
-                self._add_yaml(basis, self.world / PROPOSITIONS / dimension, stem)
+            _add_yaml(basis, self.world / PROPOSITIONS / dimension, DEFAULT, item.agent)
         if isinstance(item, PersonaDrift):
-            self._add_file(basis, baseline_path(self.world / BASELINES, item.agent))
+            basis.entries.add((str(baseline_path(self.world / BASELINES, item.agent)), ""))
 
     def _add_persona(self, basis: Basis, world: Path | None, agent: str | None) -> None:
-        # A name that is no agent's is the run's to report, and no path to look at.
+        # The run reports a name that is not an agent's. It is not a path to look at.
         if world is not None and agent is not None and is_agent_id(agent):
-            self._add_yaml(basis, world / PERSONAS, agent)
-
-    def _add_yaml(self, basis: Basis, folder: Path, stem: str) -> None:
-        for ending in ("yaml", "yml"):
-            self._add_file(basis, folder / f"{stem}.{ending}")
+            _add_yaml(basis, world / PERSONAS, agent)
 
     def _of_judge(self, agents: frozenset[str]) -> Basis:
-        """Return what judgments rest on: what makes the judge answer so; of a recorded one what is recorded, but not of others."""
+        """Return what judgments rest on: the judge, and of recorded judgments those of these agents and of no agent."""
         basis = Basis({"judge": self.judge and self.judge.identity})
         folder = self.judge.recordings if self.judge else None
-        if folder is None:
-            return basis
-        others = {stem for stem in yaml_stems(folder.parent / PERSONAS) if stem not in agents}
-        found = Basis(folder=folder.resolve())
-        for path in sorted(folder.glob("**/*.jsonl")):
-            if path.relative_to(folder).parts[0] not in others:
-                self._add_file(found, path)
-        basis.parts["recordings"] = found
+        if folder is not None:
+            names = {path.name for path in folder.glob("*")} - {*yaml_stems(folder.parent / PERSONAS)}
+            basis.entries = {(str(folder.resolve() / name), "**") for name in names | agents}
         return basis
 
-    def _add_workspace(self, basis: Basis, test: Test) -> None:
-        beside = self.suite.path.absolute().parent
-        template = test.workspace.template if test.workspace else None
-        if template:
-            self._add_tree(basis, Path(template), template=True)
-        own = test.workspace.hooks if test.workspace else {}
-        for hook in {**own, **self.suite.framing}.values():
-            self._add_program(basis, hook.script, [Path(hook.cwd or beside), *([Path(template)] if template else [])])
-
-    def _of_answer(self, name: str) -> Basis:
+    def _of_target(self, name: str) -> Basis:
         entry = self.targets.entries.get(name) if self.targets else None
         if self.targets is None or entry is None:
-            given = self.targets is not None and name in self.targets.names
-            return Basis({f"target {name}": self.targets.open(name).fingerprint() if given and self.targets else None})
+            return self._of_given(name)
         data, filled = with_function(entry.data), self.targets.filled(name)
         provider = data.get("provider")
         try:
@@ -234,117 +228,31 @@ class Bases:
             model = None
         fields = model.model_fields if model else {}
         defaults = {key: one.default for key, one in fields.items() if isinstance(one.default, str | int | float)}
-        secret = ("api_key", "headers")
-        shown = {key: value for key, value in filled.items() if key not in secret}
+        shown = {key: value for key, value in filled.items() if key not in ("api_key", "headers")}
         basis = Basis({f"target {name}": self._portable([data, {**defaults, **shown}])})
-        folder = Path(self.targets.path).parent
-        self._add_named(basis, data, folder)
-        if provider == "cli":
-            self._add_program(basis, _argv(filled), [folder / str(filled.get("cwd") or ""), *self._templates])
-        elif provider == "python":
-            module = str(filled.get("function")).partition(":")[0]
-            self._add_sources(basis, module_sources(module, [folder]))
-        elif provider == "replay":
-            self._add_file(basis, folder / str(filled.get("path")))
+        folder = Path(self.targets.path).parent.resolve()
+        if provider == "replay":
+            basis.entries.add((str(folder / str(filled.get("path"))), ""))
         elif provider == "persona":
             world = folder / str(filled["root"]) if filled.get("root") else self.world or folder
             self._add_persona(basis, world, str(filled.get("agent")))
-        elif model is not None and not model.__module__.startswith("persona_pipeline."):
+        elif model is not None:
             self._add_class(basis, model)
         return basis
 
-    @cached_property
-    def _templates(self) -> list[Path]:
-        found = {test.workspace.template for test in self.suite.tests if test.workspace}
-        return [Path(template) for template in sorted(filter(None, found))]
-
-    def _add_named(self, basis: Basis, value: Any, folder: Path) -> None:
-        """Add the files of the repository that any text names."""
-
-        def look(text: str) -> None:
-            if text and len(text) <= _LONGEST_PATH and "\0" not in text:
-                with contextlib.suppress(OSError):
-                    digest = digest_within(folder / text, self.roots)
-                    if digest is not None:
-                        basis.files[folder / text] = digest
-
-        over_texts(value, look)
+    def _of_given(self, name: str) -> Basis:
+        """Return what the answers of a target rest on that the running program hands over."""
+        if self.targets is None or name not in self.targets.names:
+            return Basis({f"target {name}": None})
+        target = self.targets.open(name)
+        # A function may have opened anything.
+        entries = {*self.looks.everything} if isinstance(target, PythonTarget) else set[Entry]()
+        return Basis({f"target {name}": target.fingerprint()}, entries)
 
     def _add_class(self, basis: Basis, model: type) -> None:
-        """Add the source of an assert or a target that is no part of this program, where it lies in the repository."""
-        if model.__module__.startswith("persona_pipeline."):
-            return
-        place = getattr(sys.modules.get(model.__module__), "__file__", None)
-        if place and any(Path(place).resolve().is_relative_to(root) for root in self.roots):
-            self._add_file(basis, Path(place), program=True)
-
-    def _add_program(self, basis: Basis, script: Sequence[str], folders: Sequence[Path]) -> None:
-        key = ("program", tuple(script), tuple(folders))
-        found = self._once(key, lambda: self._add_sources(Basis(), program_sources(script, folders)))
-        basis.parts[self._portable(f"program {' '.join(script)} in {', '.join(map(str, folders))}")] = found
-
-    def _add_sources(self, basis: Basis, sources: Iterable[ProgramSource]) -> Basis:
-        for source in sources:
-            if source.path is None:
-                basis.unseen.append(source.unseen)
-            elif source.path.is_dir():
-                self._add_tree(basis, source.path)
-            else:
-                self._add_file(basis, source.path, program=source.program)
-        return basis
-
-    def _add_file(self, basis: Basis, path: Path, *, program: bool = False) -> None:
-        """Add a file; of a program what lies in its folder, too: it may import or read it."""
-        path = Path(os.path.abspath(path))  # noqa: PTH100 -- a link stays one
-        try:
-            digest = digest_within(path, self.roots)
-        except OSError as error:
-            basis.files[path] = ABSENT if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
-            return
-        if digest is None:
-            inside = any(path.resolve().is_relative_to(root) for root in self.roots)
-            basis.unseen.append(
-                f"{path} ({'no regular file of at most 64 MB' if inside else 'outside the repository'})"
-            )
-            return
-        basis.files[path] = digest
-        if program:
-            self._add_tree(basis, path.parent)
-            if path.is_symlink():
-                self._add_tree(basis, path.resolve().parent)
-
-    def _add_tree(self, basis: Basis, folder: Path, *, template: bool = False) -> None:
-        folder = folder.resolve()
-        key = ("tree", folder, template)
-        basis.parts[str(folder)] = self._once(key, lambda: self._tree(folder, template=template))
-
-    def _tree(self, folder: Path, *, template: bool) -> Basis:
-        basis = Basis(folder=folder)
-        if not any(folder.is_relative_to(root) for root in self.roots):
-            return Basis(unseen=[f"{folder} (outside the repository)"])
-        for place, folders, names in os.walk(folder):
-            if not template:
-                folders[:] = [name for name in folders if self.counts(Path(place, name), is_folder=True)]
-            for name in names:
-                path = Path(place, name)
-                if template or self.counts(path):
-                    try:
-                        basis.files[path] = digest_within(path, self.roots) or "unreadable"
-                    except OSError:
-                        basis.files[path] = "unreadable"
-            if len(basis.files) > _MOST_FILES:
-                return Basis(unseen=[f"{_shown(folder, self.top)}/ (more than {_MOST_FILES:,} files)"])
-        return basis
-
-    def counts(self, path: Path, *, is_folder: bool = False) -> bool:
-        """Return whether a file or a folder beside a program may be a part of it."""
-        name = path.name
-        if name.startswith(".") or path in self.written:
-            return False
-        if is_folder:
-            own = self.world is not None and name in _WORLDS_OWN and path.parent == self.world
-            return name not in _LEFT_FOLDERS and not own and not (path / "pyvenv.cfg").exists()
-        return not name.endswith(_LEFT_ENDINGS) and not name.endswith(_LEFT_NAMES)
+        """Add what an assert or a target may read that is no part of this program: anything."""
+        if model is Function or not model.__module__.startswith("persona_pipeline."):
+            basis.entries |= self.looks.everything
 
     def _portable(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -357,7 +265,7 @@ class Bases:
 
 
 def own_values(suite: Suite, test: Test) -> dict[str, Any]:
-    """Return what of a suite is a test's: itself, how often it runs, what judges it without asserts, what frames the run."""
+    """Return the values of a test in its suite: itself, how often it runs, the default evaluator, hooks around the run."""
     trials = suite.trials_of(test)
     values = {
         "test": test.model_dump(),
@@ -373,11 +281,5 @@ def _flat(item: AssertFields) -> Iterator[AssertFields]:
         yield from _flat(part)
 
 
-def _argv(data: Mapping[str, Any]) -> list[str]:
-    """Return a cli target's program as it is written, valid or not."""
-    command = data.get("command", data.get("command_template"))
-    return command.split() if isinstance(command, str) else [str(word) for word in command or ()]
-
-
-def _shown(path: Path, top: Path) -> str:
-    return path.relative_to(top).as_posix() if path.is_relative_to(top) else path.as_posix()
+def _add_yaml(basis: Basis, folder: Path, *stems: str) -> None:
+    basis.entries |= {(str(folder / f"{stem}.{ending}"), "") for stem in stems for ending in ("yaml", "yml")}

@@ -138,20 +138,28 @@ class CellRunner:
             ]
             with contextlib.suppress(TargetError, FileError):
                 requests = [self._request(cell.test, self.request_key(cell.test), 0, None) for cell in own]
-                if requests:
-                    target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+                if requests and target is not None:
+                    with self._recording(target.name, *(cell.test for cell in own)):
+                        target.answer_all(requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+
+    def _recording(self, target: str, *tests: Test) -> contextlib.AbstractContextManager[None]:
+        return self.bases.recording(key for test in tests for key in self.bases.of_answer(target, test).programs)
 
     def run(self, cell: PlannedTest) -> TestResult:
         """Run one cell to its result; whatever happens becomes one."""
         test = cell.test
+        basis = self.bases.of(test, cell.target_name) if self.keyed else None
+        # What changes while it runs is not what the result rests on, but for what programs open for the first time.
+        digest = self.bases.digest(basis) if basis else None
         notes: list[str] = []
         trials = self.suite.trials_of(test)
-        if trials is None:
-            attempt = self._attempt(cell, 0, notes)
-            result = TestResult("", "", attempt.score, attempt.verdict, attempt)
-        else:
-            gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
-            result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
+        with self.bases.recording(self.bases.grading(test, cell.target_name) if self.options.allow_code else ()):
+            if trials is None:
+                attempt = self._attempt(cell, 0, notes)
+                result = TestResult("", "", attempt.score, attempt.verdict, attempt)
+            else:
+                gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
+                result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
         return dataclasses.replace(
             result,
             id=cell.id,
@@ -161,16 +169,17 @@ class CellRunner:
             conversation_id=test.conversation_id,
             metadata=test.metadata,
             request_key=self.request_key(test),
-            digest=self.bases.digest(test, cell.target_name) if self.keyed else None,
+            digest=self.bases.digest(basis) if basis and basis.programs else digest,
             timestamp=self.options.clock().isoformat(),
             notes=[*notes, *result.notes],
         )
 
     def is_done(self, cell: PlannedTest, earlier: TestResult) -> bool:
         """Return whether an earlier result still stands: nothing that it rests on has changed, and all of that can be seen."""
-        if earlier.verdict is SuiteVerdict.ERROR or not self.bases.of(cell.test, cell.target_name).is_seen:
+        basis = self.bases.of(cell.test, cell.target_name)
+        if earlier.verdict is SuiteVerdict.ERROR or not self.bases.is_seen(basis):
             return False
-        return earlier.digest == self.bases.digest(cell.test, cell.target_name)
+        return earlier.digest == self.bases.digest(basis)
 
     def asserts(self, test: Test) -> Sequence[Assert]:
         """Return a test's asserts; without any, the suite's evaluator judges the answer by the test's goal."""
@@ -303,11 +312,7 @@ class CellRunner:
         # A long conversation is not held twice because its run was killed.
         kept = turn is not None and bool(self.options.written)
         if made is None and (cached or kept):
-            basis = self.bases.of_answer(target.name)
-            # An answer that nobody can tell from that of another program is not kept.
-            if basis.is_seen:
-                made_of = {"basis": basis.digest(self.bases.top)}
-                key = cache_key(made_of, asked, test_id=cell.test.id, attempt=number)
+            key = self._cache_key(target.name, cell.test, asked, number)
             known = self.cache.get(key) if key is not None and (cached or self.options.resume) else None
             if known is not None:
                 return known, True
@@ -316,11 +321,22 @@ class CellRunner:
         target.prepare()
         deadline += time.monotonic() - began
         self._require_money()
-        output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
+        with self._recording(target.name, cell.test):
+            output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
         self._count(output)
+        if key is not None:
+            # It rests on what the target has opened now.
+            key = self._cache_key(target.name, cell.test, asked, number)
         if key is not None:
             self.cache.put(key, output)
         return output, False
+
+    def _cache_key(self, target: str, test: Test, asked: str, number: int) -> str | None:
+        """Return None where an answer cannot be told from that of another program."""
+        basis = self.bases.of_answer(target, test)
+        if not self.bases.is_seen(basis):
+            return None
+        return cache_key({"basis": self.bases.digest(basis)}, asked, test_id=test.id, attempt=number)
 
     def _request(
         self, test: Test, key: str, number: int, made: WorkspaceFolder | None, turn: AskedTurn | None = None
@@ -374,10 +390,10 @@ class CellRunner:
                 context.require_code(f"target {name!r}")
             message = {"role": "user", "content": prompt}
             key = request_key([message], {})
+            request = Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
             self._require_money()
-            output = target.respond(
-                Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
-            )
+            with self._recording(name, context.test):
+                output = target.respond(request)
             self._count(output)
             return output.text
 

@@ -2,44 +2,48 @@
 
 import io
 import json
+import os
 import re
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import repository_of
-from persona_pipeline.suites.answering.base import Responses, load_responses
-from persona_pipeline.suites.format.models import Suite, Test
+from persona_pipeline.suites.answering.base import load_responses
+from persona_pipeline.suites.format.models import Test
 from persona_pipeline.suites.format.problems import ConfigEntry
-from persona_pipeline.suites.running.basis import ABSENT, Bases, Basis, own_values
+from persona_pipeline.suites.running.basis import Bases
 from persona_pipeline.suites.running.opening import FILE_NAMES, load_suite, load_targets
-from persona_pipeline.suites.running.plan import Targets, targets_of
+from persona_pipeline.suites.running.plan import targets_of
+from persona_pipeline.suites.running.records import UNSEEN, Entry, Looks, git_names
 from persona_pipeline.world.changes import ask_git
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)", re.MULTILINE)
 MOST_NAMED = 5
+OUTSIDE = "outside the repository"
+# Of each test by each of its targets the values that it rested on.
+_Before = dict[str, dict[str | None, dict[str, str]]]
 
 
 def why_changed(bases: Bases, tests: Sequence[Test], commit: str) -> dict[str, list[str]]:
-    """Return by id which tests rest on something that is new, gone or other than in a commit, each with what that is.
+    """Return by id which tests rest on something that is new, gone or different from a commit, each with what that is.
 
-    Uncommitted changes count, and a doubt counts as a change: what lies outside the repository, or is not in git. ``tests``:
-    those that would run. ``commit``: such as ``HEAD`` or ``origin/main``.
+    Uncommitted changes count, and a doubt counts as a change: what is outside the repository or not in git. ``tests``: those that
+    would run. ``commit``: such as ``HEAD`` or ``origin/main``.
     """
     top = repository_of(bases.suite.path.parent)
     if not (top / ".git").exists():
-        raise ConfigError(f"--changed: {bases.suite.path} stands in no git repository")
+        raise ConfigError(f"--changed: {bases.suite.path} is in no git repository")
     diff = _Diff.since(top, commit)
     before = _before(bases, diff)
     return {test.id: reasons for test in tests if (reasons := list(dict.fromkeys(_reasons(bases, test, diff, before))))}
 
 
 def changed_line(reasons: Iterable[Iterable[str]], total: int) -> str:
-    """Return in one line how many of ``total`` tests rest on what changed, and what that is: of each test what comes first.
+    """Return in one line how many of ``total`` tests rest on what changed, and the first thing that changed for each.
 
     ``reasons``: of each test that does.
     """
@@ -54,38 +58,40 @@ def changed_line(reasons: Iterable[Iterable[str]], total: int) -> str:
 
 @dataclass
 class _Diff:
-    """What differs from a commit. ``changed`` and ``known``: paths from the top, the latter all that git has or would take."""
+    """What differs from a commit, by paths from the top.
+
+    ``changed``: all of it; ``moved``: what came or went; ``known``: all files that git has or would take.
+    """
 
     top: Path
     commit: str
     changed: frozenset[str]
+    moved: frozenset[str]
     known: frozenset[str]
     _lines: dict[str, list[int]] = field(default_factory=dict)
-    _reasons: dict[int, list[str]] = field(default_factory=dict)
+    _reasons: dict[Entry, list[str]] = field(default_factory=dict)
 
     @classmethod
     def since(cls, top: Path, commit: str) -> "_Diff":
         top = top.resolve()
         named = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
         commit = ask_git(top, *named).decode().strip()
-        how = ("--no-ext-diff", "--name-only", "-z", "--no-renames", "--end-of-options")
-        differing = _names(ask_git(top, "diff", *how, commit, "--"))
-        new = _names(ask_git(top, "ls-files", "--others", "--exclude-standard", "-z"))
-        return cls(top, commit, differing | new, _names(ask_git(top, "ls-files", "-z")) | new)
+        how = ("--no-ext-diff", "--name-status", "-z", "--no-renames", "--end-of-options")
+        words = ask_git(top, "diff", *how, commit, "--").decode("utf-8", "surrogateescape").split("\0")
+        differing = dict(zip(words[1::2], words[::2], strict=False))
+        new = git_names(top, "--others", "--exclude-standard")
+        moved = frozenset((*new, *(name for name, how in differing.items() if how in "AD")))
+        return cls(top, commit, frozenset((*differing, *new)), moved, frozenset((*git_names(top), *new)))
 
     def name(self, path: Path) -> str | None:
         """Return a path as git has it, None of one outside."""
         return path.relative_to(self.top).as_posix() if path.is_relative_to(self.top) else None
 
-    def spellings(self, path: Path) -> Iterator[str]:
-        """Yield a path as git has it, and what it leads to where it is a link."""
-        for place in dict.fromkeys((path, path.resolve())):
-            name = self.name(place)
-            if name is not None:
-                yield name
-
-    def place(self, name: str, entry: ConfigEntry | None = None) -> str:
-        """Return a file with the first line that differs; ``entry``: from the line on where it stands."""
+    def place(self, path: Path, entry: ConfigEntry | None = None) -> str:
+        """Return a file with the first line that differs; ``entry``: the first at or after its line."""
+        name = self.name(path)
+        if name is None:
+            return f"{path} ({OUTSIDE})"
         if name not in self._lines:
             how = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "-U0", "--no-renames")
             said = ask_git(self.top, "--literal-pathspecs", *how, self.commit, "--", f"./{name}")
@@ -95,138 +101,132 @@ class _Diff:
         line = next((line for line in lines if line >= first), lines[0] if lines else None)
         return f"{name}:{line}" if line else name
 
-    def reasons(self, bases: Bases, part: Basis) -> list[str]:
-        """Return why a part is not as it was; many tests share one."""
-        if id(part) not in self._reasons:
-            self._reasons[id(part)] = [*self._found(bases, part), *part.unseen]
-        return self._reasons[id(part)]
+    def reasons(self, looks: Looks, entry: Entry) -> list[str]:
+        """Return why a file or a folder is not as it was; many tests share one."""
+        if entry not in self._reasons:
+            self._reasons[entry] = [*self._found(looks, *entry)]
+        return self._reasons[entry]
 
-    def _found(self, bases: Bases, part: Basis) -> Iterator[str]:
-        for path, digest in part.files.items():
-            names = list(self.spellings(path))
-            for name in names:
-                if name in self.changed:
-                    yield self.place(name)
-            # What merely lies in a program's folder and is kept out of git is made anew at will.
-            if part.folder is None and digest != ABSENT and not any(name in self.known for name in names):
-                yield f"{path} ({'not in git' if names else 'outside the repository'})"
-        folder = None if part.folder is None else self.name(part.folder)
-        if folder is not None:
-            for name in sorted(self.changed):
-                path = self.top / name
-                # What is there is one of the files.
-                if path.is_relative_to(self.top / folder) and not path.exists() and bases.counts(path):
-                    yield name
+    def _found(self, looks: Looks, path: str, kind: str) -> Iterator[str]:
+        *links, real = led(Path(path))
+        for way in (*links, real, *real.parents):
+            if self.name(way) in self.changed:
+                yield self.place(way)
+        # Versions that are installed differ from the last run, not from a commit.
+        is_asked = kind == "*-info" or (kind == "" and not real.is_file())
+        if looks.of((path, kind)) == UNSEEN or (self.name(real) is None and not is_asked):
+            yield f"{path} ({OUTSIDE})"
+        elif kind:
+            for name in sorted(self.changed if kind in ("git", "**") else self.moved):
+                if (self.top / name).is_relative_to(real) and looks.is_part(str(self.top / name), kind):
+                    yield self.place(self.top / name)
+                    break
+        elif not is_asked and self.name(real) not in self.known:
+            yield f"{path} (not in git)"
 
 
-@dataclass(frozen=True)
-class _Before:
-    """The suite, its targets and the recorded answers as they stand in the commit, with the folder they were read in."""
-
-    suite: Suite
-    targets: Targets | None
-    responses: Responses | None
-    folder: Path
+def led(path: Path, most: int = 40) -> Iterator[Path]:
+    """Yield the links on the way of an absolute path, and where it leads."""
+    for part in reversed((path, *path.parents)):
+        if part.is_symlink() and most:
+            yield part
+            yield from led(part.parent / part.readlink() / path.relative_to(part), most - 1)
+            return
+    yield Path(os.path.normpath(path))
 
 
 def _reasons(bases: Bases, test: Test, diff: _Diff, before: _Before | None) -> Iterator[str]:
     """Yield what of all that a test rests on is not as it was."""
-    source = Path(test.entry.source.path).resolve() if test.entry else bases.suite.path.resolve()
-    written = diff.name(source) or str(source)
+    written = Path(test.entry.source.path).resolve() if test.entry else bases.suite.path.resolve()
     named = targets_of(bases.suite, test, bases.options, bases.targets, bases.responses)
-    if before is None:
-        yield written
-    else:
-        old = next((item for item in before.suite.tests if item.id == test.id), None)
-        own = _text(own_values(bases.suite, test), diff.top)
-        if old is None or own != _text(own_values(before.suite, old), before.folder):
-            yield diff.place(written, test.entry)
-        elif list(named) != _targets_before(before, old, bases):
-            yield diff.place(diff.name(bases.suite.path.resolve()) or written)
-        if before.responses is not None and bases.responses is not None:
-            keys = [*(f"{test.id}@{name}" for name in named), test.id]
-            if any(bases.responses.answers.get(key) != before.responses.answers.get(key) for key in keys):
-                yield diff.place(diff.name(Path(bases.responses.source).resolve()) or bases.responses.source)
+    old = before.get(test.id) if before is not None else None
+    if old is None:
+        yield diff.place(written, test.entry) if before is not None else diff.name(written) or str(written)
+    elif list(named) != list(old):
+        yield diff.place(bases.suite.path.resolve())
     for name in named:
-        for part in bases.of(test, name).everything():
-            yield from diff.reasons(bases, part)
-            for asked in part.parts:
-                if asked.startswith("target "):
-                    yield from _entry(bases, asked.removeprefix("target "), diff, before)
+        basis, values = bases.of(test, name), _values(bases, test, name)
+        then = old.get(name, values) if old else values
+        for part in sorted(key for key in {*values, *then} if values.get(key) != then.get(key)):
+            yield _place_of(bases, part, diff) or diff.place(written, test.entry)
+        for key in basis.programs:
+            for path, _ in bases.looks.differing(bases.looks.find(key)):
+                yield f"{os.path.relpath(path, diff.top)} (not as it was when a program opened it)"
+        for entry in sorted(bases.entries(basis)):
+            yield from diff.reasons(bases.looks, entry)
+        for part in basis.values:
+            yield from _environment(bases, part, diff)
 
 
-def _entry(bases: Bases, name: str, diff: _Diff, before: _Before | None) -> Iterator[str]:
-    """Yield why a target is not who it was: its entry, its place, what it may read of the environment."""
-    targets = bases.targets
-    entry = targets.entries.get(name) if targets else None
-    if targets is None or entry is None:
-        return
-    path = Path(targets.path).resolve()
-    shown = diff.name(path)
-    old = before.targets.entries.get(name) if before and before.targets else None
-    if shown is None:
-        yield f"{path} (outside the repository)"
-    elif (
-        before is None
-        or before.targets is None
-        or old is None
-        or _text([entry.data, path], diff.top) != _text([old.data, before.targets.path], before.folder)
-    ):
-        yield diff.place(shown, entry)
-    if "${{" in json.dumps(entry.data, default=str):
-        for folder in (path.parent, *path.parents):
-            name = diff.name(folder / ".env") or ""
-            if name in diff.changed:
-                yield diff.place(name)
+def _values(bases: Bases, test: Test, target: str | None) -> dict[str, str]:
+    """Return the values of a test's basis as JSON, but the judge's, which no commit holds, and what is wrong with files."""
+    values = bases.of(test, target).values.items()
+    return {
+        key: json.dumps(value, sort_keys=True, default=str)
+        for key, value in values
+        if key != "judge" and not key.startswith("file ")
+    }
 
 
-def _targets_before(before: _Before, old: Test, bases: Bases) -> list[str | None]:
-    try:
-        return list(targets_of(before.suite, old, bases.options, before.targets, bases.responses))
-    except ConfigError:
-        return []
+def _place_of(bases: Bases, part: str, diff: _Diff) -> str | None:
+    """Return where a value that differs is written, None for the test itself."""
+    if part == "answer" and bases.responses is not None:
+        return diff.place(Path(bases.responses.source).resolve())
+    if bases.targets is None or not part.startswith("target "):
+        return None
+    return diff.place(Path(bases.targets.path).resolve(), bases.targets.entries.get(part.removeprefix("target ")))
+
+
+def _environment(bases: Bases, part: str, diff: _Diff) -> Iterator[str]:
+    """Yield the files that changed of those that a target's entry may read of the environment."""
+    entry = bases.targets.entries.get(part.removeprefix("target ")) if bases.targets else None
+    if bases.targets is not None and entry is not None and "${{" in json.dumps(entry.data, default=str):
+        files = [folder / ".env" for folder in Path(bases.targets.path).resolve().parents]
+        yield from (diff.place(file) for file in files if diff.name(file) in diff.changed)
 
 
 def _before(bases: Bases, diff: _Diff) -> _Before | None:
-    """Return the suite as it stands in the commit, with the targets it had there; None where it cannot be read."""
+    """Return the values of the suite as it is in the commit, with its targets there; None where it cannot be read."""
     suite, top = bases.suite, diff.top
     own = suite.path.resolve()
     places = {path.resolve().parent.relative_to(top) for path in (*suite.files, suite.path)}
-    there = _names(ask_git(top, "ls-tree", "-r", "--name-only", "-z", diff.commit))
+    there = (
+        ask_git(top, "ls-tree", "-r", "--name-only", "-z", diff.commit).decode("utf-8", "surrogateescape").split("\0")
+    )
     above = [folder for folder in (own.parent, *own.parent.parents) if folder.is_relative_to(top)]
     files = [diff.name(folder / name) or "" for folder in above for name in FILE_NAMES]
     if bases.targets is not None and bases.targets.path:
         files.insert(0, diff.name(Path(bases.targets.path).resolve()) or "")
     answers = diff.name(Path(bases.responses.source).resolve()) if bases.responses is not None else None
-    wanted = [name for name in dict.fromkeys([*files, answers or ""]) if name in there]
+    wanted = {*files, answers} & {*filter(None, there)}
     with tempfile.TemporaryDirectory(prefix="persona-suite-") as name:
         folder = Path(name).resolve()
         try:
-            paths = [f"./{path}" for path in (*_outermost(places), *wanted)]
+            paths = [f"./{path}" for path in (*_outermost(places), *sorted(filter(None, wanted)))]
             archive = ask_git(top, "--literal-pathspecs", "archive", "--format=tar", diff.commit, *paths)
             with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
                 tar.extractall(folder, filter="data")
+            # As in the repository, paths are shown from its top.
+            (folder / ".git").mkdir(exist_ok=True)
             loaded = load_suite(folder / own.relative_to(top), [folder])
-            targets = next((item for item in files if item in there), None)
-            return _Before(
-                loaded,
-                None if targets is None else load_targets(folder / targets),
-                load_responses(folder / answers) if answers in there and answers else None,
-                folder,
-            )
+            targets = next((load_targets(folder / item) for item in files if item in wanted), None)
+            if targets is not None and bases.targets is not None:
+                targets = replace(targets, environment=bases.targets.environment, grants=bases.targets.grants)
+            responses = load_responses(folder / answers) if answers in wanted and answers else bases.responses
+            old = Bases(loaded, targets, responses, bases.judge, bases.options)
+            return {test.id: _values_by_target(old, test) for test in loaded.tests}
         except (ConfigError, OSError, tarfile.TarError):
             return None
+
+
+def _values_by_target(old: Bases, test: Test) -> dict[str | None, dict[str, str]]:
+    try:
+        named = targets_of(old.suite, test, old.options, old.targets, old.responses)
+    except ConfigError:
+        return {}
+    return {name: _values(old, test, name) for name in named}
 
 
 def _outermost(folders: Iterable[Path]) -> list[Path]:
     found = sorted(folders)
     return [path for path in found if not any(path != other and path.is_relative_to(other) for other in found)]
-
-
-def _names(listed: bytes) -> frozenset[str]:
-    return frozenset(name.decode("utf-8", "surrogateescape") for name in listed.split(b"\0") if name)
-
-
-def _text(data: Any, top: Path) -> str:
-    """Return data as text in which the folder it was read in does not show."""
-    return json.dumps(data, sort_keys=True, default=str).replace(str(top.resolve()), "").replace(str(top), "")

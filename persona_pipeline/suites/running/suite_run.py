@@ -139,7 +139,8 @@ def _run_all(
     hooked = runner.responses is None
     try:
         if hooked:
-            runner.workspaces.suite_hook("before_all")
+            with runner.bases.recording(runner.bases.framing):
+                runner.workspaces.suite_hook("before_all")
     except WorkspaceError as problem:
         failure = Failure(problem.reason, f"before_all: {problem.message}")
         attempt, now = Attempt(0, None, SuiteVerdict.ERROR, error=failure), runner.options.clock().isoformat()
@@ -343,8 +344,8 @@ def look_at_suite(root: Path, file: SuiteFile, settings: Settings) -> tuple[str,
             digest = f"unreadable-{unreadable.errno}"
         return f"invalid-{content_hash([digest, str(error)])[:_DIGITS]}", error
     shared = named_judge(settings.judge, settings, root)
-    options = RunOptions(world_root=lambda: root)
+    options = RunOptions(world_root=lambda: root, settings=settings)
     bases = Bases(opened.suite, opened.targets, None, shared, options)
     asked = answered_tests(opened.suite, options, opened.targets)
-    digests = [[test.id, target, bases.digest(test, target)] for _, test, target in asked]
+    digests = [[test.id, target, bases.digest(bases.of(test, target))] for _, test, target in asked]
     return content_hash(digests)[:_DIGITS], opened

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from persona_pipeline.suites.format.problems import ReasonedError
 from persona_pipeline.suites.format.text import parse_json
+from persona_pipeline.suites.sandbox.opened import watched
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
@@ -118,14 +119,19 @@ def run_process(
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
     started = time.monotonic()
     # Files and no pipes: nobody waits for who does not read, or for a pipe that something left behind holds open.
-    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        watched(argv, environment or {}) as given,
+        tempfile.TemporaryFile() as source,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
         source.write(stdin)
         source.seek(0)
         try:
             process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**kept, **(environment or {}), MARK: mark},
+                env={**kept, **given, MARK: mark},
                 stdin=source,
                 stdout=out,
                 stderr=err,
