@@ -139,7 +139,7 @@ def review_table(due: Sequence[Reviewed]) -> str:
 
 
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
-COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias", "people_would_give")
+COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias")
 
 _OF_CALIBRATION = {
     BELIEVED: "No judge is no better than chance where people labelled enough.",
@@ -180,7 +180,6 @@ def calibration_metadata(found: Calibration) -> metadata.Metadata:
             "rank": measured(item.agreement.rank),
             "kappa": measured(item.agreement.kappa),
             "bias": measured(item.agreement.bias, signed=True),
-            "people_would_give": measured(item.people_mean),
         }
         for item in found.dimensions
     ]
