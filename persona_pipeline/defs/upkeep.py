@@ -151,7 +151,7 @@ _OF_CALIBRATION = {
 def build_calibration(place: Place) -> dg.AssetsDefinition:
     @place.asset("calibration", "evaluation", kinds={"python"}, checks=_OF_CALIBRATION)
     def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-        """How each judge agrees with people on each dimension, and what people would give. Judges nothing."""
+        """How each judge agrees with people on each dimension. Judges nothing."""
         with known_failures():
             found = calibrate_world(world.open())
         chance = [_named(item) for item in found.dimensions if item.belief == "chance"]

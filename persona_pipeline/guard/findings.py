@@ -24,8 +24,8 @@ from persona_pipeline.world.propositions.models import dimension_label
 MOST_QUOTED = 80
 MOST_FLAGGED = 3
 MOST_CLAIMS = 2
-# Points by which people and judge must differ to be a finding, and labels of a window that tell what people would give it.
-FAR_APART, WINDOW_LABELS = 2.0, 10
+# Points by which people and judge must differ to be a finding, and the fewest labels that show it.
+FAR_APART, FEWEST_APART = 2.0, 10
 # So many judgments a claim tell most large drops from chance.
 DECIDING_SAMPLES = 5
 
@@ -140,10 +140,10 @@ def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, Judge
 
 
 def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
-    """Yield a finding where people and judge surely differ by a point or more on what people labelled."""
+    """Yield a finding where people and judge surely differ by two points or more on what people labelled."""
     for name, item in comparison.dimensions.items():
         bias = item.people.bias if item.people and item.current is not None else Measure()
-        if bias.value is None or bias.low is None or bias.high is None or bias.n < WINDOW_LABELS:
+        if bias.value is None or bias.low is None or bias.high is None or bias.n < FEWEST_APART:
             continue
         if abs(bias.value) < FAR_APART or bias.low <= 0 <= bias.high:
             continue
