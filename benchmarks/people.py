@@ -1,36 +1,5 @@
 """Worlds whose truth is known: how far the numbers that rest on people's labels hold.
 
-**all**
-
-Whether the mean that people would give all judgments lies within the interval that `calibrate` prints, and how wide that is.
-
-    OPENBLAS_NUM_THREADS=1 python benchmarks/people.py all [--runs 1000] [--labels 50]
-
-Judgments of 12 agents, 8 claims and 6 windows, 0-9 and whole. People's score = agent + claim + judgment, the judge's = the same,
-seen through its quality: each line is one. Labels are random within strata of the judge's score; *alone*: what they give by
-themselves.
-
-**one**
-
-Whether what people would give one agent's newest window lies within its interval: nothing happened, or all its claims fell by 4 and
-no label is of that window; ``labelled``: ten labels of it more.
-
-    OPENBLAS_NUM_THREADS=1 python benchmarks/people.py one [--runs 300] [--labels 50]
-
-Three worlds: ``cast`` (12 agents, 8 claims, 6 windows, around 5.8), ``high`` (30 agents, 5 claims, 8 windows, around 7.2), ``few``
-(4 agents, 6 claims that differ much, 10 windows). One person who errs by sd 1 or by .5, or two who err by 1.2. The truth is what
-nobody's error is in. Bias is of the estimate, in points.
-
-**faults**
-
-The same as *all* for nine behaviours that people call true (9) or false (0), true in .02 to .35 of 600 judgments, by two people
-whose kappa is .2, .4 or .6: coverage, and how many misses lie on either side of the interval.
-
-    OPENBLAS_NUM_THREADS=1 python benchmarks/people.py faults [--runs 1000]
-
-The judge says yes or no (right .85 of the time and else as often as people do), gives scores (7 or 2, sd 2), or throws dice.
-Labels are drawn as `label` draws them.
-
 **ranks**
 
 Whether a true rank correlation lies within the interval that is printed, where ratings have two peaks and ties.
@@ -58,7 +27,6 @@ careful reader would believe wrongly.
 Worlds of four agents, six claims (two of them turned round) and eight weeks, evaluated by the package itself: a baseline of the
 first seven weeks, judged live by a judge who sees half of the scale (lenient), adds an agent's bias (sd .7) and noise (sd 1.5);
 50 labels of one person (sd 1) in the order of ``label``, all of the first seven weeks. In the eighth ann falls by 4 and bob by 2.
-Last, ann's newest window is labelled too.
 
 **belief**
 
@@ -73,7 +41,6 @@ read: they throw dice within polarity, give each claim its usual score, give eac
 """
 
 import argparse
-import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -88,13 +55,12 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.calibrate import OF_A_CLAIM, calibrate_world, judged_population
+from persona_pipeline.evaluation.calibrate import OF_A_CLAIM, judged_population
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
 from persona_pipeline.guard.calibration.calibrate import Rated, agreement, belief_of, within_claims
 from persona_pipeline.guard.calibration.judge_change import Anchor, JudgeName, judge_change
-from persona_pipeline.guard.calibration.measures import bias, spearman
-from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, peoples_mean
+from persona_pipeline.guard.calibration.measures import spearman
 from persona_pipeline.guard.labels.files import LABELS, Label, label_of, write_label_files
 from persona_pipeline.guard.labels.session import Judgment, labelling_order
 from persona_pipeline.judging.verdict import Evidence, JudgeRequest, Verdict
@@ -102,56 +68,11 @@ from persona_pipeline.testing.worlds import FIRST_MESSAGE, WorldBuilder
 from persona_pipeline.world import World
 from tests.support.replaying import recording
 
-AGENTS, CLAIMS, WINDOWS = 12, 8, 6
 Numbers = np.ndarray
-Judging = Callable[[np.random.Generator, Numbers, Numbers], Numbers]
 
 
 def _whole(values: Numbers) -> Numbers:
     return np.clip(np.rint(values), 0, 9)
-
-
-# What a judge makes of what people mean, by name; ``agent`` is the index of the agent.
-JUDGES: dict[str, Judging] = {
-    "good": lambda g, people, agent: _whole(people + g.normal(0, 0.8, people.shape)),
-    "noisy": lambda g, people, agent: _whole(people + g.normal(0, 2.5, people.shape)),
-    "mild: +1.5, all high": lambda g, people, agent: _whole(7.5 + 0.35 * (people - 5) + g.normal(0, 0.8, people.shape)),
-    "unlike by agent": lambda g, people, agent: _whole(
-        people + g.normal(0, 1, AGENTS)[agent] + g.normal(0, 1.2, people.shape)
-    ),
-    "knows no middle": lambda g, people, agent: np.where(people + g.normal(0, 1.5, people.shape) > 5.5, 9.0, 1.0),
-    "chance": lambda g, people, agent: g.integers(0, 10, people.shape).astype(float),
-}
-
-
-@dataclass(frozen=True)
-class CalibrationWorld:
-    """Every judgment of a dimension."""
-
-    people: Numbers
-    judge: Numbers
-    agent: Numbers
-    newest: Numbers
-
-
-def world(generator: np.random.Generator, judging: Judging) -> CalibrationWorld:
-    """Return a world judged so."""
-    shape = (AGENTS, CLAIMS, WINDOWS)
-    people = 5.8 + generator.normal(0, 1, (AGENTS, 1, 1)) + generator.normal(0, 1, (1, CLAIMS, 1))
-    people = _whole(people + generator.normal(0, 1.5, shape)).ravel()
-    agent, _, window = (values.ravel() for values in np.indices(shape))
-    return CalibrationWorld(people, judging(generator, people, agent), agent, window == WINDOWS - 1)
-
-
-def sampled(generator: np.random.Generator, judge: Numbers, count: int) -> Numbers:
-    """Return which judgments are labelled: random within three strata of the judge's score, as many of each where it can be."""
-    groups = [np.flatnonzero(np.digitize(judge, (4, 7)) == part) for part in range(3)]
-    chosen: list[int] = []
-    for left, group in zip((3, 2, 1), sorted(groups, key=len), strict=True):
-        chosen += generator.permutation(group)[: (count - len(chosen)) // left].tolist()
-    known = np.zeros(len(judge), dtype=bool)
-    known[chosen] = True
-    return known
 
 
 def share(hits: float, tries: int) -> str:
@@ -165,7 +86,6 @@ def share(hits: float, tries: int) -> str:
 def options_of(runs: int) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=runs)
-    parser.add_argument("--labels", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
@@ -176,173 +96,6 @@ def holds(measure: Measure, truth: float) -> bool:
 
 def width(measure: Measure) -> float:
     return (measure.high or 0.0) - (measure.low or 0.0)
-
-
-def run_all() -> None:
-    from scipy.stats import spearmanr
-
-    options = options_of(1000)
-    print(
-        f"{options.runs} runs a line, {options.labels} labels of {AGENTS * CLAIMS * WINDOWS} judgments, seed {options.seed}"
-    )
-    print("| judge | rank correlation | covers | width | alone |\n|:--|--:|--:|--:|--:|")
-    for name, judging in JUDGES.items():
-        generator = np.random.default_rng(options.seed)
-        hits, seen = 0, []
-        for _ in range(options.runs):
-            made = world(generator, judging)
-            known = sampled(generator, made.judge, options.labels)
-            found = peoples_mean(made.judge, labels_of(made.people, known))
-            alone = bias(made.people[generator.permutation(len(known))[: options.labels]], np.zeros(options.labels))
-            hits += holds(found, float(made.people.mean()))
-            seen.append((float(np.asarray(spearmanr(made.people, made.judge))[0]), width(found), width(alone)))
-        rank, wide, without = np.mean(seen, axis=0)
-        print(f"| {name} | {rank:.2f} | {share(hits, options.runs)} | {wide:.2f} | {without:.2f} |", flush=True)
-
-
-def labels_of(people: Numbers, known: Numbers) -> list[float | None]:
-    return [float(score) if labelled else None for score, labelled in zip(people, known, strict=True)]
-
-
-@dataclass(frozen=True)
-class Cast:
-    """Whose judgments there are, and standard deviations between agents, claims and judgments."""
-
-    agents: int
-    claims: int
-    windows: int
-    level: float
-    agent: float
-    claim: float
-    judgment: float
-
-    def truth(self, generator: np.random.Generator, fall: float) -> Numbers:
-        """Return what nobody's error is in (agents, claims, windows); the first agent's newest window falls."""
-        shape = (self.agents, self.claims, self.windows)
-        found = self.level + generator.normal(0, self.judgment, shape)
-        found += generator.normal(0, self.agent, (self.agents, 1, 1)) + generator.normal(
-            0, self.claim, (1, self.claims, 1)
-        )
-        found = found.clip(0, 9)
-        found[0, :, -1] = (found[0, :, -1] - fall).clip(0, 9)
-        return found
-
-
-CASTS = {
-    "cast": Cast(12, 8, 6, 5.8, 1, 1, 1.5),
-    "high": Cast(30, 5, 8, 7.2, 0.7, 0.5, 1.7),
-    "few": Cast(4, 6, 10, 6.0, 1.5, 2, 1.2),
-}
-READERS: dict[str, Judging] = {
-    **{name: JUDGES[name] for name in ("good", "noisy", "knows no middle")},
-    "lenient, half a scale": lambda g, people, agent: _whole(9 - (9 - people) / 2 + g.normal(0, 1, people.shape)),
-    "unlike by agent": lambda g, people, agent: _whole(
-        people + g.normal(0, 1, agent.max() + 1)[agent] + g.normal(0, 1.2, people.shape)
-    ),
-}
-PEOPLE = {"one, sd 1": (1, 1.0), "one, sd .5": (1, 0.5), "two, sd 1.2": (2, 1.2)}
-
-
-def run_one() -> None:
-    options = options_of(300)
-    print(f"{options.runs} runs a cell, {options.labels} labels, seed {options.seed}; coverage, bias, width")
-    print("| world | judge | people | nothing happened | fell by 4 | labelled: fell by 4 |\n|:--|:--|:--|:--|:--|:--|")
-    for kind, cast in CASTS.items():
-        for name, judging in READERS.items():
-            for who, (raters, error) in PEOPLE.items():
-                cells = [
-                    one_window(cast, judging, raters, error, fall, more, options)
-                    for fall, more in ((0.0, 0), (4.0, 0), (4.0, 10))
-                ]
-                print(f"| {kind} | {name} | {who} | {' | '.join(cells)} |", flush=True)
-
-
-def one_window(
-    cast: Cast, judging: Judging, raters: int, error: float, fall: float, more: int, options: argparse.Namespace
-) -> str:
-    """Return coverage, bias and width.
-
-    Args:
-        more: labels of the window itself, of as many judgments as it has at most.
-    """
-    generator, found = np.random.default_rng(options.seed), []
-    for _ in range(options.runs):
-        truth = cast.truth(generator, fall)
-        agent, _, window = (index.ravel() for index in np.indices(truth.shape))
-        truth = truth.ravel()
-        given = np.stack([_whole(truth + generator.normal(0, error, truth.shape)) for _ in range(raters)], axis=1)
-        judge = judging(generator, truth, agent)
-        own = (agent == 0) & (window == cast.windows - 1)
-        chosen = generator.permutation(np.flatnonzero(~own))[: options.labels]
-        chosen = np.concatenate([chosen, generator.permutation(np.flatnonzero(own))[:more]])
-        known = np.isin(np.arange(len(truth)), chosen)
-        model = PeoplesScores.learnt(
-            judge[chosen],
-            given[chosen].mean(axis=1),
-            agent[chosen].tolist(),
-            [raters] * len(chosen),
-            PersonsError.learnt(given[chosen].tolist()),
-        )
-        labels = [float(given[place].mean()) if known[place] else None for place in np.flatnonzero(own)]
-        measure = model.mean(0, judge[own], labels, raters=[raters] * len(labels))
-        true = float(truth[own].mean())
-        found.append((holds(measure, true), (measure.value or 0.0) - true, width(measure)))
-    covers, off, wide = np.sum(found, axis=0)
-    return f"{share(covers, options.runs)} {off / options.runs:+.2f} {wide / options.runs:.2f}"
-
-
-RATES, KAPPAS = np.linspace(0.02, 0.35, 9), np.tile((0.2, 0.4, 0.6), 3)
-FAULTS_JUDGED = 600
-
-
-def fault(generator: np.random.Generator, rate: float, kappa: float) -> tuple[Numbers, Numbers]:
-    """Return what is so, and the mean of what two people say who agree by that kappa."""
-    so = generator.random(FAULTS_JUDGED) < rate
-    said = [
-        np.where(generator.random(len(so)) < math.sqrt(kappa), so, generator.random(len(so)) < rate) for _ in range(2)
-    ]
-    return so, np.mean(said, axis=0) * 9
-
-
-FAULT_JUDGES: dict[str, Callable[[np.random.Generator, Numbers, float], Numbers]] = {
-    "yes or no": lambda g, so, rate: 9.0 * np.where(g.random(len(so)) < 0.85, so, g.random(len(so)) < rate),
-    "scores": lambda g, so, rate: _whole(np.where(so, 7, 2) + g.normal(0, 2, len(so))),
-    "dice": lambda g, so, rate: 9.0 * g.integers(0, 2, len(so)),
-}
-
-
-def in_proportion(generator: np.random.Generator, judge: Numbers, count: int) -> Numbers:
-    """Return which judgments are labelled: every so many of them by the judge's score, as ``label`` draws them."""
-    order = np.lexsort((generator.random(len(judge)), judge))
-    places = ((generator.random() + np.arange(count)) * len(judge) / count).astype(int)
-    known = np.zeros(len(judge), dtype=bool)
-    known[order[places]] = True
-    return known
-
-
-def run_faults() -> None:
-    options = options_of(1000)
-    print(
-        f"{options.runs} runs a cell, seed {options.seed}; coverage (truth below, above the interval), widths in points"
-    )
-    columns = [f"{rate:.2f} ({kappa:.1f})" for rate, kappa in zip(RATES, KAPPAS, strict=True)]
-    print(f"| judge | labels | rate (kappa) {' | '.join(columns)} | misses | width |\n|:--|--:|{'--:|' * 11}")
-    for name, judging in FAULT_JUDGES.items():
-        for count in (50, 100, 200):
-            cells, all_misses, wide = [], np.zeros(2), []
-            for rate, kappa in zip(RATES, KAPPAS, strict=True):
-                generator, misses = np.random.default_rng([options.seed, round(1000 * rate), count]), np.zeros(2)
-                for _ in range(options.runs):
-                    so, people = fault(generator, rate, kappa)
-                    judge = judging(generator, so, rate)
-                    found = peoples_mean(judge, labels_of(people, in_proportion(generator, judge, count)))
-                    true = float(people.mean())
-                    misses += (true < (found.low or 0.0) - 1e-9, true > (found.high or 0.0) + 1e-9)
-                    wide.append(width(found))
-                cells.append(f"{1 - misses.sum() / options.runs:.3f}")
-                all_misses += misses
-            below, above = all_misses.astype(int)
-            print(f"| {name} | {count} | {' | '.join(cells)} | {below}:{above} | {np.mean(wide):.2f} |", flush=True)
 
 
 def peaks(generator: np.random.Generator, count: int, high: float) -> tuple[Numbers, Numbers]:
@@ -678,41 +431,6 @@ def _printed(world: World, judge: Lenient) -> Iterator[tuple[str, float, float |
         yield f"{what}: the judge's change", (item.delta or 0.0) - (now - then), _within(item.interval, now - then)
         right = (item.status == "regressed") == (fall > 0)
         yield f"{what}: {'no fall' if fall else 'a fall'} is reported", float(not right), float(right)
-        people = item.people
-        if people and people.score is not None:
-            yield f"{what}: people's score", people.score - now, _within(people.interval, now)
-        if people and people.delta is not None:
-            yield (
-                f"{what}: change in people's points",
-                people.delta - (now - then),
-                _within(people.delta_interval, now - then),
-            )
-    (found,) = [item for item in calibrate_world(world).dimensions if item.judge_model == "lenient"]
-    # Of all that was judged, the newest week with it, of which nothing was labelled.
-    everything = np.mean([week for own in truths.values() for week in own])
-    bounds = (found.people_mean.low or 0.0, found.people_mean.high or 0.0)
-    yield (
-        "all judged: people's mean, labels of seven weeks of eight",
-        (found.people_mean.value or 0.0) - everything,
-        _within(bounds, everything),
-    )
-    write_label_files(
-        Label,
-        world.root / LABELS,
-        [_label(item, judge) for item in population if item.window.end == newest and item.request.agent_id == "ann"],
-    )
-    people = (
-        run_evaluation(world, asked, EvaluationRequest(dimensions=["adherence"]))
-        .report.agents["ann"]
-        .comparison.dimensions["adherence"]
-        .people
-    )
-    if people and people.score is not None:
-        yield (
-            "fell by 4, its window labelled: people's score",
-            people.score - truths["ann"][-1],
-            _within(people.interval, truths["ann"][-1]),
-        )
 
 
 def _label(item: Judgment, judge: Lenient) -> Label:
@@ -724,9 +442,6 @@ def _within(interval: tuple[float, float] | None, truth: float) -> float | None:
 
 
 COMMANDS = {
-    "all": run_all,
-    "one": run_one,
-    "faults": run_faults,
     "ranks": run_ranks,
     "canary": run_canary,
     "truth": run_truth,

@@ -13,7 +13,7 @@ from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.evaluation import cost_tables
 from persona_pipeline.reporting.render import table_records
 from persona_pipeline.reporting.text import format_delta, format_score, markdown_text, one_line
-from persona_pipeline.reporting.view import ReportView, estimate_text
+from persona_pipeline.reporting.view import ReportView
 from persona_pipeline.world.propositions.models import dimension_label
 
 Metadata = dict[str, Any]
@@ -38,12 +38,11 @@ def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue
             "now": format_score(item.current),
             "change": format_delta(item.delta),
             "status": STATUSES[item.status].word,
-            "people": estimate_text(item.people),
             "can_see": item.sight.text if item.sight else "",
         }
         for item in comparison.dimensions.values()
     ]
-    return table(rows, ("dimension", "baseline", "now", "change", "status", "people", "can_see"))
+    return table(rows, ("dimension", "baseline", "now", "change", "status", "can_see"))
 
 
 def scores_table(report: RunReport) -> dg.MarkdownMetadataValue:

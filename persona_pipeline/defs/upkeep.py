@@ -139,7 +139,7 @@ def review_table(due: Sequence[Reviewed]) -> str:
 
 
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
-COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias", "people_would_give")
+COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias")
 
 _OF_CALIBRATION = {
     BELIEVED: "No judge is no better than chance where people labelled enough.",
@@ -151,7 +151,7 @@ _OF_CALIBRATION = {
 def build_calibration(place: Place) -> dg.AssetsDefinition:
     @place.asset("calibration", "evaluation", kinds={"python"}, checks=_OF_CALIBRATION)
     def calibration(context: dg.AssetExecutionContext, world: WorldResource) -> dg.MaterializeResult:
-        """How each judge agrees with people on each dimension, and what people would give. Judges nothing."""
+        """How each judge agrees with people on each dimension. Judges nothing."""
         with known_failures():
             found = calibrate_world(world.open())
         chance = [_named(item) for item in found.dimensions if item.belief == "chance"]
@@ -180,7 +180,6 @@ def calibration_metadata(found: Calibration) -> metadata.Metadata:
             "rank": measured(item.agreement.rank),
             "kappa": measured(item.agreement.kappa),
             "bias": measured(item.agreement.bias, signed=True),
-            "people_would_give": measured(item.people_mean),
         }
         for item in found.dimensions
     ]

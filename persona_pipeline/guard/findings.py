@@ -11,6 +11,7 @@ from persona_pipeline.guard.baselines.models import (
     BaselineComparison,
     DimensionComparison,
     JudgeShift,
+    Measure,
     People,
     PropositionDrop,
 )
@@ -23,8 +24,8 @@ from persona_pipeline.world.propositions.models import dimension_label
 MOST_QUOTED = 80
 MOST_FLAGGED = 3
 MOST_CLAIMS = 2
-# Points by which people and judge must differ to be a finding, and labels of a window that tell what people would give it.
-FAR_APART, WINDOW_LABELS = 2.0, 10
+# Points by which people and judge must differ to be a finding, and the fewest labels that show it.
+FAR_APART, FEWEST_APART = 2.0, 10
 # So many judgments a claim tell most large drops from chance.
 DECIDING_SAMPLES = 5
 
@@ -139,45 +140,22 @@ def _judge_changed(agent_id: str, changed: list[tuple[DimensionComparison, Judge
 
 
 def people_findings(evaluation: AgentEvaluation, comparison: BaselineComparison) -> Iterator[Finding]:
-    """Yield where people and judge are far apart, and where people's score lies beyond what they labelled."""
+    """Yield a finding where people and judge surely differ by two points or more on what people labelled."""
     for name, item in comparison.dimensions.items():
-        people = item.people
-        if people is None or item.current is None:
+        bias = item.people.bias if item.people and item.current is not None else Measure()
+        if bias.value is None or bias.low is None or bias.high is None or bias.n < FEWEST_APART:
             continue
-        said = [_apart(people, item.current)]
-        if people.score is not None and people.as_far is not None:
-            said.append(
-                f"people would give {_peoples(people)}, which lies beyond what they labelled: "
-                f"{people.as_far} of {people.labels} labels are as far out; {WINDOW_LABELS} of this window would tell"
-            )
-        for text in filter(None, said):
-            yield Finding(
-                kind="people",
-                message=f"{evaluation.agent_id}: {_label(name)}: {text}",
-                command=f"persona-pipeline label {shlex.quote(evaluation.agent_id)} --dimensions {name} --newest",
-                agent_id=evaluation.agent_id,
-                dimension=name,
-            )
-
-
-def _apart(people: People, judge: float) -> str:
-    """Return how far people are from the judge in this window, or else in what they labelled; "": not surely, or not far."""
-    if people.score is not None and people.interval is not None:
-        low, high = people.interval
-        is_apart = abs(people.score - judge) >= FAR_APART and not low <= judge <= high
-        return f"the judge gives {judge:.1f}, and people would give {_peoples(people)}" if is_apart else ""
-    value, low, high, count = people.bias.value, people.bias.low, people.bias.high, people.bias.n
-    if value is None or low is None or high is None or count < WINDOW_LABELS:
-        return ""
-    if abs(value) < FAR_APART or low <= 0 <= high:
-        return ""
-    points = f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
-    return f"the judge differs from people by {points} on {count} judgments that they labelled"
-
-
-def _peoples(people: People) -> str:
-    low, high = people.interval or (0.0, 9.0)
-    return f"{people.score:.1f} ({low:.1f} to {high:.1f})"
+        if abs(bias.value) < FAR_APART or bias.low <= 0 <= bias.high:
+            continue
+        points = f"{bias.value:+.1f} points ({bias.low:+.1f} to {bias.high:+.1f})"
+        text = f"the judge differs from people by {points} on {bias.n} judgments that they labelled"
+        yield Finding(
+            kind="people",
+            message=f"{evaluation.agent_id}: {_label(name)}: {text}",
+            command=f"persona-pipeline label {shlex.quote(evaluation.agent_id)} --dimensions {name} --newest",
+            agent_id=evaluation.agent_id,
+            dimension=name,
+        )
 
 
 def _uncalibrated(agent_id: str, name: str, people: People | None) -> Finding:

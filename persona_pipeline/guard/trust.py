@@ -8,7 +8,7 @@ from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison
 from persona_pipeline.guard.baselines.regression import not_shown, undecided
 from persona_pipeline.guard.baselines.spread import judged_share
 from persona_pipeline.guard.calibration.judge_change import JudgeChange, JudgeName
-from persona_pipeline.guard.calibration.known import PeoplesLabels, in_peoples_points
+from persona_pipeline.guard.calibration.known import PeoplesLabels
 from persona_pipeline.guard.calibration.measures import within_scale
 from persona_pipeline.guard.calibration.reading import ReadingTest
 from persona_pipeline.guard.findings import drop_sentence, fall_sentence, quotes_of
@@ -89,8 +89,7 @@ def told(
         if name not in evaluation.dimensions:
             continue
         judged_by = str(known.get("judge_model")), str(known.get("prompt_version"))
-        item.people = trust.labels.of(judged_by, evaluation.agent_id, evaluation.dimensions[name])
-        item.people = in_peoples_points(item, judged_share(evaluation.dimensions[name]))
+        item.people = trust.labels.of(judged_by, evaluation.dimensions[name])
         if unable or (item.people and item.people.belief == "chance"):
             _doubt(evaluation.agent_id, item, rules)
     return comparison

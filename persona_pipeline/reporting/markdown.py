@@ -137,14 +137,13 @@ def _cell(cell: AnyCell) -> str:
 
 
 def _score(cell: Score) -> str:
-    people = f"<br>{cell.people[0]}" if cell.people[0] else ""
     if cell.value is None:
         return f"*{cell.why}*" if cell.why else "–"
     if cell.state == "new":
-        return f"{format_score(cell.value)} (new){people}"
+        return f"{format_score(cell.value)} (new)"
     text = format_score(cell.value) + (f" ({format_delta(cell.change)})" if cell.change is not None else "")
     mark = "" if cell.whole else _CHANGED.get(cell.state, "")
-    return (f"**{text}**" if cell.state == "fell" else text) + mark + people
+    return (f"**{text}**" if cell.state == "fell" else text) + mark
 
 
 def _fit(pieces: list[_Piece], limit: int, notice: str) -> str:

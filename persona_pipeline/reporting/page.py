@@ -108,7 +108,6 @@ class Score:
         change: score - baseline.
         state: ``new`` (no baseline), ``fell`` (beyond what is allowed), ``untold`` (not told from chance) or nothing to remark.
         why: why there is no score; "" where nobody asked for one.
-        people: what people would give, in long words and short.
         whole: it stands for all the others of its row.
     """
 
@@ -116,7 +115,6 @@ class Score:
     change: float | None = None
     state: Literal["", "new", "fell", "untold"] = ""
     why: str = ""
-    people: tuple[str, str] = ("", "")
     chart: Markup | None = None
     whole: bool = False
 

@@ -37,7 +37,6 @@ _SHOWN = "   ".join(
     f"{status.mark} {status.word}" for status in VERDICTS if status.mark.strip() and status not in _RARE
 )
 _LEGEND = f"{_SHOWN}   * dropped beyond what is allowed   n/m: judgments scored of expected"
-_PEOPLE = "   (7.4±0.5): what people would give"
 _ANY_WIDTH = 10_000
 _FACT = 34
 # Why a score is missing is said whole below the table; in it, a long reason would push all columns apart.
@@ -71,9 +70,8 @@ def cell_text(cell: AnyCell, *, short: bool = False) -> str:
         if cell.value is None:
             return "–" if short or not cell.why else one_line(cell.why, _WHY)
         change = "new" if cell.state == "new" else format_delta(cell.change, 1)
-        people = f" ({cell.people[1]})" if cell.people[1] else ""
         mark = "" if cell.whole else _CHANGED.get(cell.state, "")
-        return f"{format_score(cell.value, 1)} {change}{mark}{people}".strip()
+        return f"{format_score(cell.value, 1)} {change}{mark}".strip()
     if isinstance(cell, Agent):
         return f"{STATUSES[cell.state].mark if cell.state else ' '} {one_line(cell.id, 40)}"
     text = one_line(cell.text if isinstance(cell, Cell) else cell)
@@ -119,10 +117,9 @@ def _table(table: Table, console: Console) -> None:
     if table.note:
         console.print(Text(f"{plain_text(table.note)}\n"), soft_wrap=True)
     if scores:
-        told = any(cell.people[1] for cell in scores)
         states = {cell.state for row in table.rows for cell in row.cells if isinstance(cell, Agent)}
         rare = "".join(f"   {status.mark} {status.word}" for status in _RARE if status.name in states)
-        console.print(Text(f"{_LEGEND}{rare}{_PEOPLE if told else ''}", style="dim"), soft_wrap=True)
+        console.print(Text(f"{_LEGEND}{rare}", style="dim"), soft_wrap=True)
 
 
 def _rich(table: Table, *, short: bool, fold: bool) -> RichTable:

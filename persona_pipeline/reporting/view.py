@@ -98,10 +98,6 @@ class ScoreCell:
         return low, high
 
     @property
-    def people(self) -> People | None:
-        return self.comparison.people if self.comparison else None
-
-    @property
     def drifted(self) -> bool:
         """Whether the dimension or one of its propositions fell beyond what is allowed."""
         return self.status == "regressed" or bool(self.drops)
@@ -413,29 +409,6 @@ def shown_whole(rows: Sequence[AgentRow]) -> list[AgentRow]:
     ordered = sorted(rows, key=lambda row: row.severity)
     whole = [row for row in ordered if not row.report.outlined]
     return whole if len(rows) <= MANY else whole[:MOST_WHOLE]
-
-
-# Points by which the ends of an interval may differ in their distance and yet be written as one.
-_UNEVEN = 0.2
-
-
-def estimate_text(people: People | None, *, short: bool = False) -> str:
-    """Return what people would give, such as ``people 7.4 ± 0.5, 50 labels`` or, ``short``, ``7.4±0.5``; "" where not estimated.
-
-    What the score changed by is said in people's points where they are known.
-    """
-    if people is None or people.score is None or people.interval is None:
-        return ""
-    low, high = people.interval
-    half = f"{(high - low) / 2:.1f}"
-    is_even = abs(high + low - 2 * people.score) <= _UNEVEN
-    if short:
-        return f"{people.score:.1f}±{half}" if is_even else f"{people.score:.1f}, {low:.1f}-{high:.1f}"
-    text = f"people {people.score:.1f} ± {half}" if is_even else f"people {people.score:.1f} ({low:.1f} to {high:.1f})"
-    if people.delta is not None and people.delta_interval is not None:
-        low, high = people.delta_interval
-        text += f", change {people.delta:+.1f} ({low:+.1f} to {high:+.1f}) in people's points"
-    return f"{text}, {'all labelled' if people.complete else f'{people.labels} labels'}"
 
 
 def people_lines(compared: Iterable[DimensionComparison]) -> list[str]:

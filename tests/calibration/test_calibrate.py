@@ -26,11 +26,10 @@ def calibrated(items: list[Rated]) -> DimensionCalibration:
 
 
 @pytest.mark.parametrize(("count", "belief", "missing"), [(49, "unknown", 1), (50, "believed", 0)])
-def test_below_fifty_labels_nothing_is_said_of_what_people_would_give(count: int, belief: str, missing: int) -> None:
+def test_below_fifty_labels_a_judge_is_not_known(count: int, belief: str, missing: int) -> None:
     unlabelled = [Rated(f"u{n}", "ann", "adherence", "kind", float(n % 10)) for n in range(100)]
     found = calibrated([*rated(count, off=1), *unlabelled])
     assert (found.judged, found.labelled, found.belief, found.missing) == (count + 100, count, belief, missing)
-    assert (found.people_mean.value is None) == (missing > 0)
     assert (f"{missing} labels are missing of 50" in page_text(calibration_page(Calibration(dimensions=[found])))) == (
         missing > 0
     )
@@ -109,11 +108,9 @@ def test_models_labels_are_shown_and_never_count() -> None:
     assert "not validated: 0 human labels" in text
 
 
-def test_inverted_claims_are_turned_for_the_mean_and_not_for_the_agreement() -> None:
+def test_inverted_claims_are_not_turned_for_the_agreement() -> None:
     items = [Rated(str(n), "ann", "adherence", "rude", 2.0, inverted=True, people=(1.0,)) for n in range(60)]
     found = calibrated(items)
-    assert found.judge_mean == 7.0
-    assert found.people_mean.value == pytest.approx(8.0)
     assert found.agreement.bias.value == pytest.approx(1.0)
 
 

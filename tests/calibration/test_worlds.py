@@ -96,28 +96,21 @@ def test_too_few_labels_say_how_many_are_missing(world: World) -> None:
     label(world, BELIEVES, 20)
     people = evaluated(world).agents["michael"].comparison.dimensions["adherence"].people
     assert people is not None
-    assert (people.belief, people.labels, people.missing, people.score) == ("unknown", 20, 30, None)
+    assert (people.belief, people.labels, people.missing, people.complete) == ("unknown", 20, 30, False)
 
 
-def test_what_people_would_give_stands_beside_the_score_everywhere(world: World) -> None:
+def test_reports_say_how_far_a_believed_judge_agrees_with_people(world: World) -> None:
     label(world, BELIEVES, 80)
     report = evaluated(world, require_calibration=True)
     assert report.exit_code == 1
-    item = report.agents["michael"].comparison.dimensions["adherence"]
-    people = item.people
-    assert people is not None and people.score is not None and people.interval is not None and item.current is not None
-    assert people.belief == "believed"
-    assert people.interval[0] <= people.score <= people.interval[1]
-    low, high = people.interval
-    assert f"({people.score:.1f}, {low:.1f}-{high:.1f})" in report_text(report)
-    assert people.slope.value == pytest.approx(1, abs=0.2)
-    assert people.delta is not None and people.delta_interval is not None and people.delta < -6
-    change = f"change {people.delta:+.1f} ({people.delta_interval[0]:+.1f} to {people.delta_interval[1]:+.1f})"
-    shown = f"people {people.score:.1f} ({low:.1f} to {high:.1f}), {change} in people's points, all labelled"
-    assert shown in render(report, "markdown")
-    assert shown in unescape(render(report, "html"))
+    people = report.agents["michael"].comparison.dimensions["adherence"].people
+    assert people is not None and people.rank is not None
+    assert (people.belief, people.labels, people.missing) == ("believed", 80, 0)
     data = json.loads(render(report, "json"))
-    assert data["agents"]["michael"]["comparison"]["dimensions"]["adherence"]["people"]["score"] == people.score
+    told = data["agents"]["michael"]["comparison"]["dimensions"]["adherence"]["people"]
+    assert (told["rank"], told["bias"]["n"], told["complete"]) == (people.rank, 80, True)
+    for text in (report_text(report, verbose=True), render_comment(report).replace("\\", ""), render(report, "html")):
+        assert f"rank correlation with people {people.rank:.2f}" in text
 
 
 def test_what_fell_by_a_judge_no_better_than_chance_cannot_be_told(world: World) -> None:
@@ -262,21 +255,23 @@ def test_labels_of_an_agent_whose_files_are_broken_cost_nobody_else_anything(wor
 def test_people_far_from_the_judge_are_a_finding_with_its_interval(world: World) -> None:
     label(world, lambda score: max(0, round(score / 2)), 80)
     report = evaluated(world)
-    found = [item for item in report.all_findings() if item.kind == "people" and "would give" in item.message]
+    found = [item for item in report.all_findings() if item.kind == "people"]
     assert found and all(item.exit_code == 0 for item in found)
     for finding in found:
-        agent = report.agents[finding.agent_id or ""]
-        people = agent.comparison.dimensions["adherence"].people
-        assert people is not None and people.score is not None and people.interval is not None
-        told = f"{people.score:.1f} ({people.interval[0]:.1f} to {people.interval[1]:.1f})"
+        people = report.agents[finding.agent_id or ""].comparison.dimensions["adherence"].people
+        assert people is not None
+        bias = people.bias
+        assert bias.value is not None and bias.low is not None and bias.high is not None and bias.value >= 2
+        told = f"differs from people by {bias.value:+.1f} points ({bias.low:+.1f} to {bias.high:+.1f}) on 80 judgments"
         assert told in finding.message
         assert finding.command == f"persona-pipeline label {finding.agent_id} --dimensions adherence --newest"
+        assert told in json.dumps(json.loads(render(report, "json")))
         for text in (
             report_text(report, verbose=True),
             render_comment(report).replace("\\", ""),
             render(report, "html"),
         ):
-            assert told in text
+            assert told in unescape(text)
     assert evaluated(world, agents=["pam"], only_fail_on=["people"]).exit_code == 3
 
 
@@ -287,8 +282,13 @@ def test_a_window_that_people_labelled_whole_needs_no_fifty(world: World) -> Non
     assert len(labels) < 50
     write_label_files(Label, world.root / LABELS, labels)
     people = evaluated(world, agents=["pam"]).agents["pam"].comparison.dimensions["adherence"].people
-    assert people is not None and people.complete and people.score is not None and people.missing == 0
-    assert people.interval is not None and people.interval[1] > people.score, "one person may err"
+    assert people is not None and (people.complete, people.missing, people.labels) == (True, 0, len(labels))
+    assert evaluated(world, agents=["pam"], require_calibration=True).exit_code == 0
+    (world.root / LABELS).joinpath("adherence.jsonl").unlink()
+    write_label_files(Label, world.root / LABELS, labels[1:])
+    people = evaluated(world, agents=["pam"]).agents["pam"].comparison.dimensions["adherence"].people
+    assert people is not None and (people.complete, people.missing) == (False, 51 - len(labels))
+    assert evaluated(world, agents=["pam"], require_calibration=True).exit_code == 3
 
 
 def test_newest_labels_the_newest_window_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

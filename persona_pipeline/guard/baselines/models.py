@@ -117,10 +117,8 @@ class ClaimTest(BaseModel, extra="ignore", frozen=True):
     p_value: float | None = None
 
 
-# Below this many labels the intervals cover less than they say: .91 at 25.
+# Fewer labels do not say how far a judge can be believed.
 FEWEST_LABELS = 50
-# One person's score of a judgment errs by this standard deviation: what is taken for granted where no two people labelled.
-USUAL_ERROR = 0.9
 
 
 class Measure(BaseModel, extra="forbid", frozen=True):
@@ -131,24 +129,16 @@ class Measure(BaseModel, extra="forbid", frozen=True):
     high: float | None = None
     n: int = 0
 
-    @property
-    def is_above_zero(self) -> bool:
-        """Whether the whole interval is above zero."""
-        return self.low is not None and self.low > 0
 
-
-class People(BaseModel, extra="forbid", frozen=True):
-    """What people's labels say of a dimension's judge and of its score.
+class People(BaseModel, extra="ignore", frozen=True):
+    """What people's labels say of a dimension's judge. Fields of earlier releases are passed over.
 
     Attributes:
         belief: ``believed``, no better than ``chance``, or ``unknown`` (too few labels).
         labels: judgments of this judge that people labelled with a score; missing: how many more are needed.
         rank, rank_interval: Spearman's correlation of judge and people.
         bias: judge bias, points that it gives above people's where they labelled, claims turned so that more is better.
-        score, interval: what people would give, 0-9, with 95 %; None below the fewest labels and where nearly all is open.
         complete: people labelled every judgment of the window: a census, enough whatever their number.
-        as_far: how many labels are as far out as ``score``, where they are too few to reach there; None: enough are.
-        slope: points the judge moves where people move one; delta, delta_interval: of the comparison, in people's points.
     """
 
     belief: Literal["believed", "chance", "unknown"]
@@ -157,13 +147,7 @@ class People(BaseModel, extra="forbid", frozen=True):
     rank: float | None = None
     rank_interval: tuple[float, float] | None = None
     bias: Measure = Field(default_factory=Measure)
-    score: float | None = None
-    interval: tuple[float, float] | None = None
     complete: bool = False
-    as_far: int | None = None
-    slope: Measure = Field(default_factory=Measure)
-    delta: float | None = None
-    delta_interval: tuple[float, float] | None = None
 
 
 class JudgeShift(BaseModel, extra="forbid", frozen=True):

@@ -13,7 +13,6 @@ from pydantic import BaseModel, Field
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
 from persona_pipeline.guard.calibration.measures import HIGHEST, between_people, bias, spearman, weighted_kappa
-from persona_pipeline.guard.calibration.peoples import peoples_mean
 from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.world.models import grouped
@@ -229,8 +228,6 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
             labelled at all.
         people: names of those who labelled.
         ceiling_rank, ceiling_kappa: inter-annotator agreement.
-        judge_mean, people_mean: mean of the judge's scores, and what people would give the same judgments; claims turned so that
-            more is better. ``people_mean`` has no value below 50 labels, except of a census.
         models: agreement of the judge with other models' labels; calibrates nothing.
         within: see ``within_claims``.
     """
@@ -246,14 +243,12 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     ceiling_rank: Measure = Field(default_factory=Measure)
     ceiling_kappa: Measure = Field(default_factory=Measure)
     claims: list[ClaimCalibration] = Field(default_factory=list)
-    judge_mean: float | None = None
-    people_mean: Measure = Field(default_factory=Measure)
     models: dict[str, Agreement] = Field(default_factory=dict)
     within: float | None = None
 
     @property
     def missing(self) -> int:
-        """How many labels are missing before the score people would give is estimated: none of a census."""
+        """How many labels are missing before the judge can be believed: none of a census."""
         return 0 if self.is_census else max(0, FEWEST_LABELS - self.labelled)
 
     @property
@@ -315,10 +310,6 @@ def calibrate_dimension(
     scored = [item for item in rated if item.judge is not None]
     ceiling_rank, ceiling_kappa = between_people([item.scores for item in labelled])
     unlabelled = sum(not item.people for item in scored)
-    # What people hold not applicable has no score that they would give.
-    applicable = [item for item in scored if not item.people or item.peoples is not None]
-    oriented = [item.oriented(item.judge) for item in applicable if item.judge is not None]
-    wanted = [None if item.peoples is None else item.oriented(item.peoples) for item in applicable]
     return DimensionCalibration(
         dimension=dimension,
         judge_model=judge[0],
@@ -332,10 +323,6 @@ def calibrate_dimension(
         ceiling_kappa=ceiling_kappa,
         claims=_claims(labelled),
         within=within_claims(labelled),
-        judge_mean=fmean(oriented) if oriented else None,
-        people_mean=peoples_mean(oriented, wanted)
-        if len(both) >= FEWEST_LABELS or not unlabelled
-        else Measure(n=len(both)),
         models={
             name: agreement((item.judge, item.models[name]) for item in rated if name in item.models)
             for name in sorted({name for item in rated for name in item.models})

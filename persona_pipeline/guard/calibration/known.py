@@ -1,7 +1,6 @@
 """What a world knows of judgments: every verdict, recorded or paid for once and kept in the store, and what people say of them."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, takewhile
@@ -9,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash
-from persona_pipeline.guard.baselines.models import FEWEST_LABELS, DimensionComparison, Measure, People
-from persona_pipeline.guard.baselines.spread import judged_share
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS, People
 from persona_pipeline.guard.calibration.calibrate import (
     Judge,
     Rated,
@@ -23,8 +21,7 @@ from persona_pipeline.guard.calibration.calibrate import (
     usable,
     within_claims,
 )
-from persona_pipeline.guard.calibration.measures import HIGHEST, bias, within_scale
-from persona_pipeline.guard.calibration.peoples import PeoplesScores, PersonsError, census
+from persona_pipeline.guard.calibration.measures import bias
 from persona_pipeline.guard.labels.files import AskedOf, Label
 from persona_pipeline.judging.cache import KeptAnswers
 from persona_pipeline.judging.claims import proposition_problem, verdicts_of
@@ -38,18 +35,16 @@ from persona_pipeline.judging.verdict import (
     recording_key,
     shown_subject,
 )
-from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
+from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.world.models import Trajectory, grouped
 
 
 @dataclass(frozen=True)
 class _Learnt:
-    """What a dimension's labels say of one judge, with people's scores by judgment; None: they hold it not applicable."""
+    """What a dimension's labels say of one judge, and the keys of the judgments that people labelled."""
 
     people: People
-    scores: PeoplesScores | None
-    error: PersonsError
-    said: Mapping[str, tuple[float | None, int]]
+    labelled: Collection[str]
 
 
 @dataclass(frozen=True)
@@ -63,8 +58,8 @@ class PeoplesLabels:
     labels_hash: str = ""
     rated: Sequence[tuple[str, str, str, Sequence[Rated]]] = ()
 
-    def of(self, judged_by: tuple[str, str], agent_id: str, item: DimensionEvaluation) -> People | None:
-        """Return what people say of a dimension of an agent; None where they labelled nothing at all.
+    def of(self, judged_by: tuple[str, str], item: DimensionEvaluation) -> People | None:
+        """Return what people say of a dimension's judge; None where they labelled nothing at all.
 
         ``judged_by``: model and prompt version.
         """
@@ -73,33 +68,12 @@ class PeoplesLabels:
         learnt = self._by.get((*judged_by, item.dimension))
         if learnt is None:
             return People(belief="unknown", missing=FEWEST_LABELS)
-        return learnt.people.model_copy(update=_peoples_score(learnt, agent_id, item))
+        complete = _is_complete(item, learnt.labelled)
+        return learnt.people.model_copy(update={"complete": True, "missing": 0}) if complete else learnt.people
 
     @cached_property
     def _by(self) -> Mapping[tuple[str, str, str], _Learnt]:
         return {(model, prompt, dimension): _learnt(own) for model, prompt, dimension, own in self.rated}
-
-
-def in_peoples_points(item: DimensionComparison, share: float) -> People | None:
-    """Return what people say of a comparison, its change as they would see it: the judged part over the judge's slope.
-
-    ``share``: part (0-1) of the dimension's score that is judged.
-    """
-    people, slope = item.people, item.people.slope if item.people else Measure()
-    if people is None or people.belief != "believed" or not slope.is_above_zero or item.delta is None:
-        return people
-    if slope.value is None or slope.low is None:
-        return people
-    change = item.delta * (share / slope.value + 1 - share)
-    low, high = item.interval or (item.delta, item.delta)
-    unsure = abs(item.delta) * share * (slope.value - slope.low) / slope.value**2
-    half = math.hypot((high - low) / 2 * (share / slope.value + 1 - share), unsure)
-    least, most = people.interval or (0.0, HIGHEST)
-    if change + half < least - HIGHEST or change - half > most:
-        # The scale is too short for it: so far down the judge's slope is another.
-        return people
-    change, low, high = (min(max(number, least - HIGHEST), most) for number in (change, change - half, change + half))
-    return people.model_copy(update={"delta": change, "delta_interval": (low, high)})
 
 
 def _learnt(rated: Sequence[Rated]) -> _Learnt:
@@ -109,11 +83,6 @@ def _learnt(rated: Sequence[Rated]) -> _Learnt:
     number, low, high = len(scored), rank.low, rank.high
     judged = [item.oriented(judge) for item, judge, _ in scored]
     peoples = [item.oriented(people) for item, _, people in scored]
-    error = PersonsError.learnt([item.scores for item in rated])
-    scores = None
-    if number >= FEWEST_LABELS:
-        agents, raters = [item.agent_id for item, *_ in scored], [len(item.scores) for item, *_ in scored]
-        scores = PeoplesScores.learnt(judged, peoples, agents, raters, error)
     told = People(
         belief=belief_of(number, rank, within_claims(rated)),
         labels=number,
@@ -121,52 +90,14 @@ def _learnt(rated: Sequence[Rated]) -> _Learnt:
         rank=rank.value,
         rank_interval=(low, high) if low is not None and high is not None else None,
         bias=bias(judged, peoples),
-        slope=scores.slope if scores else Measure(),
     )
-    said: dict[str, tuple[float | None, int]] = {item.key: (None, 0) for item in rated if item.people}
-    said |= {item.key: (people, len(item.scores)) for (item, *_), people in zip(scored, peoples, strict=True)}
-    return _Learnt(told, scores, error, said)
+    return _Learnt(told, {item.key for item in rated if item.people})
 
 
-# An interval of so many points leaves nearly the whole scale open, and no score is printed.
-_OPEN = 8.0
-
-
-def _peoples_score(learnt: _Learnt, agent_id: str, item: DimensionEvaluation) -> dict[str, object]:
-    """Return ``score``, ``interval``, ``complete`` and ``as_far``: the judged part as people would have it."""
-    judged_rows = [row for row in item.propositions.values() if not row.algorithmic and row.score is not None]
-    # A judgment of one context that people labelled is known.
-    known = [(row, learnt.said.get(row.keys[0]) if row.keys and not row.parts else None) for row in judged_rows]
-    known = [(row, own) for row, own in known if own is None or own[0] is not None]
-    rows = [row for row, _ in known]
-    weights = [row.weight for row in rows]
-    oriented = [_oriented(row) for row in rows]
-    labels, raters = [own and own[0] for _, own in known], [own[1] if own else 1 for _, own in known]
-    complete = all(own is not None for _, own in known)
-    if item.score is None or not sum(weights) or not (complete or learnt.scores):
-        return {}
-    if learnt.scores:
-        told = learnt.scores.mean(agent_id, oriented, labels, weights, raters)
-    else:
-        told = census([label or 0.0 for label in labels], raters, weights, learnt.error)
-    if told.value is None or told.low is None or told.high is None or told.high - told.low > _OPEN:
-        return {}
-    total = sum(weights)
-    judged = sum(row.score * weight for row, weight in zip(rows, weights, strict=True) if row.score is not None) / total
-    before = sum(value * weight for value, weight in zip(oriented, weights, strict=True)) / total
-    # Hard mode lowers what the judge gave below 9; what people give is lowered as much.
-    hard = judged / before if before > 0 else 1.0
-    share = judged_share(item)
-    found = (item.score + share * (value * hard - judged) for value in (told.value, told.low, told.high))
-    score, low, high = map(within_scale, found)
-    as_far = learnt.scores.as_far(told.value) if learnt.scores and not complete else None
-    found = {"score": score, "interval": (low, high), "complete": complete, "as_far": as_far}
-    return {**found, "missing": 0} if complete else found
-
-
-def _oriented(row: PropositionResult) -> float:
-    raw = row.raw if row.raw is not None else row.score or 0.0
-    return HIGHEST - raw if row.inverted else raw
+def _is_complete(item: DimensionEvaluation, labelled: Collection[str]) -> bool:
+    """Return whether people labelled every judgment of a dimension; ``labelled``: keys of judgments."""
+    rows = [row for row in item.propositions.values() if not row.algorithmic and row.score is not None]
+    return bool(rows) and all(row.keys and not row.parts and row.keys[0] in labelled for row in rows)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ from persona_pipeline.reporting.view import (
     ReportView,
     ScoreCell,
     dropped,
-    estimate_text,
     kind_label,
     not_judged,
     remedies,
@@ -238,8 +237,7 @@ def score_of(cell: ScoreCell, chart: Markup | None = None) -> Score:
     new = cell.status == "no_baseline"
     state = "new" if new else "fell" if cell.drifted else "untold" if cell.untold else ""
     why = cell.why_unscored if cell.evaluation else ""
-    people = (estimate_text(cell.people), estimate_text(cell.people, short=True))
-    return Score(cell.score, None if new else cell.delta, state, why, people, chart)
+    return Score(cell.score, None if new else cell.delta, state, why, chart)
 
 
 def sight_table(view: ReportView, found: Sequence[tuple[AgentRow, dict[str, Sight]]], *, each: bool) -> Table:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from persona_pipeline.guard.baselines.models import FEWEST_LABELS, USUAL_ERROR
+from persona_pipeline.guard.baselines.models import FEWEST_LABELS
 from persona_pipeline.guard.gate import facts_findings
 from persona_pipeline.judging.verdict import Usage, unscored_label
 from persona_pipeline.reporting.page import Block, Facts, Item, Items, Page, Section, Span, Table
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from persona_pipeline.scoring.facts.reading import FactsFound
 
 _MOST_CLAIMS, _MOST_STALE = 12, 5
-_ALONE = (
-    "nothing was labelled by two people, so how far they agree is not known; what an agent's people would give counts each "
-    f"label as {USUAL_ERROR:g} points off"
-)
+_ALONE = "nothing was labelled by two people, so how far they agree is not known"
 _BELIEFS = {
     "believed": "validated: better than chance, as far as people go",
     "chance": "no better than chance: drops here cannot be told",
@@ -130,9 +127,7 @@ def _peoples(item: "calibrate.DimensionCalibration") -> Iterator[tuple[str, str]
     if item.is_census:
         yield "a census", "everything that was judged is labelled, which is enough whatever the number"
     if item.missing:
-        yield "what people would give", f"{item.missing} labels are missing of {FEWEST_LABELS}"
-    elif item.judge_mean is not None:
-        yield "what people would give", f"{measured(item.people_mean)}, where the judge gives {item.judge_mean:.2f}"
+        yield "validated", f"{item.missing} labels are missing of {FEWEST_LABELS}"
     if not item.is_census:
         yield "labels needed to halve the CI", f"{found.to_halve} more"
 
