@@ -21,8 +21,8 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (366, 400),
-    "lines": (77_360, 63_000),
-    "lines of the core": (35_869, 28_500),
+    "lines": (77_178, 63_000),
+    "lines of the core": (35_629, 28_500),
     "modules with one importer": (63, 60),
     "modules that other rooms import": (140, 70),
     "class names in several modules": (3, 8),

@@ -101,7 +101,7 @@ class Verdicts:
 class Labels(PeoplesLabels):
     """Labels that say the judge of one dimension is no better than chance."""
 
-    def of(self, judged_by: tuple[str, str], agent_id: str, item: DimensionEvaluation) -> People | None:
+    def of(self, judged_by: tuple[str, str], item: DimensionEvaluation) -> People | None:
         return People(belief="chance" if item.dimension == "fluency" else "believed", labels=60)
 
 
