@@ -97,7 +97,7 @@ def run_suite(
         world_root=options.world_root,
     )
     keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
-    runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed, shared)
+    runner = CellRunner(suite, options, services, workspaces, shared, responses, targets, keyed)
     try:
         results = _run_all(cells, runner, on_result)
     finally:
