@@ -160,18 +160,21 @@ class CellRunner:
             else:
                 gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
                 result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
+        digest = self.bases.digest(basis) if basis and basis.programs else digest
+        return self.result_of(cell, dataclasses.replace(result, digest=digest, notes=[*notes, *result.notes]))
+
+    def result_of(self, cell: PlannedTest, result: TestResult) -> TestResult:
+        """Return a result under the name of its test and its target, as of now."""
         return dataclasses.replace(
             result,
             id=cell.id,
-            test_id=test.id,
+            test_id=cell.test.id,
             target=cell.target_name,
-            dataset=test.dataset,
-            conversation_id=test.conversation_id,
-            metadata=test.metadata,
-            request_key=self.request_key(test),
-            digest=self.bases.digest(basis) if basis and basis.programs else digest,
+            dataset=cell.test.dataset,
+            conversation_id=cell.test.conversation_id,
+            metadata=cell.test.metadata,
+            request_key=self.request_key(cell.test),
             timestamp=self.options.clock().isoformat(),
-            notes=[*notes, *result.notes],
         )
 
     def is_done(self, cell: PlannedTest, earlier: TestResult) -> bool:
