@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from persona_pipeline.base.documents.json import object_schema
 from persona_pipeline.base.files import open_regular
 from persona_pipeline.suites.answering.output import Output
-from persona_pipeline.suites.asserts.llm_judge import read_prompt
+from persona_pipeline.suites.asserts.llm_judge import Prompted
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader, ReasonedError
 from persona_pipeline.suites.format.text import PatternError, compile_pattern, search
-from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.criteria import (
     Criterion,
     checks_asked,
@@ -135,14 +135,14 @@ def _files(place: Path) -> list[Path]:
     return sorted(found)
 
 
-class AgentJudge(Assert):
+class AgentJudge(Prompted):
     """The score, 0-1, of a judge that may list, read and search the workspace, ``max_steps`` times at most.
 
     With ``target`` that target is asked instead, once, in the workspace. It is an error when there is no workspace, and when the
     judge has not decided after its last step.
     """
 
-    judged = True
+    needs = ()
     needs_workspace = True
 
     prompt: str | None = Field(None, description="What to look for: text or a file.")
@@ -152,9 +152,6 @@ class AgentJudge(Assert):
     criteria: list[Criterion] | None = Field(
         None, alias="rubrics", min_length=1, description="Criteria to check one by one."
     )
-    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
-
-    _prompt_text: str | None = PrivateAttr(None)
 
     @property
     def needs_judge(self) -> bool:
@@ -169,10 +166,6 @@ class AgentJudge(Assert):
         if data.get("rubrics") is not None:
             data["rubrics"] = prepare_criteria(data["rubrics"], "rubrics", entry, label, reader)
         return data
-
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        if self.prompt is not None:
-            self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
     def grade(self, output: Output, context: Context) -> Grade:
         shown = evidence(output, context, self._prompt_text)

@@ -47,23 +47,35 @@ class PromptScript(StrictFields):
     config: dict[str, Any] | None = None
 
 
-class LlmJudge(Assert):
+class Prompted(Assert):
+    """What a judge says of an answer, with a prompt that is text or a file. Subclasses say what the prompt is for."""
+
+    judged = True
+    needs = (Need.ANSWER, Need.COMPLETE)
+    # What a prompt may name beside the fields of a test.
+    known: ClassVar[Sequence[str]] = ()
+
+    prompt: Any = None
+    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
+
+    _prompt_text: str | None = PrivateAttr(None)
+
+    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
+        if isinstance(self.prompt, str):
+            self._prompt_text = read_prompt(self.prompt, entry, label, reader, known=self.known)
+
+
+class LlmJudge(Prompted):
     """The score, 0-1, a judge gives for how far the answer meets the test's goal, or what ``prompt`` asks for.
 
     ``prompt`` is text or a file; its variables, such as ``{{ answer }}``, name the evidence the judge gets. With ``rubrics``
     this is the ``rubrics`` assert.
     """
 
-    judged = True
-    needs = (Need.ANSWER, Need.COMPLETE)
-
     prompt: str | PromptScript | None = Field(
         None, description="What to judge: text, a file, or a script that prints it."
     )
-    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
     config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
-
-    _prompt_text: str | None = PrivateAttr(None)
 
     @property
     def program(self) -> tuple[Sequence[str], str | None] | None:
@@ -78,9 +90,8 @@ class LlmJudge(Assert):
         return data
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        if isinstance(self.prompt, str):
-            self._prompt_text = read_prompt(self.prompt, entry, label, reader)
-        elif self.prompt is not None:
+        super().resolve(entry, label, reader)
+        if isinstance(self.prompt, PromptScript):
             reader.check_program(self.prompt.script, entry, f"{label}: prompt", "prompt")
 
     def grade(self, output: Output, context: Context) -> Grade:
@@ -98,22 +109,17 @@ class LlmJudge(Assert):
         )
 
 
-class Rubrics(Assert):
+class Rubrics(Prompted):
     """The weighted share of criteria that a judge finds satisfied, or their mean score over 10 where they have score ranges.
 
     An unmet ``required`` criterion makes it 0. A reply that leaves a criterion out is an error.
     """
 
-    judged = True
-    needs = (Need.ANSWER, Need.COMPLETE)
     older_names: ClassVar[dict[str, str]] = {"criteria": "rubrics"}
 
     criteria: list[Criterion] = Field(min_length=1, description="What to check; weights are relative within the group.")
-    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
     prompt: str | None = Field(None, description="Further guidance for the judge.")
     config: dict[str, Any] | None = Field(None, description="Kept, not interpreted.")
-
-    _prompt_text: str | None = PrivateAttr(None)
 
     @classmethod
     def prepare(cls, data: dict[str, Any], entry: ConfigEntry, label: str, reader: Reader) -> dict[str, Any]:
@@ -124,10 +130,6 @@ class Rubrics(Assert):
             reader.fail(entry, f"{label}: rubrics is required, a list of criteria")
             data["criteria"] = [PLACEHOLDER]
         return data
-
-    def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        if self.prompt is not None:
-            self._prompt_text = read_prompt(self.prompt, entry, label, reader)
 
     def grade(self, output: Output, context: Context) -> Grade:
         prompt, (rules, schema) = self._prompt_text, rules_and_schema(self.criteria)

@@ -10,13 +10,13 @@ from pydantic import Field, PrivateAttr
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.suites.answering.base import Responses, load_responses
-from persona_pipeline.suites.answering.output import Need, Output
-from persona_pipeline.suites.asserts.llm_judge import read_prompt
+from persona_pipeline.suites.answering.output import Output
+from persona_pipeline.suites.asserts.llm_judge import Prompted
 from persona_pipeline.suites.format.files import FileError
 from persona_pipeline.suites.format.models import Text
 from persona_pipeline.suites.format.problems import ConfigEntry, Reader
 from persona_pipeline.suites.format.text import stringify
-from persona_pipeline.suites.grading.base import Assert, Context
+from persona_pipeline.suites.grading.base import Context
 from persona_pipeline.suites.grading.judge_questions import (
     PAIRWISE_SCHEMA,
     RULES,
@@ -36,6 +36,7 @@ SECOND = "second"
 _PLACES = ("first", SECOND)
 _BETTER = (*_PLACES, "tie")
 _PLACE = re.compile(r"\{\{\s*(first|second)\s*\}\}")
+_ALONE = re.compile(r"\{\{\s*(answer|output)\s*\}\}")
 
 
 class PairwiseOutcome(StrEnum):
@@ -64,22 +65,19 @@ class ComparedAnswer:
         return len(set(self.orders)) <= 1
 
 
-class Pairwise(Assert):
+class Pairwise(Prompted):
     """1 if a judge finds the answer better than another one, 0 if worse, 0.5 for a tie.
 
     It is asked twice, with the places exchanged; if the two do not agree, that is a tie. The other answer is the test's
     ``expected_output``, what ``target`` says, or what stands in ``responses``.
     """
 
-    judged = True
-    needs = (Need.ANSWER, Need.COMPLETE)
+    known = _PLACES
 
     target: Text | None = Field(None, description="Whose answer it is compared with; with responses: recorded there.")
     responses: Text | None = Field(None, description="A file of recorded answers to compare with.")
     prompt: str | None = Field(None, description="What makes an answer better: text, or a file.")
-    model: str | None = Field(None, description="A judge model for this assert alone, where the judge is live.")
 
-    _prompt_text: str | None = PrivateAttr(None)
     _recorded: Responses | None = PrivateAttr(None)
 
     @property
@@ -88,14 +86,10 @@ class Pairwise(Assert):
         return self.target if self.responses is None else None
 
     def resolve(self, entry: ConfigEntry, label: str, reader: Reader) -> None:
-        if self.prompt is not None:
-            self._prompt_text = read_prompt(self.prompt, entry, label, reader, known=_PLACES)
-            named = [
-                name for name in ("answer", "output") if re.search(r"\{\{\s*" + name + r"\s*\}\}", self._prompt_text)
-            ]
-            if named:
-                said = f"prompt names {{{{ {named[0]} }}}}; the two answers are {{{{ first }}}} and {{{{ second }}}}"
-                reader.fail(entry, f"{label}: {said}", "prompt")
+        super().resolve(entry, label, reader)
+        if named := _ALONE.search(self._prompt_text or ""):
+            said = f"prompt names {{{{ {named[1]} }}}}; the two answers are {{{{ first }}}} and {{{{ second }}}}"
+            reader.fail(entry, f"{label}: {said}", "prompt")
         if self.responses is not None:
             try:
                 path = reader.files.find(self.responses, reader.folders(entry))

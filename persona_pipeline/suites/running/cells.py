@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -97,10 +97,10 @@ class CellRunner:
     options: RunOptions
     services: Services
     workspaces: Workspaces
+    judge: SuiteJudge
     responses: Responses | None = None
     targets: Targets | None = None
     keyed: bool = True
-    judge: SuiteJudge | None = None
 
     def __post_init__(self) -> None:
         invoke = self._invoke if self.targets else None
@@ -160,18 +160,21 @@ class CellRunner:
             else:
                 gated = any(item.has_gate for item in (*self.asserts(test), *test.all_asserts))
                 result = run_trials(trials, lambda number: self._attempt(cell, number, notes), gated=gated)
+        digest = self.bases.digest(basis) if basis and basis.programs else digest
+        return self.result_of(cell, dataclasses.replace(result, digest=digest, notes=[*notes, *result.notes]))
+
+    def result_of(self, cell: PlannedTest, result: TestResult) -> TestResult:
+        """Return a result under the name of its test and its target, as of now."""
         return dataclasses.replace(
             result,
             id=cell.id,
-            test_id=test.id,
+            test_id=cell.test.id,
             target=cell.target_name,
-            dataset=test.dataset,
-            conversation_id=test.conversation_id,
-            metadata=test.metadata,
-            request_key=self.request_key(test),
-            digest=self.bases.digest(basis) if basis and basis.programs else digest,
+            dataset=cell.test.dataset,
+            conversation_id=cell.test.conversation_id,
+            metadata=cell.test.metadata,
+            request_key=self.request_key(cell.test),
             timestamp=self.options.clock().isoformat(),
-            notes=[*notes, *result.notes],
         )
 
     def is_done(self, cell: PlannedTest, earlier: TestResult) -> bool:
@@ -217,7 +220,7 @@ class CellRunner:
                 deadline = time.monotonic() + self.options.timeout
             else:
                 output, cached = self._answer(cell, number, made, deadline)
-        except (TargetError, WorkspaceError, FileError) as problem:
+        except (TargetError, WorkspaceError, FileError, UngradedError) as problem:
             where = "workspace: " if isinstance(problem, WorkspaceError) else ""
             said = str(problem) if isinstance(problem, FileError) else problem.message
             failure = Failure(getattr(problem, "reason", "missing_file"), f"{where}{said}")
@@ -320,10 +323,8 @@ class CellRunner:
         began = time.monotonic()
         target.prepare()
         deadline += time.monotonic() - began
-        self._require_money()
-        with self._recording(target.name, cell.test):
-            output = ask(target, request, most_retries=self.options.max_retries, deadline=deadline)
-        self._count(output)
+        most = self.options.max_retries
+        output = self._paid(target, cell.test, lambda: ask(target, request, most_retries=most, deadline=deadline))
         if key is not None:
             # It rests on what the target has opened now.
             key = self._cache_key(target.name, cell.test, asked, number)
@@ -356,17 +357,13 @@ class CellRunner:
             turn.conversation if turn else uuid.uuid4().hex,
         )
 
-    def _require_money(self) -> None:
-        """Raise ``TargetError`` where the run has spent its dollars."""
-        try:
-            if self.judge is not None:
-                self.judge.require_money()
-        except UngradedError as problem:
-            raise TargetError(problem.reason, problem.message) from problem
-
-    def _count(self, output: Output) -> None:
-        if self.judge is not None:
-            self.judge.spent_by_target(output.cost_usd)
+    def _paid(self, target: TargetFields, test: Test, asked: Callable[[], Output]) -> Output:
+        """Return an answer; its cost counts. Raises ``UngradedError`` where the run has spent its dollars."""
+        self.judge.require_money()
+        with self._recording(target.name, test):
+            output = asked()
+        self.judge.spent_by_target(output.cost_usd)
+        return output
 
     def _check_health(self, target: TargetFields) -> None:
         check = getattr(target, "check_health", None)
@@ -391,11 +388,7 @@ class CellRunner:
             message = {"role": "user", "content": prompt}
             key = request_key([message], {})
             request = Request(context.test, [message], prompt, timeout=context.time_left(), request_key=key)
-            self._require_money()
-            with self._recording(name, context.test):
-                output = target.respond(request)
-            self._count(output)
-            return output.text
+            return self._paid(target, context.test, lambda: target.respond(request)).text
 
     def _answer_of(self, name: str, context: Context) -> Output:
         """What another target says to the same test."""

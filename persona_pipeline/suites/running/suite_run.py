@@ -97,7 +97,7 @@ def run_suite(
         world_root=options.world_root,
     )
     keyed = bool(options.earlier) or (on_result is not None if options.keyed is None else options.keyed)
-    runner = CellRunner(suite, options, services, workspaces, responses, targets, keyed, shared)
+    runner = CellRunner(suite, options, services, workspaces, shared, responses, targets, keyed)
     try:
         results = _run_all(cells, runner, on_result)
     finally:
@@ -143,20 +143,8 @@ def _run_all(
                 runner.workspaces.suite_hook("before_all")
     except WorkspaceError as problem:
         failure = Failure(problem.reason, f"before_all: {problem.message}")
-        attempt, now = Attempt(0, None, SuiteVerdict.ERROR, error=failure), runner.options.clock().isoformat()
-        return [
-            TestResult(
-                cell.id,
-                cell.test.id,
-                None,
-                attempt.verdict,
-                attempt,
-                cell.target_name,
-                cell.test.dataset,
-                timestamp=now,
-            )
-            for cell in cells
-        ]
+        attempt = Attempt(0, None, SuiteVerdict.ERROR, error=failure)
+        return [runner.result_of(cell, TestResult("", "", None, attempt.verdict, attempt)) for cell in cells]
     earlier = {row.id: row for row in runner.options.earlier}
     runner.prefetch([cell for cell in cells if cell.id not in earlier])
     lock = threading.Lock()

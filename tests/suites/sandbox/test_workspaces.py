@@ -122,8 +122,11 @@ def test_recorded_answers_need_no_hooks_and_no_leave(tmp_path: Path) -> None:
 
 
 def test_a_failed_start_is_every_tests_error(tmp_path: Path) -> None:
-    result = go(tmp_path, suite(tmp_path, f"{{before_all: {hook('raise SystemExit(1)')}}}"))
-    assert (result.exit_code, result.tests[0].error and result.tests[0].error.reason) == (3, "workspace_failed")
+    named = ", conversation_id: c, metadata: {team: a}"
+    result = go(tmp_path, suite(tmp_path, f"{{before_all: {hook('raise SystemExit(1)')}}}", tests=named))
+    (test,) = result.tests
+    assert (result.exit_code, test.error and test.error.reason) == (3, "workspace_failed")
+    assert (test.id, test.test_id, test.conversation_id, test.metadata) == ("t", "t", "c", {"team": "a"})
 
 
 def test_links_that_leave_the_template_are_not_copied(tmp_path: Path) -> None:
