@@ -69,7 +69,7 @@ SHOWN = {
         "recordings.replay", "synthetic", "verdict",
     },
     "lab": {
-        "bisect.bisect", "claims.drafts", "claims.matrix", "claims.noise", "claims.trial", "compare.compare",
+        "bisect.bisect", "claims.drafts", "claims.matrix", "claims.trial", "compare.compare",
         "first.cast", "first.look", "interview.interview", "interview.results",
         "interview.writing", "interview_scenes", "results",
     },

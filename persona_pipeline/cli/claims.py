@@ -119,26 +119,6 @@ def test(
     end(matrix.exit_code)
 
 
-@app.command()
-def noise(
-    agent: Annotated[str | None, typer.Argument(help="The agent's id; by default everybody.")] = None,
-    dimension: Dimension = "all",
-    format: Format = "table",
-    output: Output = None,
-) -> None:
-    """Say which claims vary, say nothing, or rest on nothing.
-
-    From saved evaluations alone: no call is made.
-    """
-    from persona_pipeline.lab.claims.noise import measure_noise
-    from persona_pipeline.reporting.pages.experiments import noise_page
-    from persona_pipeline.reporting.render import write_page
-
-    check_format(format)
-    report = measure_noise(open_world(), None if agent is None else [agent], names(dimension))
-    write_page(noise_page(report), report.to_dict(), format, output)
-
-
 personas = typer.Typer(help="Personas: drafted from logs.", no_args_is_help=True)
 
 Agent = Annotated[str, typer.Argument(help="The agent's id, as its messages have it.")]

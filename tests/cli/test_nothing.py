@@ -71,7 +71,6 @@ ROWS = {
     "labels export": Nothing("labels export", "labels"),
     "labels import": Nothing("labels import EMPTY.jsonl", "labels in"),
     "propositions test": Nothing("propositions test ann", "said nothing"),
-    "propositions noise": Nothing("propositions noise", "holds no evaluation"),
     "propositions draft": Nothing("propositions draft ann", "said nothing"),
     "corrections statistics": Nothing("corrections statistics", "messages of all"),
     "corrections replay": Nothing("corrections replay ann", "no stored message"),

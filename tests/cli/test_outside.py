@@ -17,7 +17,7 @@ IN_A_WORLD = (
     *("evaluate", "evaluate --estimate", "baseline", "report", "validate", "doctor --no-calls", "watch --once"),
     *("changes HEAD", "compare HEAD~1..HEAD", "bisect ann", f"ingest {FILE}", "collect --port 0", "forget --days 3"),
     *("forget --person ann", "migrate", "calibrate", "canary", "label", "view --port 0", "messages remove --agent ann"),
-    *("propositions show ann --dimension adherence", "propositions test ann", "propositions noise", "propositions draft ann"),
+    *("propositions show ann --dimension adherence", "propositions test ann", "propositions draft ann"),
     *("personas draft ann --from-messages", f"personas import {FILE}", "personas export ann"),
     *("recordings sign", "recordings unused", "recordings rejudge", "labels list", "labels export", f"labels import {FILE}"),
     *("corrections serve --port 0", "corrections statistics", "corrections replay ann"),

@@ -20,7 +20,6 @@ from persona_pipeline.reporting.text import (
     format_delta,
     format_p,
     format_score,
-    format_share,
     format_usd,
     one_line,
     plural,
@@ -30,7 +29,6 @@ from persona_pipeline.world.propositions.models import dimension_label
 
 if TYPE_CHECKING:
     from persona_pipeline.lab.claims.matrix import ClaimCell, ClaimRow, KillMatrix, SignalReading, Twins
-    from persona_pipeline.lab.claims.noise import NoiseReport
     from persona_pipeline.world.propositions.models import PropositionSet
 
 _MATRIX_NOTE = (
@@ -108,30 +106,6 @@ def matrix_page(matrix: "KillMatrix") -> Page:
     findings = Items([Item(said, kind=kind, tone="warn") for kind, said in _matrix_findings(matrix)])
     sections = [Section(title, [Table.plain(title, *table)]) for title, table in tables.items()]
     return Page(f"Claims of {matrix.agent_id}, tested", [Items.of(*_matrix_facts(matrix)), findings], sections)
-
-
-def noise_page(report: "NoiseReport") -> Page:
-    from persona_pipeline.lab.claims.noise import FEWEST_WINDOWS
-
-    rows = [
-        [
-            f"{item.agent_id}: {item.name}",
-            f"{item.scored}/{item.windows}",
-            *(format_score(points, 1) for points in (item.mean, item.window_sd, item.judge_sd)),
-            *map(format_share, (item.nines, item.zeros, item.not_applicable, item.unverified)),
-        ]
-        for item in report.claims
-    ]
-    columns = ["claim", "windows", "mean", "sd weeks", "sd judge", "always 9", "always 0", "n/a", "false quotes"]
-    few = sum(item.windows < FEWEST_WINDOWS for item in report.claims)
-    facts = [f"{len(report.claims)} claims in the store, the worst first. No judge call was made."]
-    if few:
-        facts.append(f"{few} of them were judged in fewer than {FEWEST_WINDOWS} windows, which says nothing of weeks.")
-    findings = [Item("; ".join(i.reasons), kind=f"rewrite {i.agent_id} {i.name}", tone="warn") for i in report.rewrite]
-    findings = findings or [Item("no claim is out of order", kind="nothing to rewrite", tone="good")]
-    note = "windows: scored of judged; sd in points, of weeks without the judge's part and where nothing dropped."
-    section = Section("Claims", [Table.plain("Claims", columns, rows, note)])
-    return Page("Noise of claims", [Items.of(*facts), Items(findings)], [section])
 
 
 def _matrix_facts(matrix: "KillMatrix") -> Iterator[str]:
