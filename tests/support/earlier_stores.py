@@ -1,4 +1,4 @@
-"""Stores as earlier releases left them: their steps stand in ``tests/store/unreleased``, each in the words of its time."""
+"""Stores as the first release wrote them: ``tests/store/first_release`` holds its schema."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from sqlalchemy.engine import Connection
 
 from persona_pipeline.base.database.engine import alembic_config
 
-_STEPS = Path(__file__).parents[1] / "store" / "unreleased"
+_STEPS = Path(__file__).parents[1] / "store" / "first_release"
 
 
-def bring_to(connection: Connection, step: str) -> None:
-    """Bring a database to a step, ``0001`` to ``0010``."""
+def write_first_schema(connection: Connection) -> None:
+    """Write the tables of the first release."""
     if connection.dialect.name != "sqlite":
         connection.execute(sa.schema.CreateSchema("persona", if_not_exists=True))
     config = alembic_config(connection)
     config.set_main_option("version_locations", str(_STEPS))
-    command.upgrade(config, step)
+    command.upgrade(config, "0001")

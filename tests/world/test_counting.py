@@ -25,7 +25,7 @@ from persona_pipeline.world.messages.store import (
 )
 from persona_pipeline.world.names import Aliases, rename_stored
 from persona_pipeline.world.runs import record_windows
-from tests.support.earlier_stores import bring_to
+from tests.support.earlier_stores import write_first_schema
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 NAMES, IDS, DAYS, TEXTS = ["ann", "bob", "annie"], [f"m{n}" for n in range(5)], range(4), ["Hi.", "Ho.", "Né"]
@@ -278,7 +278,7 @@ def test_a_count_of_everything_mends_what_differs_and_says_so(store: Store) -> N
 def test_a_store_of_an_earlier_release_is_counted_when_it_is_opened(tmp_path: Path, database_url: str) -> None:
     store = open_store(database_url, migrate=False)
     with store.begin() as connection:
-        bring_to(connection, "0001")
+        write_first_schema(connection)
     dot = "" if store.is_sqlite else "persona."
     with store.engine.begin() as connection:
         connection.execute(sa.text(f"INSERT INTO {dot}agents (id, display_name) VALUES ('ann', 'Ann'), ('bob', 'Bob')"))  # noqa: S608

@@ -29,8 +29,6 @@ from persona_pipeline.base.text import storable_data, storable_json
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Read without importing Alembic, which every start would pay for; a test holds it equal to Alembic's own head.
 HEAD = "0015"
-# Steps that were never released; the second release takes a store from wherever among them it stands.
-_UNRELEASED = tuple(f"000{step}" for step in range(2, 10))
 _ADVISORY_LOCK = 0x706572736F6E61
 
 
@@ -61,11 +59,6 @@ def upgrade(engine: Engine) -> None:
             count_messages(connection)
             command.stamp(alembic_config(connection), "head")
             return
-        if revision in _UNRELEASED:
-            schema = None if connection.dialect.name == "sqlite" else SCHEMA
-            connection.execute(
-                sa.table("alembic_version", sa.column("version_num"), schema=schema).update().values(version_num="0001")
-            )
         command.upgrade(alembic_config(connection), "head")
 
 
@@ -74,6 +67,11 @@ def _refuse_newer(revision: str | None) -> None:
         raise NewerStoreError(
             f"the store's schema is {revision}, newer than this version's {HEAD}, and is left as it is; upgrade persona-pipeline, "
             "or name another store with PERSONA_DATABASE_URL (a backup from before the upgrade can be read by this version)"
+        )
+    if revision is not None and "0001" < revision < "0010":
+        raise ConfigError(
+            f"the store's schema {revision} belongs to no release; name a new store with PERSONA_DATABASE_URL, or open this one "
+            "with version 0.2.0 first"
         )
 
 

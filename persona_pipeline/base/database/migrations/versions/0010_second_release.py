@@ -1,4 +1,4 @@
-"""What the second release keeps, in one step: a store that stands at any step before its release gets what it has not yet."""
+"""Bring a store of the first release to what the second release keeps, in one step."""
 
 import hashlib
 import uuid
@@ -37,21 +37,9 @@ def _table(name: str, *columns: Any) -> sa.TableClause:
     return sa.table(name, *named, schema=_schema())
 
 
-def _columns(table: str) -> set[str]:
-    return {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table, schema=_schema())}
-
-
-def _has(table: str) -> bool:
-    return sa.inspect(op.get_bind()).has_table(table, schema=_schema())
-
-
-def _add(table: str, *columns: sa.Column[Any]) -> bool:
-    """Add columns that are not there yet, and return whether there were such."""
-    known = _columns(table)
-    new = [column for column in columns if column.name not in known]
-    for column in new:
+def _add(table: str, *columns: sa.Column[Any]) -> None:
+    for column in columns:
         op.add_column(table, column, schema=_schema())
-    return bool(new)
 
 
 def _index(table: str, *columns: str, name: str | None = None, **options: Any) -> None:
@@ -72,28 +60,25 @@ def _text(name: str, *, null: bool = False) -> sa.Column[Any]:
 
 def _evaluation_runs() -> None:
     """A run holds its comparison, and what a page of many agents shows of it in columns of its own."""
-    is_new = _add(
+    _add(
         "evaluation_runs",
         sa.Column("whole", sa.Boolean(), server_default=sa.true(), nullable=False),
         sa.Column("regressed", sa.Boolean(), nullable=True),
         *(sa.Column(name, JsonColumn, nullable=True) for name in ("summary", "comparison", "findings")),
     )
     names = ("outline", "message_scores")
-    is_short = _add("evaluation_runs", *(sa.Column(name, JsonColumn, nullable=True) for name in names))
-    if _has("baseline_comparisons"):
-        told = ("regressed", "comparison", "findings")
-        runs = _table("evaluation_runs", "id", *told)
-        compared = _table("baseline_comparisons", "evaluation_run_id", *told)
-        own = {
-            name: sa.select(compared.c[name]).where(compared.c.evaluation_run_id == runs.c.id).scalar_subquery()
-            for name in told
-        }
-        op.execute(sa.update(runs).where(runs.c.id.in_(sa.select(compared.c.evaluation_run_id))).values(own))
-        op.drop_table("baseline_comparisons", schema=SCHEMA)
-    if is_new:
-        _fill(_summary)
-    if is_short:
-        _fill(_short)
+    _add("evaluation_runs", *(sa.Column(name, JsonColumn, nullable=True) for name in names))
+    shared = ("regressed", "comparison", "findings")
+    runs = _table("evaluation_runs", "id", *shared)
+    compared = _table("baseline_comparisons", "evaluation_run_id", *shared)
+    own = {
+        name: sa.select(compared.c[name]).where(compared.c.evaluation_run_id == runs.c.id).scalar_subquery()
+        for name in shared
+    }
+    op.execute(sa.update(runs).where(runs.c.id.in_(sa.select(compared.c.evaluation_run_id))).values(own))
+    op.drop_table("baseline_comparisons", schema=SCHEMA)
+    _fill(_summary)
+    _fill(_short)
     op.drop_index("ix_evaluation_runs_agent_id_window_end", "evaluation_runs", schema=SCHEMA, if_exists=True)
     shown = ("agent_id", "window_end", "whole", "completed_at", "id", "status", "synthetic", "overall_score")
     _index("evaluation_runs", *shown, name="ix_evaluation_runs_newest")
@@ -150,8 +135,6 @@ def _message_scores(claims: Any) -> dict[str, float]:
 
 def _message_windows() -> None:
     """Windows that were evaluated are kept side by side, and those of runs among them."""
-    if "touched_at" in _columns("message_windows"):
-        return
     types = {"agent_id": sa.Text(), "window_start": UtcDateTime(), "window_end": UtcDateTime()}
 
     def windows_of(table: str) -> Any:
@@ -195,8 +178,8 @@ def _messages() -> None:
         sa.Column("unfinished", sa.Boolean(), server_default=sa.false(), nullable=False),
     )
     _count_messages()
-    if _add("run_messages", sa.Column("extras", sa.JSON(none_as_null=True), nullable=True)):
-        _read_again()
+    _add("run_messages", sa.Column("extras", sa.JSON(none_as_null=True), nullable=True))
+    _read_again()
 
 
 def _read_again() -> None:
@@ -212,8 +195,6 @@ def _read_again() -> None:
 
 def _count_messages() -> None:
     """What agents said is counted as it is written, by whomever."""
-    if _has("message_changes"):
-        return
     _made("message_changes")
     schema = _schema()
     count_messages(op.get_bind())
