@@ -15,7 +15,7 @@ import pytest
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.run import run_evaluation
 from persona_pipeline.guard.baselines.models import Measure
-from persona_pipeline.guard.calibration.measures import bias, spearman, weighted_kappa
+from persona_pipeline.guard.calibration.measures import bias, spearman
 from persona_pipeline.guard.calibration.reading import READINGS, load_readings
 from persona_pipeline.guard.labels.files import LABELS, Label, load_labels
 from persona_pipeline.judging.open import OpenedJudge
@@ -87,7 +87,7 @@ def unread(name: str, judged: Iterable[Recording]) -> str:
             first.append(item.score)
             second.append(labels()[item.key].score)
             blindfold.append(fmean(other.score or 0 for other in own if other is not item))
-    values = [measure(first, of).value for of in (second, blindfold) for measure in (spearman, weighted_kappa)]
+    values = [spearman(first, of).value for of in (second, blindfold)]
     return f"| {name} | " + " | ".join(f"{value:.2f}" for value in values) + " |"
 
 
@@ -95,7 +95,7 @@ def row(name: str, scores: list[tuple[int, int]]) -> str:
     first, second = [a for a, _ in scores], [b for _, b in scores]
     apart = [abs(a - b) for a, b in scores]
     shares = [sum(item <= most for item in apart) / len(apart) for most in (0, 1)]
-    measures = [said(measure(first, second)) for measure in (spearman, weighted_kappa, bias)]
+    measures = [said(measure(first, second)) for measure in (spearman, bias)]
     return "| " + " | ".join([name, str(len(scores)), *measures, *(f"{share:.0%}" for share in shares)]) + " |"
 
 
@@ -112,7 +112,7 @@ def test_the_second_reader_read_everything_the_first_did_and_is_no_person() -> N
 
 def test_the_page_prints_the_agreement_that_the_files_give() -> None:
     printed = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    assert [line for line in printed if line.count(".") > 3] == list(rows())
+    assert [line for line in printed if line.count(".") > 1] == list(rows())
 
 
 @pytest.mark.parametrize("reader", ["first", "second"])

@@ -38,7 +38,7 @@ def calibrate(
 ) -> None:
     """Measure each judge against people's labels; asks nobody.
 
-    Rank correlation, weighted kappa and judge bias.
+    Rank correlation and judge bias.
 
     Exit codes: 0 no judge is known to be bad, 1 one is no better than chance on a dimension, 2 usage or configuration, 3 not known
     (with --require-calibration).

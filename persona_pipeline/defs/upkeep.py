@@ -139,7 +139,7 @@ def review_table(due: Sequence[Reviewed]) -> str:
 
 
 BELIEVED, ENOUGH, CURRENT = "judge_beats_chance", "enough_labels", "labels_are_current"
-COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "kappa", "bias")
+COLUMNS = ("dimension", "judge", "judged", "labelled", "belief", "rank", "bias")
 
 _OF_CALIBRATION = {
     BELIEVED: "No judge is no better than chance where people labelled enough.",
@@ -178,7 +178,6 @@ def calibration_metadata(found: Calibration) -> metadata.Metadata:
             "labelled": item.labelled,
             "belief": item.belief,
             "rank": measured(item.agreement.rank),
-            "kappa": measured(item.agreement.kappa),
             "bias": measured(item.agreement.bias, signed=True),
         }
         for item in found.dimensions

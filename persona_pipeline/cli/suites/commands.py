@@ -31,7 +31,7 @@ app = typer.Typer(help="Eval suites: tests in YAML, graded by asserts.", no_args
 
 @app.command()
 def validate(places: Places, as_json: AsJson = False, allow_path: AllowPath = None) -> None:
-    """Check suites and the targets that they name: every problem with its file, line and column.
+    """Check suites and their targets: every problem with its file and line.
 
     Exit code 2 if there is one.
     """

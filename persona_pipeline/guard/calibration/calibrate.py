@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.guard.baselines.models import FEWEST_LABELS, Measure
-from persona_pipeline.guard.calibration.measures import HIGHEST, between_people, bias, spearman, weighted_kappa
+from persona_pipeline.guard.calibration.measures import HIGHEST, between_people, bias, spearman
 from persona_pipeline.guard.labels.files import AskedOf, Label, stale_labels
 from persona_pipeline.judging.verdict import Verdict
 from persona_pipeline.world.models import grouped
@@ -187,13 +187,12 @@ class Agreement(BaseModel, extra="forbid", frozen=True):
     """How a judge agrees with somebody. All is of the judgments that both scored.
 
     Attributes:
-        rank: Spearman's correlation; kappa: with quadratic weights; bias: judge - the other, in points.
+        rank: Spearman's correlation; bias: judge - the other, in points.
         only_judge, only_other: judgments that one scored and the other held not applicable; neither: both held so.
         to_halve: how many labels more would halve the intervals.
     """
 
     rank: Measure
-    kappa: Measure
     bias: Measure
     only_judge: int = 0
     only_other: int = 0
@@ -227,7 +226,7 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
         judged, labelled: judgments it scored, and how many of them people labelled with a score; unlabelled: how many nobody
             labelled at all.
         people: names of those who labelled.
-        ceiling_rank, ceiling_kappa: inter-annotator agreement.
+        ceiling_rank: inter-annotator agreement.
         models: agreement of the judge with other models' labels; calibrates nothing.
         within: see ``within_claims``.
     """
@@ -241,7 +240,6 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     people: list[str] = Field(default_factory=list)
     agreement: Agreement
     ceiling_rank: Measure = Field(default_factory=Measure)
-    ceiling_kappa: Measure = Field(default_factory=Measure)
     claims: list[ClaimCalibration] = Field(default_factory=list)
     models: dict[str, Agreement] = Field(default_factory=dict)
     within: float | None = None
@@ -287,7 +285,6 @@ def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
     first, second = [a for a, _ in both], [b for _, b in both]
     return Agreement(
         rank=spearman(first, second),
-        kappa=weighted_kappa(first, second),
         bias=bias(first, second),
         only_judge=sum(a is not None and b is None for a, b in every),
         only_other=sum(a is None and b is not None for a, b in every),
@@ -308,7 +305,6 @@ def calibrate_dimension(
     labelled = [item for item in rated if item.people]
     both = [item for item in labelled if item.judge is not None and item.peoples is not None]
     scored = [item for item in rated if item.judge is not None]
-    ceiling_rank, ceiling_kappa = between_people([item.scores for item in labelled])
     unlabelled = sum(not item.people for item in scored)
     return DimensionCalibration(
         dimension=dimension,
@@ -319,8 +315,7 @@ def calibrate_dimension(
         unlabelled=unlabelled,
         people=sorted(people),
         agreement=agreement((item.judge, item.peoples) for item in labelled),
-        ceiling_rank=ceiling_rank,
-        ceiling_kappa=ceiling_kappa,
+        ceiling_rank=between_people([item.scores for item in labelled]),
         claims=_claims(labelled),
         within=within_claims(labelled),
         models={

@@ -1,4 +1,4 @@
-"""How well two lists of scores agree: rank correlation, weighted kappa, bias, each with an interval.
+"""How well two lists of scores agree: rank correlation and bias, each with an interval.
 
 Scores are 0-9; lists are paired by place. What cannot be measured has no value, and says so by None.
 """
@@ -64,24 +64,6 @@ class _Ranks:
         return ((sums.sum() - np.cumsum(sums) + sums / 2) / len(weights))[self.place]
 
 
-def weighted_kappa(a: Sequence[float], b: Sequence[float]) -> Measure:
-    """Return Cohen's kappa with quadratic weights (1: the same scores; 0: no nearer than chance; below: farther).
-
-    For numbers it is Lin's concordance coefficient (Biometrics 45, 1989), so means of several people need no categories. The
-    interval is the jackknife's on Fisher's z (Efron and Stein, 1981).
-    """
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    count = len(first)
-    whole = float(_concordance(first, second)[0]) if count else math.nan
-    if count < 4 or not math.isfinite(whole):
-        return Measure(n=count)
-    left_out = np.nan_to_num(_concordance(first, second, each_left_out=True), nan=whole).clip(-_HIGHEST, _HIGHEST)
-    z = math.atanh(max(-_HIGHEST, min(_HIGHEST, whole)))
-    deviations = np.arctanh(left_out) - np.arctanh(left_out).mean()
-    half = student_quantile(count - 1) * math.sqrt((count - 1) / count * float(deviations @ deviations))
-    return Measure(value=whole, low=math.tanh(z - half), high=math.tanh(z + half), n=count)
-
-
 def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
     """Return the mean of judge - people in points, with Student's interval: above zero the judge is milder than people."""
     differences = np.asarray(judge, dtype=np.float64) - np.asarray(people, dtype=np.float64)
@@ -93,8 +75,8 @@ def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
     return Measure(value=mean, low=mean - half, high=mean + half, n=count)
 
 
-def between_people(labels: Sequence[Sequence[float]]) -> tuple[Measure, Measure]:
-    """Return how well people agree among themselves, as rank correlation and weighted kappa: the ceiling of any judge.
+def between_people(labels: Sequence[Sequence[float]]) -> Measure:
+    """Return the rank correlation of people among themselves: the ceiling of any judge.
 
     Each person's label stands against the mean of the others' on the same judgment, as a judge's stands against people's.
     ``labels``: people's scores of each judgment; those with one label say nothing here.
@@ -105,33 +87,8 @@ def between_people(labels: Sequence[Sequence[float]]) -> tuple[Measure, Measure]
     for values in several:
         one += values
         others += [(sum(values) - value) / (len(values) - 1) for value in values]
-    kappa = weighted_kappa(one, others)
-    if kappa.value is not None:
-        # Two people's labels of a judgment make two pairs, which are one observation.
-        kappa = _widened(kappa, len(one), len(several))
-    return spearman(one, others, n=len(several)), kappa.model_copy(update={"n": len(several)})
-
-
-def _concordance(a: Numbers, b: Numbers, *, each_left_out: bool = False) -> Numbers:
-    """Return the concordance of all pairs, or as many as there are with each pair left out in turn."""
-    # NaN where all scores are one.
-    n = len(a) - each_left_out
-    products = (a, b, a * a, b * b, a * b)
-    sums = [values.sum() - values if each_left_out else values.sum(keepdims=True) for values in products]
-    mean_a, mean_b = sums[0] / n, sums[1] / n
-    spread = sums[2] / n - mean_a**2 + sums[3] / n - mean_b**2 + (mean_a - mean_b) ** 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return 2 * (sums[4] / n - mean_a * mean_b) / np.where(spread > 1e-12, spread, np.nan)
-
-
-def _widened(measure: Measure, pairs: int, independent: int) -> Measure:
-    if measure.value is None or measure.low is None or measure.high is None or independent < 4:
-        return Measure(n=independent)
-    wider = math.sqrt(pairs / independent)
-    z, low, high = (math.atanh(max(-_HIGHEST, min(_HIGHEST, v))) for v in (measure.value, measure.low, measure.high))
-    return Measure(
-        value=measure.value, low=math.tanh(z - wider * (z - low)), high=math.tanh(z + wider * (high - z)), n=independent
-    )
+    # Two people's labels of a judgment make two pairs, which are one observation.
+    return spearman(one, others, n=len(several))
 
 
 def within_scale(score: float) -> float:

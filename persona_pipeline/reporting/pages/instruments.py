@@ -118,10 +118,9 @@ def _peoples(item: "calibrate.DimensionCalibration") -> Iterator[tuple[str, str]
     found = item.agreement
     yield "labelled by", ", ".join(one_line(name, 40) for name in item.people)
     yield "rank correlation with people", measured(found.rank)
-    yield "weighted kappa", measured(found.kappa)
     yield "judge bias", measured(found.bias, signed=True)
-    among = f"rank correlation {measured(item.ceiling_rank)}, kappa {measured(item.ceiling_kappa)}"
-    yield "inter-annotator agreement", among if item.ceiling_rank.n else _ALONE
+    among = f"rank correlation {measured(item.ceiling_rank)}" if item.ceiling_rank.n else _ALONE
+    yield "inter-annotator agreement", among
     if told := _not_applicable(found):
         yield "not applicable", told
     if item.is_census:
