@@ -261,10 +261,7 @@ AXES: Mapping[str, Axis] = {
     ),
     "runs": Axis(
         (1, 20, 80, 320), "saved runs of each of 20 agents", runs_world,
-        {
-            "evaluate one": one, "report as a page": page, "sensors look": looks,
-            "noise of claims": said_by("propositions", "noise"),
-        },
+        {"evaluate one": one, "report as a page": page, "sensors look": looks},
         {"evaluate everybody": everything},
     ),
     "messages": Axis(

@@ -109,7 +109,6 @@ COMMANDS = (
     ("calibrate",),
     ("watch", "--once"),
     ("doctor", "--no-calls", "--no-dagster"),
-    ("propositions", "noise"),
 )
 
 

@@ -84,19 +84,6 @@ def test_a_page_holds_whatever_stands_in_a_claim(
     assert run(*asked, "docx") == 2
 
 
-def test_noise_is_read_off_what_was_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("propositions", "noise") == 3
-    assert "run persona-pipeline evaluate" in capsys.readouterr().err
-    assert run("evaluate", "--mock-judge", "--agents", "michael,pam", "--history", "1") == 1
-    capsys.readouterr()
-    assert run("propositions", "noise", "pam", "--dimension", "adherence") == 0
-    told = capsys.readouterr().out
-    assert "pam: adherence/recognizable-from-words" in told and "michael" not in told
-    assert "No judge call was made." in told and "nothing to rewrite" in told
-    assert run("propositions", "noise", "--format", "json") == 0
-    assert json.loads(capsys.readouterr().out)["rewrite"] == []
-
-
 def test_drafts_say_what_they_cost_and_what_was_left_out(
     sample_root: Path, server: MessagesServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
