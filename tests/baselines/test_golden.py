@@ -17,7 +17,7 @@ from persona_pipeline.guard.baselines.golden import (
     save_baseline,
     watched_agents,
 )
-from persona_pipeline.guard.baselines.models import Measure, Sight
+from persona_pipeline.guard.baselines.models import Sight
 from persona_pipeline.guard.baselines.regression import compare, golden_propositions, same_messages
 from persona_pipeline.scoring.results import DimensionEvaluation
 from tests.baselines.test_regression import evaluated
@@ -270,8 +270,3 @@ def test_who_has_no_valid_baseline_is_watched_all_the_same(tmp_path: Path) -> No
 def test_what_would_be_missed(detectable: float, shown: str, missed: str) -> None:
     sight = Sight(detectable=detectable)
     assert (sight.shown, sight.missed) == (shown, missed)
-
-
-@pytest.mark.parametrize(("low", "above"), [(None, False), (0.0, False), (1e-9, True), (-1.0, False)])
-def test_an_interval_is_above_zero_as_a_whole(low: float | None, above: bool) -> None:
-    assert Measure(value=1.0, low=low, high=2.0).is_above_zero is above

@@ -76,7 +76,7 @@ def bias(judge: Sequence[float], people: Sequence[float]) -> Measure:
 
 
 def between_people(labels: Sequence[Sequence[float]]) -> Measure:
-    """Return the rank correlation of people among themselves: the ceiling of any judge.
+    """Return the inter-annotator agreement as rank correlation: the ceiling of any judge.
 
     Each person's label stands against the mean of the others' on the same judgment, as a judge's stands against people's.
     ``labels``: people's scores of each judgment; those with one label say nothing here.
