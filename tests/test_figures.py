@@ -21,10 +21,10 @@ FAMILIES = {"suites/asserts", "suites/targets", "importing"}
 # What stands today, and what is aimed at: lower the first as it falls.
 CEILINGS = {
     "files": (367, 400),
-    "lines": (77_629, 63_000),
-    "lines of the core": (35_837, 28_500),
-    "modules with one importer": (63, 60),
-    "modules that other rooms import": (140, 70),
+    "lines": (77_534, 63_000),
+    "lines of the core": (35_749, 28_500),
+    "modules with one importer": (62, 60),
+    "modules that other rooms import": (139, 70),
     "class names in several modules": (3, 8),
 }
 

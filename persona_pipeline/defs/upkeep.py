@@ -182,12 +182,6 @@ def calibration_metadata(found: Calibration) -> metadata.Metadata:
         }
         for item in found.dimensions
     ]
-    rewrite = [
-        {"claim": f"{item.dimension}/{claim.proposition_id}: {claim.rewrite}"}
-        for item in found.dimensions
-        for claim in item.claims
-        if claim.rewrite
-    ]
     ranks = {
         f"rank_correlation/{item.dimension}": round(item.agreement.rank.value, 4)
         for item in found.dimensions
@@ -198,7 +192,6 @@ def calibration_metadata(found: Calibration) -> metadata.Metadata:
         "labelled": sum(item.labelled for item in found.dimensions),
         "labels_hash": found.labels_hash or "none",
         **ranks,
-        **({"rewrite_these_claims": metadata.table(rewrite, ("claim",))} if rewrite else {}),
     }
 
 

@@ -112,25 +112,3 @@ def test_inverted_claims_are_not_turned_for_the_agreement() -> None:
     items = [Rated(str(n), "ann", "adherence", "rude", 2.0, inverted=True, people=(1.0,)) for n in range(60)]
     found = calibrated(items)
     assert found.agreement.bias.value == pytest.approx(1.0)
-
-
-def test_claims_that_are_read_unlike_are_named_first() -> None:
-    unclear = [Rated(f"x{n}", "ann", "adherence", "unclear", 5.0, people=(2.0, 8.0)) for n in range(6)]
-    apart = [Rated(f"y{n}", "ann", "adherence", "apart", 9.0, people=(3.0, 3.0)) for n in range(6)]
-    moot = [Rated(f"z{n}", "ann", "adherence", "moot", 6.0, people=(None,)) for n in range(6)]
-    # Of the others, who is known to be read a little apart comes before who is not known to be.
-    near = [Rated(f"n{n}", "ann", "adherence", "near", 5.0, people=(5.0 + n % 2,)) for n in range(6)]
-    unknown = [Rated("u", "ann", "adherence", "all unknown", None, people=(4.0,))]
-    found = calibrated([*unknown, *rated(20), *near, *unclear, *apart, *moot])
-    reasons = {claim.proposition_id: claim.rewrite for claim in found.claims}
-    assert [claim.proposition_id for claim in found.claims][-3:] == ["near", "all unknown", "kind"]
-    assert reasons == {
-        "apart": "judge and people differ by 6.0 points",
-        "unclear": "people differ among themselves by 6.0 points",
-        "moot": "people hold that it does not apply where the judge scores it",
-        "near": "",
-        "all unknown": "",
-        "kind": "",
-    }
-    text = page_text(calibration_page(Calibration(dimensions=[found])))
-    assert text.index("rewrite these claims") < text.index("by claim")

@@ -11,7 +11,7 @@ from persona_pipeline.world.propositions.loading import (
     StoredSet,
     load_proposition_file,
     load_proposition_set,
-    stored_proposition_sets,
+    stored_sets,
     write_sets,
 )
 from persona_pipeline.world.propositions.models import (
@@ -187,8 +187,8 @@ def test_a_set_survives_the_store(store: Store, tmp_path: Path) -> None:
         assert StoredSet.of(merged).version == merged.hash
         with store.begin() as connection:
             write_sets(connection, {("ann", dimension): StoredSet.of(merged)})
-        assert stored_proposition_sets(store, "ann")[dimension].propositions == merged
+        assert stored_sets(store, ["ann"])["ann"][dimension].propositions == merged
     with store.begin() as connection:
         write_sets(connection, {("ann", "fluency"): StoredSet.of(None)})
-    assert stored_proposition_sets(store, "ann")["fluency"].propositions is None
-    assert "convergence" not in stored_proposition_sets(store, "ann")
+    assert stored_sets(store, ["ann"])["ann"]["fluency"].propositions is None
+    assert "convergence" not in stored_sets(store, ["ann"])["ann"]

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 
 # Variances of a fleet that differ by less than a factor of 1.6 (as the variance of their logarithms) are taken for equal.
 NEGLIGIBLE = 0.2

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from operator import mul
 from statistics import fmean
 from typing import Literal
@@ -205,20 +204,6 @@ class Agreement(BaseModel, extra="forbid", frozen=True):
         return self.bias.n
 
 
-class ClaimCalibration(BaseModel, extra="forbid", frozen=True):
-    """One claim. ``apart``: mean distance of judge and people; ``people_apart``: of people from one another; in points.
-
-    Attributes:
-        rewrite: why it should be rewritten; empty: nothing speaks for that.
-    """
-
-    proposition_id: str
-    agreement: Agreement
-    apart: float | None = None
-    people_apart: float | None = None
-    rewrite: str = ""
-
-
 class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     """One judge on one dimension.
 
@@ -240,7 +225,6 @@ class DimensionCalibration(BaseModel, extra="forbid", frozen=True):
     people: list[str] = Field(default_factory=list)
     agreement: Agreement
     ceiling_rank: Measure = Field(default_factory=Measure)
-    claims: list[ClaimCalibration] = Field(default_factory=list)
     models: dict[str, Agreement] = Field(default_factory=dict)
     within: float | None = None
 
@@ -271,11 +255,6 @@ class Calibration(BaseModel, extra="forbid", frozen=True):
     dimensions: list[DimensionCalibration] = Field(default_factory=list)
     labels_hash: str = ""
     stale: list[str] = Field(default_factory=list)
-
-
-# A claim is judged by its labels from so many on, and read otherwise from so many points on.
-FEWEST_OF_A_CLAIM = 5
-FAR_APART = 2.0
 
 
 def agreement(pairs: Iterable[tuple[float | None, float | None]]) -> Agreement:
@@ -316,39 +295,9 @@ def calibrate_dimension(
         people=sorted(people),
         agreement=agreement((item.judge, item.peoples) for item in labelled),
         ceiling_rank=between_people([item.scores for item in labelled]),
-        claims=_claims(labelled),
         within=within_claims(labelled),
         models={
             name: agreement((item.judge, item.models[name]) for item in rated if name in item.models)
             for name in sorted({name for item in rated for name in item.models})
         },
-    )
-
-
-def _claims(labelled: Sequence[Rated]) -> list[ClaimCalibration]:
-    """Return the claims that people labelled, those that judge and people read most unlike first."""
-    by_claim = grouped(labelled, lambda item: item.proposition_id)
-    claims = [_claim(name, own) for name, own in by_claim.items()]
-    return sorted(claims, key=lambda claim: (not claim.rewrite, -(claim.apart or 0.0), claim.proposition_id))
-
-
-def _claim(name: str, own: Sequence[Rated]) -> ClaimCalibration:
-    distances = [abs(i.judge - i.peoples) for i in own if i.judge is not None and i.peoples is not None]
-    between = [abs(a - b) for item in own for a, b in combinations(item.scores, 2)]
-    applicable = [item for item in own if item.judge is not None and item.people and item.peoples is None]
-    apart = fmean(distances) if distances else None
-    people_apart = fmean(between) if between else None
-    reasons = []
-    if people_apart is not None and len(between) >= FEWEST_OF_A_CLAIM and people_apart >= FAR_APART:
-        reasons.append(f"people differ among themselves by {people_apart:.1f} points")
-    if apart is not None and len(distances) >= FEWEST_OF_A_CLAIM and apart >= FAR_APART:
-        reasons.append(f"judge and people differ by {apart:.1f} points")
-    if len(own) >= FEWEST_OF_A_CLAIM and 2 * len(applicable) >= len(own):
-        reasons.append("people hold that it does not apply where the judge scores it")
-    return ClaimCalibration(
-        proposition_id=name,
-        agreement=agreement((item.judge, item.peoples) for item in own),
-        apart=apart,
-        people_apart=people_apart,
-        rewrite="; ".join(reasons),
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from persona_pipeline.judging.model.probe import ProbeFinding
     from persona_pipeline.scoring.facts.reading import FactsFound
 
-_MOST_CLAIMS, _MOST_STALE = 12, 5
+_MOST_STALE = 5
 _ALONE = "nothing was labelled by two people, so how far they agree is not known"
 _BELIEFS = {
     "believed": "validated: better than chance, as far as people go",
@@ -84,7 +84,7 @@ def calibration_page(calibration: "calibrate.Calibration") -> Page:
     if calibration.stale:
         rest.append(Item(f"{len(calibration.stale)} labels are stale and were not used:"))
         rest += [Item([Span(text, limit=200)], 1) for text in calibration.stale[:_MOST_STALE]]
-    return Page("calibrate.Calibration", sections=[*sections, Section("", [Items(rest)])])
+    return Page("Calibration", sections=[*sections, Section("", [Items(rest)])])
 
 
 def judge_change_page(change: "JudgeChange") -> Page:
@@ -108,7 +108,6 @@ def _dimension(item: "calibrate.DimensionCalibration") -> Iterator[Block]:
     if item.people:
         yield Item(_BELIEFS["all" if item.is_census and item.belief == "unknown" else item.belief], 1)
         yield Facts(list(_peoples(item)), 1)
-        yield from _claims(item.claims)
     for name, found in item.models.items():
         told = f"rank correlation {measured(found.rank)}, points {measured(found.bias, signed=True)}, {found.n} labels"
         yield Item(f"with the model {one_line(name, 40)}, which counts for nothing: {told}", 1)
@@ -134,20 +133,6 @@ def _peoples(item: "calibrate.DimensionCalibration") -> Iterator[tuple[str, str]
 def _not_applicable(found: "calibrate.Agreement") -> str:
     counts = {"both": found.neither, "people alone": found.only_judge, "the judge alone": found.only_other}
     return ", ".join(f"{who} {count}" for who, count in counts.items() if count)
-
-
-def _claims(claims: "Sequence[calibrate.ClaimCalibration]") -> Iterator[Block]:
-    if rewrite := [claim for claim in claims if claim.rewrite]:
-        yield Item("rewrite these claims:", 1)
-        yield Items([Item(str(claim.rewrite), 2, one_line(claim.proposition_id, 60)) for claim in rewrite])
-    yield Item("by claim (labels, rank correlation, judge bias, how far apart):", 1)
-    for claim in claims[:_MOST_CLAIMS]:
-        apart = "–" if claim.apart is None else f"{claim.apart:.1f}"
-        rank, bias = measured(claim.agreement.rank), measured(claim.agreement.bias, signed=True)
-        numbers = f"{claim.agreement.n:>4}  {rank:<24}{bias:<28}{apart}"
-        yield Item([Span(f"{one_line(claim.proposition_id, 40):<42}{numbers}", "fixed")], 2)
-    if len(claims) > _MOST_CLAIMS:
-        yield Item(f"and {len(claims) - _MOST_CLAIMS} more; --format json names all", 2)
 
 
 _NOTE = (

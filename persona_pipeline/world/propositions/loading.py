@@ -257,11 +257,6 @@ def write_sets(connection: Connection, sets: Mapping[tuple[str, str], StoredSet]
     upsert(connection, tables.proposition_sets, rows)
 
 
-def stored_proposition_sets(store: Store, agent_id: str) -> dict[str, StoredSet]:
-    """Return the sets last written of an agent, by dimension."""
-    return stored_sets(store, [agent_id]).get(agent_id, {})
-
-
 def stored_sets(store: Store, agent_ids: Collection[str], but: Collection[str] = ()) -> dict[str, dict[str, StoredSet]]:
     """Return the sets last written of some agents, by agent and dimension; ``but``: dimensions that are left out."""
     table = tables.proposition_sets
