@@ -34,8 +34,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as opened:
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    # In files: two threads write, and a database in memory does not wait for a lock.
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as opened:
         yield opened
 
 
