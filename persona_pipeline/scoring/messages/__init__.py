@@ -1,0 +1,1 @@
+"""A verdict for each message: in character, out of character, or unclear."""
