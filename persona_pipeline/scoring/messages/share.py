@@ -19,6 +19,8 @@ FEWEST_CONVERSATIONS = 5
 LEAST_CORRELATION, USUAL_CORRELATION = 0.05, 0.1
 # A change is reported from this p and this difference of shares on, with this number of messages on each side.
 MOST_P, LEAST_DIFFERENCE, FEWEST_ON_A_SIDE = 0.01, 0.2, 5
+# A date that is off by no more messages is printed without saying so.
+EXACT = 5
 MOST_MESSAGES = 2000
 # From this number on, the order of conversations alone can show p < .01.
 ENOUGH_CONVERSATIONS = 12
@@ -56,7 +58,7 @@ class ShareChange:
     Attributes:
         since: UTC time of the first message after the change. ``message``: its id.
         before, after: number of messages in character, and number of messages.
-        give_or_take: number of messages by which the date may be off with 90 % probability, in each direction.
+        give_or_take: number of messages by which the date may be off, before or after; nine in ten dates are nearer.
         p: of the permutation test, 0-1.
     """
 
@@ -236,20 +238,23 @@ def _moves_within(values: Any, talks: Any, left_out: int) -> int:
 
 
 def _give_or_take(gains: Any) -> int:
-    """Return the smallest distance from the best split within which nine tenths of the likelihood lie, in messages."""
+    """Return the distance from the best split, in messages, within which 95 % of the likelihood lie.
+
+    The likelihood takes messages as independent; where they cluster, about nine in ten dates lie within this distance.
+    """
     import numpy as np
 
     weights = np.exp(gains - gains.max())
     distances = abs(np.arange(len(gains)) - int(gains.argmax()))
     within = np.bincount(distances, weights).cumsum()
-    return int(np.searchsorted(within, 0.9 * within[-1]))
+    return int(np.searchsorted(within, 0.95 * within[-1]))
 
 
 def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_judged: int = 0) -> str:
     """Return one sentence on an agent: the date of its drift, else its share of messages in character. Times are UTC."""
     if change is not None and change.is_drift:
         (good, n), (good_before, n_before) = change.after, change.before
-        off = f", give or take {change.give_or_take} messages" if change.give_or_take > FEWEST_ON_A_SIDE else ""
+        off = f", give or take {change.give_or_take} messages" if change.give_or_take > EXACT else ""
         return (
             f"{name} has been out of character since {change.since:%Y-%m-%d %H:%M} UTC (message {change.message}{off}): "
             f"{n - good} of {n} messages, before {n_before - good_before} of {n_before}."
