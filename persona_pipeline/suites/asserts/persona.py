@@ -177,10 +177,7 @@ class CharacterFades(AgentClaims):
 
 
 class VoiceSounds(Assert):
-    """How likely the answer sounds like the agent, 0-1: the lowest of its messages. Nobody is asked.
-
-    The check is learnt from the world's ``labels/voice.jsonl``. Without enough labels the assert is an error: nothing can be told.
-    """
+    """An error: the check that labels of a voice trained was removed. Use ``propositions`` on adherence."""
 
     needs = (Need.TEXT,)
 
@@ -190,18 +187,5 @@ class VoiceSounds(Assert):
         return f"{spelled}-{self.agent}"
 
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.guard.labels.check import NoCheck
-        from persona_pipeline.suites.grading.persona_evaluation import answered, voice_check_of
-
-        check = voice_check_of(context, self.agent)
-        if isinstance(check, NoCheck):
-            raise UngradedError(
-                "no_labels", f"the check of {self.agent}'s voice {check}; give thumbs in `persona-pipeline view`"
-            )
-        texts = answered(output)
-        if not texts:
-            raise UngradedError("no_evidence", f"there is no message of {self.agent} to check")
-        score, worst = min((check.score(text), text) for text in texts)
-        said = f"{worst[:80]!r} sounds like {self.agent} with {score:.2f} of 1; {check} {check.error()}."
-        details = {"labels": check.labels, "auc": round(check.auc, 4)}
-        return Grade.saying(said, score >= 0.5, score, details=details)
+        remedy = f"write type: propositions, agent: {self.agent}, dimension: adherence"
+        raise UngradedError("removed", f"the check that labels of a voice trained was removed; {remedy}")

@@ -10,7 +10,6 @@ from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.regression import compare
-from persona_pipeline.guard.labels.check import NoCheck, VoiceCheck, world_checks
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.output import Output
@@ -92,20 +91,6 @@ def compare_output(
         raise UngradedError("no_baseline", f"the baseline of {agent_id} has no {', '.join(missing)}")
     evaluations = {name: evaluate_output(output, context, agent_id, name) for name in dimensions}
     return compare(agent_id, evaluations, baseline, delta=delta, proposition_delta=proposition_delta)
-
-
-def voice_check_of(context: Context, agent_id: str) -> VoiceCheck | NoCheck:
-    """Return the check of an agent's voice that the world's labels train."""
-    try:
-        checks = world_checks(_world_root(context), [agent_id])
-    except ConfigError as error:
-        raise UngradedError("invalid_configuration", str(error)) from error
-    return checks.get(agent_id, NoCheck(f"nobody has labelled the voice of {agent_id}"))
-
-
-def answered(output: Output) -> list[str]:
-    said = (message.get("content") for message in output.messages if message["role"] == "assistant")
-    return [text for content in said for text in content_texts(content) if text.strip()]
 
 
 def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:
