@@ -1,5 +1,5 @@
 """Asserts about an agent of the world: ``propositions``, its claims; ``persona_drift``, against its baseline; ``fades``, whether
-it stays in character as a conversation goes on; ``voice``.
+it stays in character as a conversation goes on; ``voice``, which of its messages are in character.
 """
 
 from collections.abc import Sequence
@@ -176,16 +176,22 @@ class CharacterFades(AgentClaims):
         return Grade.saying(said, True, 1.0, details=details)
 
 
-class VoiceSounds(Assert):
-    """An error: the check that labels of a voice trained was removed. Use ``propositions`` on adherence."""
+class VoiceSounds(AgentClaims):
+    """The share of the answer's messages that are in character, 0-1, by one verdict of the judge on each of them.
 
-    needs = (Need.TEXT,)
-
-    agent: Text = Field(description="The agent it should sound like.")
-
-    def default_name(self, spelled: str) -> str:
-        return f"{spelled}-{self.agent}"
+    Messages that the judge calls unclear are left out; without another message the assert is an error.
+    """
 
     def grade(self, output: Output, context: Context) -> Grade:
-        remedy = f"write type: propositions, agent: {self.agent}, dimension: adherence"
-        raise UngradedError("removed", f"the check that labels of a voice trained was removed; {remedy}")
+        from persona_pipeline.scoring.messages.verdicts import Role
+        from persona_pipeline.suites.grading.persona_evaluation import read_output
+
+        found = read_output(output, context, self.agent)
+        decided = [item for item in found.verdicts if item.verdict is not Role.UNCLEAR]
+        if not decided:
+            raise UngradedError("unclear", f"the judge cannot tell whether {self.agent} is in character")
+        out = [item for item in decided if item.verdict is Role.OUT]
+        said = f"{len(decided) - len(out)} of {len(decided)} messages of {self.agent} are in character"
+        said += "".join(f'; out: "{item.quote}" {item.reason}' for item in out[:1])
+        details = {"agent": self.agent, "out": [item.model_dump(include={"claims", "quote", "reason"}) for item in out]}
+        return Grade.saying(said, not out, 1 - len(out) / len(decided), details=details)
