@@ -82,20 +82,15 @@ def list_labels(
 
 
 def _list_voices(agents: str, labeller: str | None) -> None:
-    from persona_pipeline.guard.labels.check import checked_voices
     from persona_pipeline.guard.labels.files import LABELS
     from persona_pipeline.guard.labels.voice import load_voice_labels
     from persona_pipeline.reporting.pages.instruments import voice_labels_page
     from persona_pipeline.reporting.render import print_page
-    from persona_pipeline.world.models import Window
+    from persona_pipeline.world.personas import find_world
 
-    world = open_world()
-    shown = _chosen(load_voice_labels(world.root / LABELS), agents, "all", labeller)
+    shown = _chosen(load_voice_labels(find_world(environment()) / LABELS), agents, "all", labeller)
     if shown:
         print_page(voice_labels_page(shown))
-    spans = [(agent_id, Window(world.horizon)) for agent_id in sorted({label.agent_id for label in shown})]
-    for agent_id, found in checked_voices(world, spans).items():
-        typer.echo(f"{agent_id}: {found.text}", err=True)
     end(looked_at=len(shown), looked_for="labels of these agents' voices")
 
 

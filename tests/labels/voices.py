@@ -46,6 +46,3 @@ def labels(kinds: Sequence[bool], together: int = 4, agent_id: str = "ann", **fi
     return tuple(
         voice_label(message(n, on, agent_id, together), on, labeller, source, **given) for n, on in enumerate(kinds)
     )
-
-
-HALF = tuple(n % 2 == 0 for n in range(48))
