@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import Problem
 from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.evaluation.history import SavedRun, drift_findings
@@ -18,9 +19,12 @@ from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense,
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
 from persona_pipeline.judging.verdict import Judge, Unscored
+from persona_pipeline.scoring.messages.reading import read_messages
+from persona_pipeline.scoring.messages.summary import MessageVerdicts
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.world.models import Window
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
 # Whether a judge of recordings has answers to some questions.
 HasRecorded = Callable[..., bool]
@@ -87,6 +91,47 @@ def scored(snapshot: Snapshot, judged: Judged, judge: Judge) -> Evaluated:
     fresh = evaluation_of(judged, judge)
     evaluation = joined(snapshot.run(fresh.run_id), fresh, judged.plan.claimed)
     return Evaluated(judged, evaluation, expenses_of(fresh.agent_id, fresh.dimensions.values()))
+
+
+def with_messages(snapshot: Snapshot, evaluated: Sequence[Evaluated], judge: Judge) -> tuple[Snapshot, list[Evaluated]]:
+    """Return evaluations with the verdicts on their messages, from one call, and the snapshot that keeps them.
+
+    A judge that answers nothing but claims, and recordings without such answers, give none.
+    """
+    known, ask = snapshot.read_messages, getattr(judge, "ask", None)
+    if ask is not None and not known:
+        plans = {item.evaluation.run_id: item.plan for item in evaluated if item.plan.readings}
+        calls = {run_id: (plan.readings, plan.messages_left_out) for run_id, plan in plans.items()}
+        read = run_async(read_messages(list(calls.values()), ask)) if calls else []
+        answered = [(item, run_id) for run_id, item in zip(calls, read, strict=True) if item.is_answered]
+        known = {run_id: item.dated(_series(snapshot, plans[run_id], read)) for item, run_id in answered}
+    snapshot = replace(snapshot, read_messages=known)
+    return snapshot, [_with_verdicts(item, known.get(item.evaluation.run_id)) for item in evaluated]
+
+
+def _with_verdicts(item: Evaluated, read: MessageVerdicts | None) -> Evaluated:
+    if read is None:
+        return item
+    before = item.evaluation.dimensions[ADHERENCE.name]
+    adherence = before.model_copy(update={"messages": read, "usage": before.usage + read.usage})
+    dimensions = {**item.evaluation.dimensions, ADHERENCE.name: adherence}
+    usage = add_usage(one.usage for one in dimensions.values())
+    evaluation = item.evaluation.model_copy(update={"dimensions": dimensions, "usage": usage})
+    paid = expenses_of(evaluation.agent_id, [adherence.model_copy(update={"usage": read.usage})])
+    return replace(item, evaluation=evaluation, expenses=[*item.expenses, *paid])
+
+
+def _series(snapshot: Snapshot, plan: AgentPlan, read: Sequence[MessageVerdicts]) -> list[MessageVerdict]:
+    """Return the verdicts on an agent's messages up to the end of a window, those of now instead of stored ones.
+
+    Stored verdicts of another judge or another question are left out: a change of the judge is none of the agent.
+    """
+    own = [item for item in read if item.agent_id == plan.scope.agent_id]
+    judged_by = {(item.model, item.prompt_version) for item in own}
+    stored = (item for item in snapshot.known_verdicts.get(plan.scope.agent_id, ()) if item.judged_by in judged_by)
+    found = {item.verdict.message: item.verdict for item in stored}
+    found |= {verdict.message: verdict for item in own for verdict in item.verdicts}
+    return [item for item in found.values() if item.said_at <= plan.scope.window.end]
 
 
 def decide(snapshot: Snapshot, evaluated: Sequence[Evaluated], guard: Guard) -> list[AgentResult]:

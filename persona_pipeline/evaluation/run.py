@@ -27,9 +27,9 @@ from persona_pipeline.evaluation.decide import (
     restricted,
     rules_of,
     scored,
+    with_messages,
 )
 from persona_pipeline.evaluation.history import SavedRun, announce, rows_of, with_points
-from persona_pipeline.evaluation.messages import with_messages
 from persona_pipeline.evaluation.plan import (
     AgentPlan,
     SyntheticAgents,

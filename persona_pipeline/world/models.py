@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import count
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
@@ -141,6 +142,26 @@ def grouped(items: Iterable[Item], name: Callable[[Item], Name]) -> dict[Name, l
     for item in items:
         found.setdefault(name(item), []).append(item)
     return found
+
+
+PAUSE = timedelta(hours=1)
+
+
+def conversations(messages: Iterable[Message]) -> list[int]:
+    """Return a number for each message, the same within a conversation: one place, no pause of an hour.
+
+    ``messages``: in order of time.
+    """
+    latest: dict[str, tuple[int, datetime]] = {}
+    numbers: list[int] = []
+    fresh = count()
+    for message in messages:
+        number, last = latest.get(message.conversation, (-1, message.created_at))
+        if number < 0 or message.created_at - last >= PAUSE:
+            number = next(fresh)
+        numbers.append(number)
+        latest[message.conversation] = (number, message.created_at)
+    return numbers
 
 
 _WINDOW = re.compile(r"([0-9]{1,6})([hd])")

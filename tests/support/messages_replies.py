@@ -93,7 +93,7 @@ def status(code: int, kind: str = "api_error", *, error_code: str | None = None,
 
 
 def verdicts(request: Mapping[str, Any], score: Callable[[str], int] | None = None) -> dict[str, Any]:
-    """Return valid verdicts on the messages of a request, or on its propositions: scores from the claims, quotes from the transcript."""
+    """Return valid verdicts on the messages or the claims of a request: scores from claims, quotes from the transcript."""
     question = request["messages"][-1]["content"][0]["text"]
     if question.startswith("Give a verdict on each"):
         ids = question.partition(": ")[2].partition(".")[0].split(", ")

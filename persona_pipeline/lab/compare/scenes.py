@@ -27,7 +27,6 @@ from persona_pipeline.lab.states import SideAgent, plan_of, scope_of
 from persona_pipeline.scoring.fading import SHORTEST
 from persona_pipeline.scoring.plan import AgentCase
 from persona_pipeline.scoring.text.agreement import world_lexicon
-from persona_pipeline.scoring.voice_alarm.learning import conversations
 from persona_pipeline.suites.answering.base import (
     Output,
     OutputCache,
@@ -41,7 +40,7 @@ from persona_pipeline.suites.answering.base import (
     request_key,
 )
 from persona_pipeline.suites.format.models import Suite, Test
-from persona_pipeline.world.models import Message, Window, grouped, seed_from
+from persona_pipeline.world.models import Message, Window, conversations, grouped, seed_from
 from persona_pipeline.world.propositions.loading import StoredSet
 from persona_pipeline.world.world import World
 

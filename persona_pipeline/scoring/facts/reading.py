@@ -19,8 +19,7 @@ from persona_pipeline.base.documents.json import content_hash, list_schema, obje
 from persona_pipeline.judging.claims import TEXT_SCHEMA, checked_quote, plain_json, suspicious_entries
 from persona_pipeline.judging.verdict import Answer, Ask, Question, QuoteHealth, Unscored, Usage, unscored_label
 from persona_pipeline.scoring.text.tokens import tokenize
-from persona_pipeline.scoring.voice_alarm.learning import conversations
-from persona_pipeline.world.models import Entry, Message, Trajectory, Window, grouped
+from persona_pipeline.world.models import Entry, Message, Trajectory, Window, conversations, grouped
 
 TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads((Path(__file__).parent / "data/facts.toml").read_text("utf-8"))
 # Everybody has one life of the first; of the others only what is about the same can contradict.
@@ -142,7 +141,7 @@ def talks_of(agent_id: str, messages: Sequence[Message]) -> list[SelfTalk]:
     or one message that is longer.
     """
     parts: dict[int, list[list[Message]]] = {}
-    for message, number in zip(messages, conversations(messages).tolist(), strict=True):
+    for message, number in zip(messages, conversations(messages), strict=True):
         own = parts.setdefault(number, [[]])
         size = sum(len(earlier.text) for earlier in own[-1]) + len(message.text)
         if len(own[-1]) == MOST_MESSAGES or (own[-1] and size > MOST_CHARACTERS):

@@ -17,8 +17,7 @@ from persona_pipeline.judging.claims import TEXT_SCHEMA, TEXTS, checked_quote, p
 from persona_pipeline.judging.verdict import Answer, Ask, Question, Unscored, Usage
 from persona_pipeline.scoring.messages.summary import MessageVerdicts
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role, in_order
-from persona_pipeline.scoring.voice_alarm.learning import conversations
-from persona_pipeline.world.models import Entry, Message, Trajectory, grouped
+from persona_pipeline.world.models import Entry, Message, Trajectory, conversations, grouped
 from persona_pipeline.world.propositions.models import Proposition, claim_variables, fill_template
 
 KIND = "messages"
@@ -212,7 +211,7 @@ def readings_of(character: Character, said: Sequence[Message], most: int) -> tup
         said: everybody's messages in the places where the agent spoke, in order of time.
         most: of the agent's messages at most so many are judged, the newest, by whole conversations.
     """
-    talks = grouped(zip(said, conversations(said).tolist(), strict=True), lambda pair: pair[1])
+    talks = grouped(zip(said, conversations(said), strict=True), lambda pair: pair[1])
     places = [[message for message, _ in pairs] for pairs in talks.values()]
     own = {id(place): [item for item in place if item.agent_id == character.agent_id] for place in places}
     spoken = sorted((place for place in places if own[id(place)]), key=lambda place: own[id(place)][-1].created_at)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import count
@@ -34,9 +34,8 @@ from persona_pipeline.scoring.voice_alarm.model import (
     vectors,
     words_of,
 )
-from persona_pipeline.world.models import Message, Persona, seed_from
+from persona_pipeline.world.models import Message, Persona, conversations, seed_from
 
-PAUSE = timedelta(hours=1)
 FEWEST_OWN, FEWEST_OTHERS = 30, 30
 MOST_OWN, MOST_OTHERS = 6000, 24_000
 # Share of stretches of own messages that may raise an alarm, and their length.
@@ -136,26 +135,13 @@ def _thinned(others: Sequence[Message]) -> list[Message]:
     return [others[place] for place in kept]
 
 
-def conversations(messages: Sequence[Message]) -> Any:
-    """Return a number for each message, the same within a conversation: one place, no pause of an hour."""
-    latest: dict[str, tuple[int, Message]] = {}
-    numbers: list[int] = []
-    fresh = count()
-    for message in messages:
-        known = latest.get(message.conversation)
-        goes_on = known is not None and message.created_at - known[1].created_at < PAUSE
-        numbers.append(known[0] if known and goes_on else next(fresh))
-        latest[message.conversation] = (numbers[-1], message)
-    return np.array(numbers)
-
-
 def known_conversations(own: Sequence[Message]) -> int:
     """Return how many conversations own messages are of: places; those with more than a tenth of them cut at pauses."""
     places = Counter(message.conversation for message in own)
     return len(
         {
             message.conversation if places[message.conversation] * FEWEST_CONVERSATIONS <= len(own) else talk
-            for message, talk in zip(own, conversations(own).tolist(), strict=True)
+            for message, talk in zip(own, conversations(own), strict=True)
         }
     )
 
