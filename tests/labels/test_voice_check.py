@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel
 
 from persona_pipeline.guard.labels.check import NoCheck, VoiceCheck, check_findings, checked_voices, learn_check
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel
 from persona_pipeline.world import World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Window

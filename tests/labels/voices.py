@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from persona_pipeline.guard.labels.voice import MarkSource, VoiceLabel, voice_label
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import Message
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -39,12 +40,13 @@ def message(number: int, on: bool, agent_id: str = "ann", together: int = 4) -> 
     return Message(f"m{number}", agent_id, f"{text} {number}", at, f"talk-{number // together}")
 
 
-def labels(kinds: Sequence[bool], together: int = 4, agent_id: str = "ann", **fields: Any) -> tuple[VoiceLabel, ...]:
-    """A label of each message, on or off, drawn by lot."""
-    given = {"chosen": "random", "source": MarkSource.PERSON, "labeller": "ada", **fields}
+def labels(kinds: Sequence[bool], together: int = 4, agent_id: str = "ann", **fields: Any) -> tuple[MessageLabel, ...]:
+    """A label of each message, in or out of character."""
+    given = {"source": MarkSource.PERSON, "labeller": "ada", **fields}
     labeller, source = given.pop("labeller"), given.pop("source")
     return tuple(
-        voice_label(message(n, on, agent_id, together), on, labeller, source, **given) for n, on in enumerate(kinds)
+        message_label(message(n, on, agent_id, together), Role.IN if on else Role.OUT, labeller, source, **given)
+        for n, on in enumerate(kinds)
     )
 
 

@@ -8,14 +8,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from persona_pipeline.guard.labels.files import load_labels
-from persona_pipeline.guard.labels.session import Labeller, Labelling
+from persona_pipeline.viewer.judgments import Labelling
 from tests.labels.judgments import judgment, judgments
 from tests.viewer.serving import BASE, client_of, labelling_app
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    session = Labelling(tmp_path / "labels", judgments(4), Labeller("ada"))
+    session = Labelling(tmp_path / "labels", judgments(4), "ada")
     with client_of(labelling_app(tmp_path, session)) as running:
         yield running
 
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_written_is_said(client: TestClient, tmp_path: P
 
 
 def test_words_that_no_utf8_holds_are_shown_all_the_same(tmp_path: Path) -> None:
-    session = Labelling(tmp_path / "labels", [judgment(1, 5, "adherence", "lone \ud800 half")], Labeller("ada"))
+    session = Labelling(tmp_path / "labels", [judgment(1, 5, "adherence", "lone \ud800 half")], "ada")
     with client_of(labelling_app(tmp_path, session)) as client:
         response = client.get("/label/api/state")
         assert b"lone \\ud800 half" in response.content

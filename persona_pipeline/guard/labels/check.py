@@ -15,8 +15,9 @@ import numpy as np
 
 from persona_pipeline.base.text import shortened
 from persona_pipeline.guard.labels.files import LABELS
-from persona_pipeline.guard.labels.voice import VoiceLabel, load_voice_labels
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, load_message_labels
 from persona_pipeline.guard.report import Finding
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.scoring.voice_alarm.model import COLUMNS, hashed, inverse_frequencies, vectors, weighted
 from persona_pipeline.world.messages.store import read_messages
 from persona_pipeline.world.models import Message, Window, grouped, seed_from
@@ -31,6 +32,9 @@ _LEAST_TOLD, _HALF = 0.05, 0.5
 # How many times the odds of a stratum may be off: with labels drawn by lot, since new texts are held against another model than
 # labels were; and with those of whoever felt like it. A check must be so many standard errors better than chance.
 _BY_LOT, _BY_CHOICE, _SURE = 1.5, 8.0, 3.0
+# For how many labels one counts of a person who was asked, and which way.
+_WORTH = {MarkSource.STARS: 0.5, MarkSource.THUMBS: 0.5, MarkSource.SWIPE: 0.25, MarkSource.REGENERATION: 0.25}
+_SIGN = {Role.IN: 1, Role.OUT: -1, Role.UNCLEAR: 0}
 Interval = tuple[float, float]
 
 
@@ -164,13 +168,13 @@ def world_checks(root: Path, agent_ids: Sequence[str]) -> dict[str, VoiceCheck |
 
     ``root``: the world whose ``labels/voice.jsonl`` decides. Raises ``ConfigError``: lines that are no label of a voice.
     """
-    labels = grouped(load_voice_labels(root / LABELS), lambda label: label.agent_id)
+    labels = grouped(load_message_labels(root / LABELS), lambda label: label.agent_id)
     return {agent_id: learn_check(tuple(labels[agent_id])) for agent_id in agent_ids if agent_id in labels}
 
 
 # Of a thousand labels half a megabyte each.
 @lru_cache(maxsize=64)
-def learn_check(labels: tuple[VoiceLabel, ...]) -> VoiceCheck | NoCheck:
+def learn_check(labels: tuple[MessageLabel, ...]) -> VoiceCheck | NoCheck:
     """Learn the check of one agent from labels of its voice: logistic regression on character n-grams and words of a text.
 
     A text that several people labelled is one, with what most of them said. Scores are calibrated (Platt, 1999) on texts held out
@@ -178,11 +182,11 @@ def learn_check(labels: tuple[VoiceLabel, ...]) -> VoiceCheck | NoCheck:
     """
     texts, talk, rows = [], [], []
     for text, said in grouped(labels, lambda label: label.text).items():
-        vote = sum(label.worth if label.on else -label.worth for label in said)
+        vote = sum(_WORTH.get(label.source, 1.0) * _SIGN[label.verdict] for label in said)
         if vote:
             texts.append(text)
-            talk.append(said[0].talk)
-            rows.append((vote > 0, min(1.0, abs(vote)), all(label.chosen != "given" for label in said)))
+            talk.append(f"{said[0].conversation} {said[0].said_at[:10]}")
+            rows.append((vote > 0, min(1.0, abs(vote)), False))
     truth, worth, by_lot = np.array(rows, dtype=float).reshape(-1, 3).T
     if reason := _too_little(truth, worth, talk):
         return NoCheck(reason)
@@ -204,7 +208,7 @@ def _too_little(truth: Any, worth: Any, talk: Sequence[str]) -> str:
     return ""
 
 
-def _learnt(labels: Sequence[VoiceLabel], texts: Sequence[str], said: Any, talk: Any) -> VoiceCheck | NoCheck:
+def _learnt(labels: Sequence[MessageLabel], texts: Sequence[str], said: Any, talk: Any) -> VoiceCheck | NoCheck:
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.voice import VoiceLabel
+from persona_pipeline.guard.labels.messages import MessageLabel
 from persona_pipeline.suites import Services, UngradedError
 from persona_pipeline.suites.grading.results import Grade
 from tests.labels.voices import HALF, labels, message
@@ -21,7 +21,7 @@ def graded(folder: Path, *texts: str, agent: str = "ann") -> Grade:
 
 @pytest.fixture
 def labelled(tmp_path: Path) -> Path:
-    write_label_files(VoiceLabel, tmp_path / "world" / LABELS, labels(HALF))
+    write_label_files(MessageLabel, tmp_path / "world" / LABELS, labels(HALF))
     return tmp_path
 
 
@@ -45,9 +45,9 @@ def test_what_cannot_be_told_is_an_error(labelled: Path, texts: list[str], agent
 
 
 def test_too_few_labels_and_broken_ones_are_errors(tmp_path: Path) -> None:
-    write_label_files(VoiceLabel, tmp_path / "world" / LABELS, labels(HALF[:5]))
+    write_label_files(MessageLabel, tmp_path / "world" / LABELS, labels(HALF[:5]))
     with pytest.raises(UngradedError, match="5 labels"):
         graded(tmp_path, "Arr!")
-    (tmp_path / "world" / LABELS / "voice.jsonl").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UngradedError, match=r"voice.jsonl:1"):
+    (tmp_path / "world" / LABELS / "messages.jsonl").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(UngradedError, match=r"messages.jsonl:1"):
         graded(tmp_path, "Arr!")
