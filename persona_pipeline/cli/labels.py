@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def label(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-    """Label in `persona-pipeline view`: this command of earlier releases only says so."""
+    """Name the page where people label: a command of earlier releases."""
     raise ConfigError(
         "labels are given in the browser: run `persona-pipeline view`, and open Messages for thumbs or Label for judgments"
     )
@@ -70,8 +70,9 @@ def _list_messages(agents: str, labeller: str | None) -> None:
     from persona_pipeline.guard.labels.messages import load_message_labels
     from persona_pipeline.reporting.pages.instruments import message_labels_page
     from persona_pipeline.reporting.render import print_page
+    from persona_pipeline.world.personas import find_world
 
-    shown = _chosen(load_message_labels(open_world().root / LABELS), agents, "all", labeller)
+    shown = _chosen(load_message_labels(find_world(environment()) / LABELS), agents, "all", labeller)
     if shown:
         print_page(message_labels_page(shown))
     end(looked_at=len(shown), looked_for="labels of these agents' messages")

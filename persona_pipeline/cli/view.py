@@ -20,7 +20,7 @@ def view(
         int, typer.Option(min=0, max=65535, help="Of the page, on this machine; 0 takes a free one.")
     ] = PORT,
 ) -> None:
-    """Read agents, messages and suites in the browser, and label messages and judgments.
+    """Read agents, messages and suites in the browser, and label them.
 
     Judges nothing.
 

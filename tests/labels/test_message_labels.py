@@ -28,6 +28,7 @@ from persona_pipeline.guard.labels.messages import (
     MarkSource,
     MessageAgreement,
     MessageLabel,
+    current_labels,
     load_message_labels,
     majority,
     message_agreement,
@@ -243,6 +244,18 @@ def test_agreement_counts_clear_verdicts_of_both(
 )
 def test_agreement_is_one_sentence(agreement: MessageAgreement, sentence: str) -> None:
     assert str(agreement) == sentence
+
+
+def test_a_label_of_an_edited_text_or_of_another_agent_is_left_out() -> None:
+    long = said("m2", "x" * 30_000)
+    labels = [
+        label("m0", IN),
+        label("m1", IN, text="before the edit"),
+        message_label(long, OUT, "ada", MarkSource.PERSON),
+    ]
+    other = Message("m0", "bob", "Arr.", START, "deck")
+    assert current_labels(labels, [said("m0"), said("m1"), long]) == [labels[0], labels[2]]
+    assert current_labels(labels, [other]) == []
 
 
 _ROLES = st.lists(st.tuples(st.sampled_from(Role), st.sampled_from(Role)), max_size=40)

@@ -134,6 +134,12 @@ def message_label(message: Message, verdict: Role, labeller: str, source: MarkSo
     return checked_label(MessageLabel, {**fields, **more})
 
 
+def current_labels(labels: Iterable[MessageLabel], messages: Iterable[Message]) -> list[MessageLabel]:
+    """Return the labels of texts as these messages read now: a label of a text that was edited since says nothing of it."""
+    keys = {message_key(item.agent_id, item.id, item.text[:LONGEST_TEXT]) for item in messages}
+    return [label for label in labels if label.key in keys]
+
+
 @dataclass(frozen=True)
 class MessageAgreement:
     """How often people agree with the judge's verdicts on messages.
@@ -178,7 +184,7 @@ def message_agreement(labels: Iterable[MessageLabel], verdicts: Iterable[Message
     swipes and regenerations are left out: they compare two texts.
 
     Args:
-        labels: of the agent, of texts as the judge read them.
+        labels: of the agent, of texts as the judge read them (``current_labels``).
         verdicts: on its messages, one each.
     """
     said = grouped((label for label in labels if label.source not in OF_OTHER_TEXTS), lambda label: label.message)
