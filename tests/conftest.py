@@ -82,6 +82,8 @@ def _shut_out(patched: pytest.MonkeyPatch) -> None:
             patched.delenv(name)
     # Which transcripts are drawn is no business of tests that count calls.
     patched.setenv("PERSONA_JUDGE_CANARIES", "0")
+    # Neither is the call about single messages: tests of that call set this to 400.
+    patched.setenv("PERSONA_MESSAGE_VERDICTS", "0")
     get_settings.cache_clear()
 
 

@@ -51,6 +51,7 @@ class Settings(BaseSettings):
         judge_deadline: wall-clock seconds one judge call may take in all, retries included.
         judge_requests_per_minute, judge_input_tokens_per_minute, judge_output_tokens_per_minute: the most that the judge is asked;
             None: what the server says.
+        message_verdicts: an agent's messages in a window that are judged one by one, the newest; 0: none.
         daily_usd: US dollars live judges may spend a UTC day, over all runs and hosts that share the store; 0: no limit.
         run_deadline: wall-clock seconds all judge calls of one evaluation may take, None for no limit.
         suite_allow_env: environment variables, with commas between them, that targets files inside a suite's repository may read.
@@ -86,6 +87,7 @@ class Settings(BaseSettings):
     judge_requests_per_minute: float | None = Field(default=None, gt=0)
     judge_input_tokens_per_minute: float | None = Field(default=None, gt=0)
     judge_output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    message_verdicts: int = Field(default=400, ge=0)
     daily_usd: float = Field(default=0.0, ge=0)
     run_deadline: float | None = None
     suite_allow_env: str = ""

@@ -37,8 +37,10 @@ def planned_questions(world: World, options: ModelOptions, request: EvaluationRe
     """Return what an evaluation would ask; ConfigError: it names what is unknown, or files are not valid."""
     from persona_pipeline.judging.estimate import claim_questions
 
-    requests = [asked for plan in planned(world, request) for asked in plan.requests]
-    return claim_questions(requests, options, request.grouping or world.settings.judge_grouping)
+    plans = list(planned(world, request))
+    requests = [asked for plan in plans for asked in plan.requests]
+    messages = [reading.question for plan in plans for reading in plan.readings]
+    return [*claim_questions(requests, options, request.grouping or world.settings.judge_grouping), *messages]
 
 
 def require_affordable(world: World, options: ModelOptions, questions: Sequence[Question], limit: float | None) -> None:

@@ -331,8 +331,14 @@ def _is_recorded(plan: AgentPlan, dimension: str, claim: str, has_recorded: HasR
     return has_recorded((item for item in requests if item.proposition_id == claim), failures=True)
 
 
+def _with_read(again: DimensionEvaluation, before: AgentEvaluation) -> DimensionEvaluation:
+    """Return a dimension that was judged again with the verdicts on messages that it had."""
+    read = before.dimensions[again.dimension].messages
+    return again if read is None else again.model_copy(update={"messages": read, "usage": again.usage + read.usage})
+
+
 def _with_confirmed(item: Evaluated, judged: Judged) -> Evaluated:
-    again = judged.dimensions()
+    again = {name: _with_read(one, item.evaluation) for name, one in judged.dimensions().items()}
     evaluation = item.evaluation.with_dimensions({**item.evaluation.dimensions, **again})
     paid = [one.model_copy(update={"usage": judged.costs[name]}) for name, one in again.items()]
     return replace(

@@ -93,7 +93,9 @@ def estimate_run(
     recorded = RecordedBackend(world.root / RECORDINGS, settings=world.settings)
     missing = asked if asking.fresh else [item for item in asked if not recorded.has_recorded([item])]
     store = None if asking.fresh else world.store
-    also = _facts_questions(world, request, fresh=asking.fresh) if request.facts else ()
+    known = {} if asking.fresh else recorded.recordings
+    also = [item.question for plan in judged for item in plan.readings if item.question.key not in known]
+    also += _facts_questions(world, request, fresh=asking.fresh) if request.facts else ()
     judging = estimate(missing, options=options, grouping=asking.grouping, store=store, count=count, also=also)
     compared = {str(place): len(plan.requests) for place, plan in enumerate(judged) if plan.baseline}
     confirming = most_confirmations(compared, request.samples) if request.confirm else 0

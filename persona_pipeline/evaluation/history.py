@@ -30,6 +30,7 @@ from persona_pipeline.guard.report import (
     uuid_from,
 )
 from persona_pipeline.scoring.fading import message_scores
+from persona_pipeline.scoring.messages.verdicts import MessageVerdict
 from persona_pipeline.scoring.results import DimensionEvaluation, PropositionResult
 from persona_pipeline.version import __version__
 from persona_pipeline.world.models import Message, Window
@@ -130,6 +131,14 @@ def overall_points(agent_ids: Iterable[str], rows: Iterable[Row]) -> dict[str, d
         if agent_id in wanted:
             found[agent_id][window_end] = overall
     return dict(found)
+
+
+@dataclass(frozen=True)
+class StoredVerdict:
+    """A verdict on a message as the store has it. ``judged_by``: model and prompt version."""
+
+    verdict: MessageVerdict
+    judged_by: tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -311,7 +320,28 @@ def rows_of(run: SavedRun) -> RunRows:
         _score_row(run_id, item, row) for item in evaluation.dimensions.values() for row in item.propositions.values()
     ]
     window = None if evaluation.synthetic else Window(evaluation.window_end, evaluation.window_start)
-    return RunRows(_run_row(run_id, run), scores, window, run.read_at, run.is_baseline)
+    messages = [] if evaluation.synthetic else list(_verdict_rows(run_id, evaluation))
+    return RunRows(_run_row(run_id, run), scores, messages, window, run.read_at, run.is_baseline)
+
+
+def _verdict_rows(run_id: uuid.UUID, evaluation: AgentEvaluation) -> Iterator[dict[str, Any]]:
+    read = evaluation.messages
+    if read is None:
+        return
+    for item in read.verdicts:
+        row = item.model_dump(exclude={"message"})
+        row |= {"evaluation_run_id": run_id, "agent_id": evaluation.agent_id, "message_id": item.message}
+        yield row | {"claims": list(item.claims), "judge_model": read.model, "prompt_version": read.prompt_version}
+
+
+def verdicts_of(rows: Iterable[Row]) -> dict[str, list[StoredVerdict]]:
+    """Return the verdicts on messages by agent, from ``runs.message_verdict_rows``."""
+    found = defaultdict[str, list[StoredVerdict]](list)
+    for row in rows:
+        data = {name: getattr(row, name) for name in MessageVerdict.model_fields if name != "message"}
+        verdict = MessageVerdict.model_validate({**data, "message": row.message_id})
+        found[row.agent_id].append(StoredVerdict(verdict, (row.judge_model, row.prompt_version)))
+    return dict(found)
 
 
 def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
@@ -333,7 +363,7 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         "result": evaluation.model_dump(mode="json"),
         # Without claims and statistics.
         "outline": evaluation.model_dump(
-            mode="json", exclude={"dimensions": {"__all__": {"propositions", "statistics"}}}
+            mode="json", exclude={"dimensions": {"__all__": {"propositions", "statistics", "messages"}}}
         ),
         # Of single messages, where any was judged by itself.
         "message_scores": (message_scores(adherence) or None) if adherence else None,

@@ -15,13 +15,14 @@ from persona_pipeline.guard.report import AgentEvaluation, Expense, overall_of, 
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.verdict import Judge, JudgeRequest, Usage, Verdict
 from persona_pipeline.scoring.facts.reading import FactsFound, FactsRequest, find_facts, talks_of
+from persona_pipeline.scoring.messages.reading import Character, Reading, readings_of
 from persona_pipeline.scoring.plan import AgentCase, DimensionPlan, recorded_coverage, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation, add_usage
 from persona_pipeline.scoring.text.likeness import by_speaker
 from persona_pipeline.world.messages.store import MessageLog, messages_hash
-from persona_pipeline.world.models import Message, Persona, Window, grouped
+from persona_pipeline.world.models import Message, Persona, Window
 from persona_pipeline.world.propositions.loading import StoredSet
-from persona_pipeline.world.propositions.models import ALL_DIMENSIONS
+from persona_pipeline.world.propositions.models import ADHERENCE, ALL_DIMENSIONS
 
 HISTORY_WINDOWS = 4
 
@@ -35,6 +36,7 @@ class AgentPlan:
         plans: of the dimensions that are scored and that it has claims of.
         baseline: what it is compared with; None: nothing.
         read_at: when its messages were read.
+        readings: what is asked about single messages; ``messages_left_out``: older messages that are not asked about.
     """
 
     scope: AgentScope
@@ -45,6 +47,8 @@ class AgentPlan:
     messages_hash: str
     baseline: Baseline | None
     read_at: datetime
+    readings: Sequence[Reading] = ()
+    messages_left_out: int = 0
 
     @property
     def requests(self) -> list[JudgeRequest]:
@@ -119,7 +123,20 @@ def plan_agent(snapshot: Snapshot, scope: AgentScope, request: EvaluationRequest
     baseline = None if scope.synthetic else snapshot.baselines.get(scope.agent_id)
     case = build_case(snapshot, persona, scope, request.samples)
     plan = plan_case(case, replace(scope, persona=persona), sets)
+    readings, left_out = _readings(snapshot, plan)
+    plan = replace(plan, readings=readings, messages_left_out=left_out)
     return replace(plan, baseline=baseline, read_at=snapshot.read_at)
+
+
+def _readings(snapshot: Snapshot, plan: AgentPlan) -> tuple[Sequence[Reading], int]:
+    """Return the calls about the messages of a plan, and how many messages they leave out; none where adherence is not scored."""
+    if ADHERENCE.name not in plan.plans or plan.scope.synthetic or not snapshot.most_messages:
+        return (), 0
+    adherence, case = plan.sets[ADHERENCE.name].propositions, plan.case
+    persona = case.persona if adherence and adherence.include_personas else None
+    claims = adherence.propositions if adherence else ()
+    character = Character(case.agent_id, case.display_name, persona, claims, case.names)
+    return readings_of(character, snapshot.messages.talk(case.agent_id, case.window), snapshot.most_messages)
 
 
 def plan_run(
@@ -281,15 +298,13 @@ def evaluation_of(judged: Judged, judge: Judge) -> AgentEvaluation:
 
 def facts_requests(snapshot: Snapshot) -> list[FactsRequest]:
     """Return what is to be read of what agents said of themselves: in their windows and in the history before."""
-    talks, found = grouped(snapshot.messages.messages, lambda message: message.conversation), []
+    found = []
     for scope in snapshot.agents:
         if scope.past or scope.synthetic:
             continue
-        span = history_of(scope.window)
-        places = {message.conversation for message in snapshot.messages.within(span, agent_id=scope.agent_id)}
-        said = MessageLog.of(item for place in places for item in talks[place] if item.created_at in span)
+        said = snapshot.messages.talk(scope.agent_id, history_of(scope.window))
         canon = snapshot.canon.get(scope.agent_id, ())
-        found.append(FactsRequest(scope.agent_id, talks_of(scope.agent_id, said.messages), canon, scope.window))
+        found.append(FactsRequest(scope.agent_id, talks_of(scope.agent_id, said), canon, scope.window))
     return found
 
 

@@ -15,7 +15,7 @@ from persona_pipeline.base.options import EvaluationRequest
 from persona_pipeline.base.settings import Settings
 from persona_pipeline.evaluation.decide import Guard, guard_of
 from persona_pipeline.evaluation.folder import FolderReader
-from persona_pipeline.evaluation.history import by_need, outlines, points_of, saved_run
+from persona_pipeline.evaluation.history import StoredVerdict, by_need, outlines, points_of, saved_run, verdicts_of
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.snapshot import AgentScope, Snapshot
 from persona_pipeline.evaluation.voice import VoiceState, explained, followed, known_changes, voice_findings
@@ -74,6 +74,8 @@ from persona_pipeline.world.world import World
 ALL_TIME = "all"
 # Messages of an agent in which another's lines are looked for, and of each, now and before, whose voices are compared.
 _MOST_EACH = 1000
+# Of an agent, messages with a verdict in which a change is looked for.
+_MOST_VERDICTS = 2000
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,10 @@ class WorldReader:
             whose = (scope for scope in scopes if is_kept(scope) and scope.agent_id not in broken)
             return [replace(scope, persona=scope.persona or personas.get(scope.agent_id)) for scope in whose]
 
-        spans = [history_of(scope.window) for scope in scopes if not scope.synthetic]
-        said = [m for span in _merged(spans, horizon) for m in read_talk(world.store, span, agent_ids)]
+        spans = _merged([history_of(scope.window) for scope in scopes if not scope.synthetic], horizon)
+        said = [m for span in spans for m in read_talk(world.store, span, agent_ids)]
+        # What an agent answers in a direct message.
+        said += [m for span in spans for m in read_received(world.store, span, agent_ids)]
         made_up = _merged([scope.window for scope in scopes if scope.synthetic], horizon)
         generated = (m for span in made_up for m in read_messages(world.store, span, synthetic=True))
         return replace(
@@ -170,6 +174,7 @@ class WorldReader:
             names=world.display_names(),
             lexicon=world_lexicon(world.rules_root),
             baselines=baselines,
+            most_messages=world.settings.message_verdicts,
         )
 
     def rules(self, snapshot: Snapshot, request: EvaluationRequest) -> Snapshot:
@@ -191,6 +196,7 @@ class WorldReader:
             results=runs.results_on(world.store, agent_ids, {scope.window.end for scope in scopes}),
             points=points_of(watching, runs.summary_rows(world.store, watching)),
             broken={**snapshot.broken, **wrong},
+            known_verdicts=self._verdicts(scopes),
             drifts=drifts,
             voices=self._voice_findings(snapshot.agents, voices),
             learnt=[state.learnt for state in voices.values() if state.is_new],
@@ -200,6 +206,14 @@ class WorldReader:
             coverage=coverage_of(world.settings),
         )
 
+    def _verdicts(self, scopes: Sequence[AgentScope]) -> dict[str, list[StoredVerdict]]:
+        """Return the stored verdicts on messages of agents, up to the end of their last window."""
+        ends = [scope.window.end for scope in scopes if not scope.synthetic]
+        if not ends:
+            return {}
+        of = {scope.agent_id for scope in scopes}
+        return verdicts_of(runs.message_verdict_rows(self.world.store, of, until=max(ends), most=_MOST_VERDICTS))
+
     def _left_out(self, agents: Sequence[str] | None) -> list[str]:
         """Return the agents with a persona that a run leaves out: those of ``persona.yaml``, or unnamed ones with a baseline."""
         world = self.world
@@ -208,17 +222,14 @@ class WorldReader:
         return [name for name in world.agent_ids() if name in expected]
 
     def for_facts(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with what only facts need: what people laid down of agents, and what was sent to them directly."""
+        """Return a snapshot with what only facts need: what people laid down of agents."""
         canon, broken = {}, dict(snapshot.broken)
         for agent_id in {scope.agent_id for scope in snapshot.agents}:
             try:
                 canon[agent_id] = load_canon(self.world.root, agent_id)
             except ConfigError as error:
                 broken[agent_id] = error.problems
-        spans = _merged((history_of(scope.window) for scope in snapshot.agents), self.world.horizon)
-        received = (message for span in spans for message in read_received(self.world.store, span, canon))
-        messages = MessageLog.of([*snapshot.messages.messages, *received])
-        return replace(snapshot, canon=canon, broken=broken, messages=messages)
+        return replace(snapshot, canon=canon, broken=broken)
 
     def _alike(self, snapshot: Snapshot) -> dict[str, tuple[VoiceFinding, ...]]:
         """Return by agent whose lines it says and whose voice it has come to have, of everybody with a persona.

@@ -29,6 +29,7 @@ from persona_pipeline.evaluation.decide import (
     scored,
 )
 from persona_pipeline.evaluation.history import SavedRun, announce, rows_of, with_points
+from persona_pipeline.evaluation.messages import with_messages
 from persona_pipeline.evaluation.plan import (
     AgentPlan,
     SyntheticAgents,
@@ -184,7 +185,7 @@ def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules
     guard = guard_of(snapshot, rules or rules_of(snapshot, request, judge))
     before, broken = plan_run(snapshot, snapshot.earlier, request, judge)
     plans, wrong = plan_run(snapshot, snapshot.agents, request, judge)
-    judged = _judged(snapshot, [*before, *plans], judge, guard if request.confirm else None)
+    snapshot, judged = _judged(snapshot, [*before, *plans], judge, guard if request.confirm else None)
     broken = {**snapshot.broken, **broken, **wrong}
     broken |= {item.plan.scope.agent_id: (problem,) for item in judged if (problem := missing_scores(item))}
     past, now = (
@@ -198,10 +199,16 @@ def evaluate(snapshot: Snapshot, judge: Judge, request: EvaluationRequest, rules
     return Decided(snapshot, guard.rules, now, past, earlier, decide(snapshot, now, guard), broken)
 
 
-def _judged(snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, guard: Guard | None) -> list[Evaluated]:
-    """Return the plans with their scores, what seems to have fallen asked again; ``guard`` None: nothing is."""
+def _judged(
+    snapshot: Snapshot, plans: Sequence[AgentPlan], judge: Judge, guard: Guard | None
+) -> tuple[Snapshot, list[Evaluated]]:
+    """Return the plans with their scores and the verdicts on their messages, and the snapshot that keeps those.
+
+    What seems to have dropped is asked again; ``guard`` None: nothing is.
+    """
     found = [scored(snapshot, item, judge) for item in judge_plans(plans, judge)]
-    return confirm(found, judge, guard) if guard else found
+    snapshot, found = with_messages(snapshot, found, judge)
+    return snapshot, confirm(found, judge, guard) if guard else found
 
 
 def write(world: World, decided: Decided, generated: SyntheticAgents | None = None) -> None:
@@ -290,7 +297,7 @@ def score_stored(world: World, scope: AgentScope, judge: Judge, request: Evaluat
         plans, broken = plan_run(snapshot, snapshot.agents, request, judge)
         raise_problems(broken)
         guard = guard_of(snapshot, rules_of(snapshot, request, judge)) if request.confirm else None
-        judged = _judged(snapshot, plans, judge, guard)
+        snapshot, judged = _judged(snapshot, plans, judge, guard)
         _write(world, [SavedRun(judged[0].evaluation, whole=False, finished=False)], snapshot, {}, {})
     return judged[0].evaluation
 

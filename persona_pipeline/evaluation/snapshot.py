@@ -18,7 +18,7 @@ from persona_pipeline.base.documents.json import write_atomically
 from persona_pipeline.base.errors import ConfigError, Problem
 from persona_pipeline.base.files import read_regular
 from persona_pipeline.base.options import EvaluationRequest
-from persona_pipeline.evaluation.history import Point
+from persona_pipeline.evaluation.history import Point, StoredVerdict
 from persona_pipeline.guard.baselines.golden import Watched
 from persona_pipeline.guard.baselines.models import Baseline
 from persona_pipeline.guard.gate import GateRules
@@ -27,6 +27,7 @@ from persona_pipeline.guard.report import AgentEvaluation, Finding
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.verdict import JudgeRequest, Unscored, Verdict
 from persona_pipeline.scoring.facts.reading import Fact, FactsFound
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.text.agreement import AgreementLexicon
 from persona_pipeline.scoring.text.likeness import VoiceFinding
 from persona_pipeline.scoring.voice_alarm.learning import LearntVoice
@@ -79,6 +80,8 @@ class Snapshot:
         drifts: known drifts of the agents that are evaluated.
         voices: what is found of the agents' own voices; ``learnt``: those that are to be kept as they are here now.
         missing: agents with a baseline and no persona; ``left_out``: those that the run should be expected to have, and has not.
+        most_messages: of an agent in a window, messages that are judged one by one; 0: none. ``read_messages``: verdicts on them
+            by run id, once that was asked; ``known_verdicts``: those that the store has of agents, oldest first.
         coverage: the share of judgments (0-1) that must be scored in a replay, and with a live judge.
         speakers: how speakers and personas go together, as far as it concerns the agents that are asked for.
     """
@@ -101,6 +104,9 @@ class Snapshot:
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     canon: Mapping[str, Sequence[Fact]] = field(default_factory=dict)
     facts: Mapping[str, FactsFound] = field(default_factory=dict)
+    most_messages: int = 0
+    read_messages: Mapping[str, MessageVerdicts] = field(default_factory=dict)
+    known_verdicts: Mapping[str, Sequence[StoredVerdict]] = field(default_factory=dict)
     drifts: Mapping[str, Sequence[KnownDrift]] = field(default_factory=dict)
     voices: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
     learnt: Annotated[Sequence[LearntVoice], Field(exclude=True)] = ()

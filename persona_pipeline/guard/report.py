@@ -14,6 +14,7 @@ from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EX
 from persona_pipeline.base.status import ACCEPTED, NOTHING, Result, Status
 from persona_pipeline.guard.baselines.models import Acceptance, BaselineComparison, DimensionComparison
 from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.results import (
     ANSWERS,
     NOT_IN_OVERALL,
@@ -84,6 +85,12 @@ class AgentEvaluation(BaseModel, extra="forbid"):
     synthetic: bool = False
     provenance: Provenance = Field(default_factory=Provenance)
     usage: Usage = Field(default_factory=Usage)
+
+    @property
+    def messages(self) -> MessageVerdicts | None:
+        """The verdicts on single messages; None: nobody was asked."""
+        adherence = self.dimensions.get("adherence")
+        return adherence.messages if adherence else None
 
     def with_dimensions(self, dimensions: Mapping[str, DimensionEvaluation]) -> "AgentEvaluation":
         """Return the evaluation with these dimensions and their overall score instead of its own."""

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from persona_pipeline.judging.verdict import Unscored, Usage
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.world.propositions.models import DIMENSIONS
 
 HIGHEST = 9.0
@@ -143,6 +144,7 @@ class DimensionEvaluation(BaseModel, extra="forbid"):
         samples: how often each claim was judged.
         min_coverage: share (0-1) of judgments that had to be scored when what failed was recorded; None: nothing failed, or not
             all of it is recorded, so that the rule of this run counts.
+        messages: of adherence, the verdicts on single messages; None: nobody was asked, or no answer is recorded.
     """
 
     dimension: str
@@ -157,6 +159,7 @@ class DimensionEvaluation(BaseModel, extra="forbid"):
     input_hash: str | None = None
     samples: int = 1
     min_coverage: float | None = Field(default=None, exclude_if=lambda least: least is None)
+    messages: MessageVerdicts | None = Field(default=None, exclude_if=lambda read: read is None)
 
     @property
     def coverage(self) -> float:

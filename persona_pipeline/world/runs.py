@@ -100,6 +100,7 @@ def _window_id(agent_id: str, window: Window) -> uuid.UUID:
 
 Row: TypeAlias = sa.Row
 _RUNS, _SCORES, _NEWEST = tables.evaluation_runs, tables.evaluation_scores, tables.newest_runs
+_VERDICTS = tables.message_verdicts
 # Runs of which something is still to be judged or decided.
 UNFINISHED = ("pending", "running")
 # Which of an agent's runs counts: of the newest window, a whole one before one of a part, a finished one, the later.
@@ -119,13 +120,14 @@ AT_ONCE = 200
 class RunRows:
     """A run as it is written.
 
-    ``run``: the row of ``evaluation_runs``; ``scores``: those of ``evaluation_scores``. ``window``: None: the run is about no
-    window of what the agent really said. ``read_at``: when its messages were read. ``is_baseline``: the agent's baseline was
-    taken from it.
+    ``run``: the row of ``evaluation_runs``; ``scores``: those of ``evaluation_scores``; ``messages``: those of
+    ``message_verdicts``. ``window``: None: the run is about no window of what the agent really said. ``read_at``: when its messages
+    were read. ``is_baseline``: the agent's baseline was taken from it.
     """
 
     run: Mapping[str, Any]
     scores: Sequence[Mapping[str, Any]] = ()
+    messages: Sequence[Mapping[str, Any]] = ()
     window: Window | None = None
     read_at: datetime | None = None
     is_baseline: bool = False
@@ -140,6 +142,8 @@ def write_runs(connection: Connection, runs: Sequence[RunRows]) -> None:
     for some in chunks(gone):
         connection.execute(sa.delete(_SCORES).where(_SCORES.c.id.in_(some)))
     upsert(connection, _SCORES, list(scores.values()))
+    connection.execute(sa.delete(_VERDICTS).where(_VERDICTS.c.evaluation_run_id.in_([item.run["id"] for item in runs])))
+    upsert(connection, _VERDICTS, [row for item in runs for row in item.messages])
     windows = [(item.run["agent_id"], item.window, item.read_at) for item in runs if item.window is not None]
     record_windows(connection, windows)
     for item in runs:
@@ -273,6 +277,24 @@ def message_score_rows(store: Store, agent_id: str, persona_hash: str, *, most: 
     return [row for row in reversed(newest.values()) if row.persona_hash == persona_hash]
 
 
+def message_verdict_rows(store: Store, agent_ids: Collection[str], *, until: datetime, most: int) -> Sequence[sa.Row]:
+    """Return the verdicts on each agent's newest so many messages up to a moment, oldest first.
+
+    Of the verdicts on one message the one of the latest run counts.
+    """
+    place = sa.func.row_number().over(
+        partition_by=(_VERDICTS.c.agent_id, _VERDICTS.c.message_id), order_by=_NEWEST_FIRST
+    )
+    own = sa.select(_VERDICTS, place.label("place")).join(_RUNS, _RUNS.c.id == _VERDICTS.c.evaluation_run_id)
+    latest = own.where(among(_VERDICTS.c.agent_id, agent_ids), _VERDICTS.c.said_at <= until, _REAL).subquery()
+    newest = sa.func.row_number().over(
+        partition_by=latest.c.agent_id, order_by=(latest.c.said_at.desc(), latest.c.message_id.desc())
+    )
+    ranked = sa.select(latest, newest.label("newest")).where(latest.c.place == 1).subquery()
+    query = sa.select(ranked).where(ranked.c.newest <= most).order_by(ranked.c.agent_id, ranked.c.newest.desc())
+    return [row for row in store.rows(query) if row.agent_id in agent_ids]
+
+
 def maker_rows(store: Store, agent_id: str, until: datetime) -> Sequence[sa.Row]:
     """Return window's end, ``persona_hash`` and ``judge_model`` of an agent's finished runs up to a moment, oldest first."""
     query = (
@@ -301,6 +323,8 @@ def forget_reasons(store: Store, days: int, *, now: datetime | None = None) -> i
         with store.begin() as connection:
             connection.execute(sa.delete(_SCORES).where(_SCORES.c.evaluation_run_id.in_(some)))
             connection.execute(sa.update(_RUNS).where(_RUNS.c.id.in_(some)).values(result=None, comparison=None))
+            told = sa.update(_VERDICTS).where(_VERDICTS.c.evaluation_run_id.in_(some))
+            connection.execute(told.values(quote="", reason=""))
     return len(ids)
 
 

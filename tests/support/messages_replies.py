@@ -93,8 +93,12 @@ def status(code: int, kind: str = "api_error", *, error_code: str | None = None,
 
 
 def verdicts(request: Mapping[str, Any], score: Callable[[str], int] | None = None) -> dict[str, Any]:
-    """Return valid verdicts on the propositions of a request: scores from the claims, quotes from the transcript."""
-    asked = json.loads(request["messages"][-1]["content"][0]["text"].split("\n")[1])
+    """Return valid verdicts on the messages of a request, or on its propositions: scores from the claims, quotes from the transcript."""
+    question = request["messages"][-1]["content"][0]["text"]
+    if question.startswith("Give a verdict on each"):
+        ids = question.partition(": ")[2].partition(".")[0].split(", ")
+        return {"verdicts": [{"id": name, "verdict": "in"} for name in ids], "why": []}
+    asked = json.loads(question.split("\n")[1])
     evidence = next(
         block["content"] for item in request["messages"] for block in item["content"] if block["type"] == "tool_result"
     )

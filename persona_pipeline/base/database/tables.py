@@ -348,6 +348,31 @@ evaluation_scores = sa.Table(
     sa.CheckConstraint("raw BETWEEN 0 AND 9", name="raw"),
 )
 
+message_verdicts = sa.Table(
+    "message_verdicts",
+    metadata,
+    # Whether a message is in character, as a run found it.
+    sa.Column(
+        "evaluation_run_id",
+        sa.Uuid(),
+        sa.ForeignKey(f"{SCHEMA}.evaluation_runs.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("message_id", sa.Text(), primary_key=True),
+    agent_column(sa.schema.conv("fk_message_verdicts_agent_id_agents")),
+    # Its place and when it began.
+    sa.Column("conversation", sa.Text(), nullable=False),
+    sa.Column("said_at", UtcDateTime(), nullable=False),
+    sa.Column("verdict", sa.Text(), nullable=False),
+    sa.Column("claims", TextArray, nullable=False),
+    sa.Column("quote", sa.Text(), nullable=False),
+    sa.Column("reason", sa.Text(), nullable=False),
+    sa.Column("judge_model", sa.Text()),
+    sa.Column("prompt_version", sa.Text()),
+    sa.Index(None, "agent_id", "said_at"),
+    sa.CheckConstraint("verdict IN ('in', 'out', 'unclear')", name="verdict"),
+)
+
 suite_runs = sa.Table(
     "suite_runs",
     metadata,

@@ -432,6 +432,11 @@ class MessageLog:
         parts = [_within(self._by_channel.get(channel, ()), window) for channel in dict.fromkeys(channels)]
         return parts[0] if len(parts) == 1 else sorted((message for part in parts for message in part), key=_place)
 
+    def talk(self, agent_id: str, window: Window) -> list[Message]:
+        """Return everybody's messages in a window in the places where an agent spoke in it, in order of time."""
+        places = dict.fromkeys(message.conversation for message in self.within(window, agent_id=agent_id))
+        return sorted((m for place in places for m in _within(self._by_place[place], window)), key=_place)
+
     @property
     def newest(self) -> datetime | None:
         """When the last message was sent."""
@@ -440,6 +445,10 @@ class MessageLog:
     @cached_property
     def _by_speaker(self) -> Mapping[str, list[Message]]:
         return grouped(self.messages, lambda message: message.agent_id)
+
+    @cached_property
+    def _by_place(self) -> Mapping[str, list[Message]]:
+        return grouped(self.messages, lambda message: message.conversation)
 
     @cached_property
     def _by_channel(self) -> Mapping[str | None, list[Message]]:
