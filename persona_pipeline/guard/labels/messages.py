@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from persona_pipeline.base.documents.json import content_hash, rfc3339
-from persona_pipeline.base.statistics import share_interval
 from persona_pipeline.guard.labels.files import (
     LABELLER_PATTERN,
     MESSAGES,
@@ -25,6 +24,7 @@ from persona_pipeline.guard.labels.files import (
     checked_label,
     load_label_files,
 )
+from persona_pipeline.scoring.messages.share import share_interval
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 from persona_pipeline.world.models import Message, grouped
 
