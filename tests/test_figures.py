@@ -79,8 +79,8 @@ SHOWN = {
         "text", "view",
     },
     "scoring": {
-        "facts.known", "facts.reading", "fading", "plan", "results", "text.agreement", "text.language", "text.likeness",
-        "text.repetition", "text.said_again", "text.tokens", "voice_alarm.learning",
+        "facts.known", "facts.reading", "fading", "messages.share", "plan", "results", "text.agreement", "text.language",
+        "text.likeness", "text.repetition", "text.said_again", "text.tokens", "voice_alarm.learning",
         "voice_alarm.model",
     },
     "suites": {
