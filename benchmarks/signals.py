@@ -24,7 +24,6 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 import dialogue
-import voice_check
 
 from persona_pipeline.scoring.text.agreement import agreement_ratio, is_agreement
 from persona_pipeline.scoring.text.likeness import FEWEST_NOW, Likeness, find_clones, find_likeness, nearness_score
@@ -663,12 +662,6 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def check() -> None:
-    print("\nCheck of a voice that labels train")
-    voice_check.report(list(voice_check.WORLDS), voice_check.CELLS[:2], 300)
-    voice_check.report(list(voice_check.WORLDS), voice_check.CELLS[2:], 60)
-
-
 SECTIONS = {
     "agreement": agreement,
     "repetition": repetition,
@@ -680,7 +673,6 @@ SECTIONS = {
     "floor": floor,
     "fluency": fluency,
     "alarm": alarm,
-    "check": check,
     "speed": speed,
 }
 

@@ -58,7 +58,7 @@ SHOWN = {
         "baselines.drift", "baselines.golden", "baselines.models", "baselines.regression", "baselines.spread",
         "baselines.statistics",
         "calibration.calibrate", "calibration.judge_change", "calibration.known", "calibration.reading",
-        "gate", "known_drift", "labels.check", "labels.exchange", "labels.files", "labels.messages",
+        "gate", "known_drift", "labels.exchange", "labels.files", "labels.messages",
         "report", "trust",
     },
     "importing": {

@@ -131,8 +131,8 @@ class EvaluationRequest(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
     fail_on: Sequence[str] | None = Field(
         default=None,
         description="Findings that fail the run as well, with commas between them: the warnings `moved`, `injection`, `reading`, "
-        "`unknown_speaker`, `clone`, `said_again`, `contradiction`, `voice_alarm`, `voice_check`, `judge_changed` and "
-        "`people`. It takes none away.",
+        "`unknown_speaker`, `clone`, `said_again`, `contradiction`, `voice_alarm`, `judge_changed` and `people`. "
+        "It takes none away.",
     )
     only_fail_on: Sequence[str] | None = Field(
         default=None,

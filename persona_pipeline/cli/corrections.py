@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, ConfigError, did_you_mean, raise_problems
-from persona_pipeline.base.options import moment
 from persona_pipeline.cli.options import (
     Agents,
     AsJson,
@@ -180,11 +179,6 @@ _SETTABLE = {
     "repetition_suppression_enabled": (bool, "Nudge when the agent repeats itself."),
     "repetition_threshold": (float, "Share (0-1) of repeated three-word phrases above which it nudges."),
     "max_correction_attempts": (int, "Rejections (0-10) after which a message goes out as it is."),
-    "voice_check": (
-        bool,
-        "Check first, or with the gate off alone, that messages sound like the agent, by labels of its voice.",
-    ),
-    "facts_check": (bool, "Check too that messages keep to canon and to what the agent said of itself."),
     "shadow_mode": (bool, "Only measure and record what corrections would have done."),
 }
 
@@ -293,25 +287,16 @@ def replay(
     newest: Annotated[
         int | None, typer.Option(min=1, help="Only so many messages of each agent, the newest of the window.")
     ] = None,
-    good_until: Annotated[
-        str | None, typer.Option(help="Messages sent until then (RFC 3339 with offset) are taken to be good.")
-    ] = None,
-    bad_from: Annotated[
-        str | None, typer.Option(help="Messages sent from then on (RFC 3339 with offset) are taken to be bad.")
-    ] = None,
-    marks: Annotated[
-        Path | None, typer.Option(help="CSV file of message ids, each with 'good' or 'bad'; it wins over time.")
-    ] = None,
     estimate: Estimate = False,
     format: Format = "table",
     output: Output = None,
     **asked: Any,
 ) -> None:
-    """Say what the gate would have held of stored messages.
+    """Show what the gate would have held of stored messages.
 
-    At each threshold: how many it holds, and how many of them are known to be out of character.
+    For each threshold: the messages it holds, and those of them out of character by the judge's verdict, else by labels of people.
 
-    Scores come from recordings, or from a live judge. Nothing is corrected by it.
+    Scores and verdicts come from recordings, or from a live judge. Nothing is corrected.
 
     Exit codes: 0 done, 2 usage or configuration, 3 not every message has a score, 4 budget.
     """
@@ -330,9 +315,6 @@ def replay(
         agents=list(dict.fromkeys(agents)),
         window=WorldReader(world).window(window, said.as_of or world.newest_message_time() or world.horizon),
         newest=newest,
-        good_until=moment(good_until, "--good-until"),
-        bad_from=moment(bad_from, "--bad-from"),
-        marks=marks,
     )
     if estimate:
         typer.echo(estimate_replay(world, request, said.judge, fresh=said.fresh))

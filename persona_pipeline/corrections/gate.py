@@ -22,7 +22,6 @@ from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.judgment import (
     INTERNAL_ERROR,
     MOST_AT_ONCE,
-    NO_CHECK,
     ActionJudge,
     GateFacts,
     NotJudgedError,
@@ -42,7 +41,6 @@ from persona_pipeline.corrections.records import (
     outcome_of,
     write_checks,
 )
-from persona_pipeline.corrections.voices import VOICE_FEEDBACK, VOICE_THRESHOLD, LearntChecks
 from persona_pipeline.judging.open import JudgeOptions, open_judge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.verdict import Backend
@@ -71,6 +69,7 @@ def decision_event(agent_id: str, decision: GateDecision) -> EvaluationEvent:
             "persona.gate.would": decision.would.value if decision.would else None,
             "persona.gate.action_id": decision.action_id or None,
             "persona.gate.threshold": decision.threshold,
+            "persona.gate.verdict": decision.verdict.value if decision.verdict else None,
             "persona.gate.attempt": decision.attempt,
             "persona.gate.latency_ms": round(decision.latency_ms, 3),
         },
@@ -178,7 +177,6 @@ class ActionGate:
         # One thread: what is handed over later is not done before what came earlier.
         self._writes = DaemonPool(1, "gate-write")
         self._unwritten: deque[CheckRecord] = deque()
-        self.voices: LearntChecks = LearntChecks(world.root)
         # What it takes is loaded now, and not while a text waits.
         emitter(world.settings)
         self._remembered = Remembered()
@@ -347,13 +345,26 @@ class ActionGate:
 
     async def _scored(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord:
         """Return the record with what the judge says of the text; NotJudgedError: there is no score."""
-        if voiced := self._voiced(call, facts, record):
-            return voiced
         answer = await self._judge.answer(call, facts)
-        review = reviewed(answer, facts)
-        threshold = facts.settings.action_gate_threshold
-        decision = replace(_decided(call, facts, record, review.score, threshold), usage=answer.usage)
-        if decision.action is Action.RETRY:
+        review, settings = reviewed(answer, facts), facts.settings
+        threshold = settings.action_gate_threshold
+        action = decide(
+            review.score,
+            threshold,
+            attempt=call.attempt,
+            max_attempts=settings.max_correction_attempts,
+            is_out=review.is_out,
+        )
+        decision = replace(
+            record.decision,
+            action=action,
+            outcome=outcome_of(action, call.attempt),
+            score=review.score,
+            threshold=threshold,
+            verdict=review.message and review.message.verdict,
+            usage=answer.usage,
+        )
+        if action is Action.RETRY:
             texts = self._nudges.of(call.agent_id, language_of_action(facts.trajectory))
             decision = replace(decision, feedback=feedback_text(review, threshold, texts.gate))
         return replace(record, decision=decision, reasoning=review.reasoning(threshold), judge_model=answer.model)
@@ -366,19 +377,6 @@ class ActionGate:
         texts = self._nudges.of(call.agent_id, language_of_action(facts.trajectory)).gate
         feedback = f"{decision.feedback}\n{fill_template(texts.go_on, {'said': call.said.strip()})}"
         return replace(record, decision=replace(decision, feedback=feedback))
-
-    def _voiced(self, call: GateCall, facts: GateFacts, record: CheckRecord) -> CheckRecord | None:
-        """Return the record by the check of the voice, None where it is for the judge to say; NotJudgedError: there is neither."""
-        settings = facts.settings
-        score = self.voices.score(call.agent_id, call.text) if settings.voice_check else None
-        if score is None and not settings.action_gate_enabled:
-            raise NotJudgedError(NO_CHECK, "nobody has labelled enough of its voice")
-        if score is None or (score >= VOICE_THRESHOLD and settings.action_gate_enabled):
-            return None
-        decision = _decided(call, facts, record, score, VOICE_THRESHOLD)
-        if decision.action is Action.RETRY:
-            decision = replace(decision, feedback=VOICE_FEEDBACK)
-        return replace(record, decision=decision, reasoning=f"sounds like the agent: {score:.1f} of 9, by labels")
 
     async def _write(self, record: CheckRecord, ends: float) -> None:
         """Write the check down; slow or failing, it goes on without the caller."""
@@ -416,14 +414,6 @@ class ActionGate:
         """A text that goes out unchecked leaves a trace even where its check cannot be written, as of an agent nobody knows."""
         if record.decision.outcome is Outcome.FAIL_OPEN:
             self.bypasses.count(record.decision.reason or INTERNAL_ERROR, record.agent_id)
-
-
-def _decided(
-    call: GateCall, facts: GateFacts, record: CheckRecord, score: float | None, threshold: float
-) -> GateDecision:
-    action = decide(score, threshold, attempt=call.attempt, max_attempts=facts.settings.max_correction_attempts)
-    outcome = outcome_of(action, call.attempt)
-    return replace(record.decision, action=action, outcome=outcome, score=score, threshold=threshold)
 
 
 def _failed_open(record: CheckRecord, error: NotJudgedError) -> CheckRecord:

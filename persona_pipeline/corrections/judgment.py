@@ -1,4 +1,4 @@
-"""What a check waits for, each bounded in time: facts gathered from the store beforehand, and an answer from the judge."""
+"""The facts of a check, gathered from the store, and the judge's answer; both are bounded in time."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.corrections.background import DaemonPool, QueueFullError
 from persona_pipeline.corrections.configuration import read_config
-from persona_pipeline.corrections.prompt import KEEPS_TO_FACTS, Review, gate_question, review_of
+from persona_pipeline.corrections.prompt import Review, gate_question, review_of
 from persona_pipeline.corrections.records import Before, GateCall, PriorAttempts, action_trajectory, prior_attempts
 from persona_pipeline.judging.verdict import Answer, Backend, Blame, Question, Unscored, Usage
-from persona_pipeline.scoring.facts.known import known_facts, load_canon
-from persona_pipeline.world.models import CorrectionSettings, Entry, Trajectory
+from persona_pipeline.scoring.facts.known import load_canon
+from persona_pipeline.world.models import CorrectionSettings, Trajectory
 from persona_pipeline.world.personas import is_agent_id
 from persona_pipeline.world.propositions.loading import (
     PROPOSITIONS,
@@ -44,10 +44,11 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class GateFacts:
-    """Everything about an action but the judgment."""
+    """Everything about an action but the judgment. ``canon``: what people laid down about the agent, a line a fact."""
 
     settings: CorrectionSettings
     persona: str
+    canon: tuple[str, ...]
     propositions: PropositionSet
     trajectory: Trajectory
     variables: Mapping[str, str]
@@ -126,9 +127,7 @@ def gather_facts(
         (agent_id, "settings"), lambda: read_config(world.store, agent_id).settings
     )
     if not settings.action_gate_enabled:
-        # The check of the voice needs a text and nothing else.
-        nothing = PropositionSet(ADHERENCE.name, ())
-        return GateFacts(settings, "", nothing, Trajectory(()), {}, call.known) if settings.voice_check else None
+        return None
     own = share((agent_id, "claims"), lambda: claims.of(agent_id))
     found = own or load_proposition_set(world.root / PROPOSITIONS, ADHERENCE.name, agent_id)
     if not found.propositions:
@@ -152,41 +151,29 @@ def gather_facts(
     if call.attempt > 1 and known.first_text is None:
         with world.store.connect() as connection:
             known = prior_attempts(connection, agent_id, call.action_id)
-    if settings.facts_check:
-        told = share((agent_id, "facts"), lambda: facts_entries(world, agent_id, row.display_name))
-        trajectory = Trajectory((*told, *trajectory.items))
-        found = replace(found, propositions=(*found.propositions, KEEPS_TO_FACTS)) if told else found
+    canon = share((agent_id, "canon"), lambda: _canon_lines(world, agent_id))
     names = {"agent_name": row.display_name}
     if channel is not None:
         names["channel_name"] = channel
     if recipient is not None:
         names["recipient_name"] = trajectory.entries[-1].recipient or recipient
-    return GateFacts(settings, row.persona, found, trajectory, claim_variables(names), known)
+    return GateFacts(settings, row.persona, canon, found, trajectory, claim_variables(names), known)
 
 
-_MOST_FACTS = 20
+# So that a long canon does not crowd out the claims.
+_MOST_CANON = 20
 
 
-def facts_entries(world: World, agent_id: str, name: str) -> list[Entry]:
-    """Return what an agent's texts are held against: its canon and what it said of itself last, 20 each, as evidence.
-
-    Canon that is not valid is left out and logged: the other claims are checked all the same.
-    """
+def _canon_lines(world: World, agent_id: str) -> tuple[str, ...]:
     try:
-        canon = load_canon(world.root, agent_id)[:_MOST_FACTS]
+        return tuple(fact.line for fact in load_canon(world.root, agent_id)[:_MOST_CANON])
     except ConfigError as error:
+        # The message is checked without the canon.
         _LOGGER.warning("the gate leaves out the canon of %r: %s", agent_id, error)
-        canon = []
-    with world.store.connect() as connection:
-        said = known_facts(connection, agent_id)[-_MOST_FACTS:]
-    lines = [("canon", fact.line, fact) for fact in canon] + [
-        (name, f"{x.said_at:%Y-%m-%d}: {x.line}", x) for x in said
-    ]
-    return [Entry(speaker, line, fact.source, part="facts") for speaker, line, fact in lines]
+        return ()
 
 
 DATABASE, CIRCUIT_OPEN, CONFIGURATION, INTERNAL_ERROR = "database", "circuit_open", "configuration", "internal_error"
-NO_CHECK = "no_voice_check"
 MOST_AT_ONCE = 100
 TOO_LONG, OVERLOAD = "too_long", "overload"
 # Of the text and what was said before it: about what the largest model reads. More would only hold up other checks.
@@ -214,6 +201,7 @@ def question_of(agent_id: str, facts: GateFacts) -> Question:
         facts.trajectory,
         agent_id=agent_id,
         persona=facts.persona if facts.propositions.include_personas else None,
+        canon=facts.canon,
         variables=facts.variables,
     )
 
@@ -223,7 +211,7 @@ def reviewed(answer: Answer, facts: GateFacts) -> Review:
     if answer.data is None:
         reason = answer.unscored or Unscored.INVALID_OUTPUT
         raise NotJudgedError(reason.value, answer.detail, answer.usage)
-    review = review_of(answer.data, facts.propositions, facts.variables)
+    review = review_of(answer.data, facts.propositions, facts.trajectory, facts.variables)
     if review.score is None:
         raise NotJudgedError(Unscored.NOT_APPLICABLE.value, "no claim applies", answer.usage)
     return review

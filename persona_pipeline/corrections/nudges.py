@@ -84,7 +84,8 @@ class RepetitionTexts(BaseModel, extra="forbid"):
 class GateTexts(BaseModel, extra="forbid"):
     """How an agent is told that its message was not sent, and why; ``your_message`` stands for ``{{action}}`` in claims.
 
-    ``go_on`` is for a message of which a part has been sent.
+    ``out`` takes the place of ``rejected`` for a message that is out of character. ``go_on`` is for a message of which a part has
+    been sent.
     """
 
     rejected: Annotated[NudgeText, _holding("score", "threshold")]
@@ -93,6 +94,7 @@ class GateTexts(BaseModel, extra="forbid"):
     instead: Annotated[NudgeText, _holding("advice")]
     rewrite: NudgeText
     your_message: NudgeText
+    out: Annotated[NudgeText, _holding("quote", "reason")] = 'Not sent, out of character: "{{quote}}" {{reason}}'
     go_on: Annotated[NudgeText, _holding("said")] = "This has been sent already, write only what follows it: {{said}}"
 
 

@@ -1,4 +1,4 @@
-"""One action before the judge: how it is asked, all claims in one call, and what its answer comes to as score and feedback."""
+"""The gate's question about one message, all claims in one call, and the score, verdict and feedback of its answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from persona_pipeline.base.documents.json import content_hash, list_schema, object_schema
+from persona_pipeline.base.text import shortened
 from persona_pipeline.corrections.nudges import GateTexts, language_told
-from persona_pipeline.judging.claims import SCORE_SCHEMA, TEXT_SCHEMA, plain_json
+from persona_pipeline.judging.claims import SCORE_SCHEMA, TEXT_SCHEMA, checked_quote, plain_json
 from persona_pipeline.judging.verdict import SCALE, Question
-from persona_pipeline.scoring.facts.reading import TEXTS
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.scoring.results import final_score, weighted_mean
 from persona_pipeline.world.models import Trajectory
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet, fill_template
@@ -19,13 +20,16 @@ RULES = (Path(__file__).parent / "data" / "rules.txt").read_text(encoding="utf-8
 # Short names and no more fields than needed, since an agent waits for every token of the answer; the model writes them in this
 # order: the reason stands before the score.
 _VERDICT = {"id": TEXT_SCHEMA, "reason": TEXT_SCHEMA, "score": SCORE_SCHEMA}
-SCHEMA = object_schema({"verdicts": list_schema(object_schema(_VERDICT))})
-PROMPT_VERSION = f"gate-2-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
+_MESSAGE = {
+    "claims": list_schema(TEXT_SCHEMA),
+    "quote": TEXT_SCHEMA,
+    "reason": TEXT_SCHEMA,
+    "verdict": {**TEXT_SCHEMA, "enum": [role.value for role in Role]},
+}
+SCHEMA = object_schema({"verdicts": list_schema(object_schema(_VERDICT)), "message": object_schema(_MESSAGE)})
+PROMPT_VERSION = f"gate-3-{content_hash({'rules': RULES, 'schema': SCHEMA})[:8]}"
 # Twice what a terse answer takes, so that a wordy one is not cut off.
-_TOKENS, _TOKENS_PER_CLAIM = 100, 80
-_FIELDS = {"id", "reason", "score"}
-# Of no weight: it can only lower the score of an action, to its own.
-KEEPS_TO_FACTS = Proposition("keeps-to-facts", TEXTS["gate"]["claim"], weight=0.0)
+_TOKENS, _TOKENS_PER_CLAIM = 250, 80
 
 
 def gate_question(
@@ -34,13 +38,14 @@ def gate_question(
     *,
     agent_id: str,
     persona: str | None,
+    canon: Sequence[str] = (),
     variables: Mapping[str, str],
 ) -> Question:
     """Return the question about the last entry of a trajectory.
 
     ``{{action}}`` in a claim becomes a reference to that entry: the text itself stands in the transcript
     alone, where it cannot pass for an instruction. Persona and claims come first and stay the same from
-    message to message, so that the API can cache them.
+    message to message, so that the API can cache them. ``canon``: facts that people laid down about the agent.
     """
     shown = trajectory.content()
     reviewed = shown[-1]["id"]
@@ -50,16 +55,20 @@ def gate_question(
     known = {**variables, "action": "the message under review"}
     claims = [{"id": _claim_id(i), "claim": fill_template(item.claim, known)} for i, item in enumerate(propositions)]
     context = [] if persona is None else [f"Persona of the agent, as JSON:\n{plain_json({'persona': persona})}"]
+    if canon:
+        context.append(f"Facts laid down about the agent, as JSON:\n{plain_json({'facts': [*canon]})}")
     context.append(f"Claims to check, as JSON:\n{plain_json({'claims': claims})}")
     return Question(
         kind=KIND,
-        subject={"kind": KIND, "propositions": asked, "persona": persona, "trajectory": shown},
+        subject={"kind": KIND, "propositions": asked, "persona": persona, "trajectory": shown}
+        | ({"canon": [*canon]} if canon else {}),
         label=f"gate of {agent_id}",
         system=RULES,
         context=tuple(context),
         context_recurs=True,
         evidence=plain_json(shown),
-        ask=f"Check {reviewed} against each of these claims: {', '.join(item['id'] for item in claims)}.",
+        ask=f"Check {reviewed} against each of these claims: {', '.join(item['id'] for item in claims)}. Then give the verdict "
+        f"on {reviewed} as a whole.",
         schema=SCHEMA,
         max_tokens=_TOKENS + _TOKENS_PER_CLAIM * len(asked),
         thinking=False,
@@ -77,18 +86,36 @@ def language_of_action(trajectory: Trajectory) -> str:
 
 
 def answer_problem(data: Any, count: int) -> str | None:
-    """Return what is wrong with an answer about so many claims, or None."""
-    if not isinstance(data, Mapping) or set(data) != {"verdicts"} or not isinstance(data["verdicts"], list):
-        return "the answer is not an object with the one key 'verdicts', a list"
+    """Return what is wrong with an answer about ``count`` claims, or None.
+
+    Recordings from before the gate asked for a verdict on the message lack ``message`` and are valid.
+    """
+    if not isinstance(data, Mapping) or not {"verdicts"} <= set(data) <= {"verdicts", "message"}:
+        return "the answer is not an object with the keys 'verdicts' and 'message'"
+    if not isinstance(data["verdicts"], list):
+        return "the verdicts are not a list"
     for item in data["verdicts"]:
-        if not isinstance(item, Mapping) or set(item) != _FIELDS:
-            return f"a verdict does not have exactly the fields {', '.join(sorted(_FIELDS))}"
+        if not isinstance(item, Mapping) or set(item) != set(_VERDICT):
+            return f"a verdict does not have exactly the fields {', '.join(sorted(_VERDICT))}"
         if not isinstance(item["id"], str) or not isinstance(item["reason"], str):
             return "the id or the reason of a verdict is not a string"
         if item["score"] is not None and (type(item["score"]) is not int or item["score"] not in SCALE):
             return "a score is neither a whole number from 0 to 9 nor null"
     if sorted(item["id"] for item in data["verdicts"]) != sorted(map(_claim_id, range(count))):
         return "the verdicts are not exactly one for each claim"
+    return _message_problem(data["message"]) if "message" in data else None
+
+
+def _message_problem(said: Any) -> str | None:
+    if not isinstance(said, Mapping) or set(said) != set(_MESSAGE):
+        return f"the verdict on the message does not have exactly the fields {', '.join(sorted(_MESSAGE))}"
+    if not isinstance(said["claims"], list) or not all(isinstance(claim, str) for claim in said["claims"]):
+        return "the claims of the verdict on the message are not a list of strings"
+    if not isinstance(said["quote"], str) or not isinstance(said["reason"], str):
+        return "the quote or the reason of the verdict on the message is not a string"
+    # Structured output does not promise the case of a string enum.
+    if not isinstance(said["verdict"], str) or said["verdict"].lower() not in [*Role]:
+        return f"the verdict on the message is none of {', '.join(Role)}"
     return None
 
 
@@ -96,7 +123,7 @@ def _claim_id(index: int) -> str:
     return f"c{index + 1}"
 
 
-_MOST_FEEDBACK_CLAIMS = 5
+_MOST_FEEDBACK_CLAIMS, _LONGEST_QUOTE = 5, 200
 
 
 @dataclass(frozen=True)
@@ -110,11 +137,40 @@ class ReviewedClaim:
 
 
 @dataclass(frozen=True)
+class ReviewedMessage:
+    """The verdict on a message as a whole: the claims it breaks, the words that decide, and why.
+
+    An ``out`` whose quote is not in the message counts as unclear.
+    """
+
+    verdict: Role
+    claims: tuple[ReviewedClaim, ...] = ()
+    quote: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Review:
-    """All claims on one action. ``score``: their weighted mean, 0-9; None when none of them applies."""
+    """All claims on one action, and the verdict on it as a whole.
+
+    Attributes:
+        score: weighted mean of the claims, 0-9. Where no claim applies: 0 for a message that is out of character, else None.
+        message: None when the answer has no verdict.
+    """
 
     score: float | None
     claims: tuple[ReviewedClaim, ...]
+    message: ReviewedMessage | None = None
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the message is out of character."""
+        return self.message is not None and self.message.verdict is Role.OUT
+
+    def broken(self, threshold: float) -> list[ReviewedClaim]:
+        """Return the claims that the verdict names, then the others below the threshold."""
+        named = self.message.claims if self.is_out and self.message else ()
+        return [*named, *(item for item in self.failing(threshold) if item not in named)]
 
     def failing(self, threshold: float) -> list[ReviewedClaim]:
         """Return the claims below the threshold, the heaviest loss first."""
@@ -122,36 +178,69 @@ class Review:
         return sorted(low, key=lambda item: (threshold - (item.score or 0.0)) * item.proposition.weight, reverse=True)
 
     def reasoning(self, threshold: float) -> str:
-        """Return why the action scores as it does, one line a claim: the failing ones, else all."""
+        """Return the verdict, unless it is ``in``, and one line for each failing claim, else for every claim."""
+        lines: list[str] = []
+        if self.message is not None and self.message.verdict is not Role.IN:
+            ids = ", ".join(item.proposition.id for item in self.message.claims)
+            quote = shortened(self.message.quote, _LONGEST_QUOTE)
+            lines.append(f'{self.message.verdict} ({ids}): "{quote}" {self.message.reason}')
         shown = self.failing(threshold) or [item for item in self.claims if item.score is not None]
-        return "\n".join(f"{item.proposition.id} ({item.score:.1f}): {item.reasoning}" for item in shown)
+        return "\n".join([*lines, *(f"{item.proposition.id} ({item.score:.1f}): {item.reasoning}" for item in shown)])
 
 
-def review_of(data: Mapping[str, Any], propositions: PropositionSet, variables: Mapping[str, str]) -> Review:
-    """Return the review that a valid answer stands for."""
+def review_of(
+    data: Mapping[str, Any], propositions: PropositionSet, trajectory: Trajectory, variables: Mapping[str, str]
+) -> Review:
+    """Return the review that a valid answer stands for; ``trajectory``: what the judge was shown, the action last."""
     verdicts = {item["id"]: item for item in data["verdicts"]}
-    claims = []
+    claims: dict[str, ReviewedClaim] = {}
     for index, proposition in enumerate(propositions.propositions):
         verdict, score = verdicts[_claim_id(index)], None
         if verdict["score"] is not None:
             score = final_score(verdict["score"], inverted=proposition.inverted, hard=propositions.hard)
         claim = fill_template(proposition.claim, variables)
-        claims.append(ReviewedClaim(proposition, claim, score, " ".join(verdict["reason"].split())))
-    pairs = [(item.score, item.proposition.weight) for item in claims if item.score is not None]
-    score = weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else None
-    facts = [item.score for item in claims if item.proposition is KEEPS_TO_FACTS]
-    return Review(min((value for value in (score, *facts) if value is not None), default=None), tuple(claims))
+        claims[_claim_id(index)] = ReviewedClaim(proposition, claim, score, _on_one_line(verdict["reason"]))
+    message = _reviewed_message(data["message"], trajectory, claims) if "message" in data else None
+    pairs = [(item.score, item.proposition.weight) for item in claims.values() if item.score is not None]
+    without = 0.0 if message and message.verdict is Role.OUT else None
+    score = weighted_mean(pairs) if sum(weight for _, weight in pairs) > 0 else without
+    return Review(score, tuple(claims.values()), message)
+
+
+def _reviewed_message(
+    said: Mapping[str, Any], trajectory: Trajectory, claims: Mapping[str, ReviewedClaim]
+) -> ReviewedMessage:
+    verdict = Role(said["verdict"].lower())
+    shown = f"m{len(trajectory.entries)}"
+    if verdict is Role.OUT and not checked_quote(trajectory, shown, said["quote"]).verified:
+        verdict = Role.UNCLEAR
+    named = tuple(claims[name] for name in dict.fromkeys(said["claims"]) if name in claims)
+    return ReviewedMessage(verdict, named, _on_one_line(said["quote"]), _on_one_line(said["reason"]))
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def feedback_text(review: Review, threshold: float, texts: GateTexts) -> str:
-    """Return what the agent is told about a rejected action, in its language: the claims it fails, why, and what would help."""
-    # Cut, not rounded: 4.96 against 5.0 must not read as 5.0.
-    score = f"{int((review.score or 0.0) * 10) / 10:.1f}"
-    lines = [fill_template(texts.rejected, {"score": score, "threshold": f"{threshold:.1f}"})]
-    for item in review.failing(threshold)[:_MOST_FEEDBACK_CLAIMS]:
+    """Return what the agent is told about a rejected message, in its language.
+
+    A message out of character: the words that decide, then the claims it breaks. Otherwise the score, then the claims it fails.
+    """
+    if review.is_out and review.message:
+        quote = shortened(review.message.quote, _LONGEST_QUOTE)
+        lines = [fill_template(texts.out, {"quote": quote, "reason": review.message.reason}).rstrip()]
+    else:
+        # Cut, not rounded: 4.96 against 5.0 must not read as 5.0.
+        score = f"{int((review.score or 0.0) * 10) / 10:.1f}"
+        lines = [fill_template(texts.rejected, {"score": score, "threshold": f"{threshold:.1f}"})]
+    failing = review.failing(threshold)
+    for item in review.broken(threshold)[:_MOST_FEEDBACK_CLAIMS]:
         claim = fill_template(item.claim, {"action": texts.your_message}).rstrip(".。")
         template = texts.avoid if item.proposition.inverted else texts.missing
-        lines.append(f"- {fill_template(template, {'claim': claim, 'reason': item.reasoning})}")
+        # The reason of a claim that reached the threshold speaks for the message.
+        reason = item.reasoning if item in failing else ""
+        lines.append(f"- {fill_template(template, {'claim': claim, 'reason': reason})}".rstrip())
         if advice := item.proposition.recommendations_for_improvement:
             lines.append(f"  {fill_template(texts.instead, {'advice': advice.strip()})}")
     return "\n".join([*lines, texts.rewrite])

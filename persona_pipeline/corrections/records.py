@@ -16,6 +16,7 @@ from persona_pipeline.base.database import tables
 from persona_pipeline.base.database.engine import Store, upsert
 from persona_pipeline.corrections.background import DaemonPool
 from persona_pipeline.judging.verdict import Usage
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.messages.store import message_of
 from persona_pipeline.world.models import Entry, Message, Omission, Trajectory
 
@@ -55,6 +56,8 @@ class GateDecision:
     Attributes:
         feedback: for the agent's next attempt, None unless ``action`` is retry.
         score: weighted mean of the propositions, 0-9; None when there is none.
+        verdict: of the judge on the whole message. A message that is out of character counts as below the threshold, whatever
+            its score; None: the judge did not say.
         reason: why there is no score (``timeout``, ``api_error``, ``database``, ...), None for a judged text.
         action_id: the same for all attempts at one message.
         attempt: 1 for the first text.
@@ -74,6 +77,7 @@ class GateDecision:
     latency_ms: float = 0.0
     usage: Usage = field(default_factory=Usage)
     would: Action | None = None
+    verdict: Role | None = None
 
     @property
     def sends(self) -> bool:
@@ -81,13 +85,14 @@ class GateDecision:
         return self.action is not Action.RETRY
 
 
-def decide(score: float | None, threshold: float, *, attempt: int, max_attempts: int) -> Action:
+def decide(score: float | None, threshold: float, *, attempt: int, max_attempts: int, is_out: bool = False) -> Action:
     """Return what to do with a text.
 
-    ``score``: 0-9; None (there is no score) always commits. ``attempt``: 1-based; so many texts, this one included, were written
-    for the action. ``max_attempts``: rejections with feedback before the text goes through.
+    ``score``: 0-9; None (there is no score) always commits. ``is_out``: the judge says that the message is out of character, so
+    that it counts as below the threshold. ``attempt``: 1-based; the number of texts written for the action, this one included.
+    ``max_attempts``: rejections with feedback before the text goes through.
     """
-    if score is None or score >= threshold - _TOLERANCE:
+    if score is None or (score >= threshold - _TOLERANCE and not is_out):
         return Action.COMMIT
     return Action.RETRY if attempt <= max_attempts else Action.FORCE
 
@@ -177,6 +182,9 @@ def _write_check(connection: Connection, record: CheckRecord) -> None:
     decision = record.decision
     usage = asdict(decision.usage)
     usd = usage.pop("usd")
+    if decision.verdict is not None:
+        # The column takes JSON. The words of the message stay in the log of corrections, whose texts can be forgotten.
+        usage["verdict"] = decision.verdict.value
     common = {"agent_id": record.agent_id, "action_id": decision.action_id, "token_usage": usage}
     common |= {"attempt_number": decision.attempt, "score": decision.score, "created_at": record.decided_at}
     connection.execute(

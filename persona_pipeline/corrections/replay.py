@@ -1,18 +1,15 @@
-"""The gate over stored messages: how many each threshold would have held, and how many of them are out of character."""
+"""The gate over stored messages: the number each threshold would have held, and the number of them out of character."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import Path
 
 from pydantic import BaseModel, Field
 
 from persona_pipeline.base.calls import run_async
-from persona_pipeline.base.documents.json import csv_rows
-from persona_pipeline.base.errors import ConfigError, NothingError, Problem
+from persona_pipeline.base.errors import NothingError
 from persona_pipeline.corrections.configuration import read_config
 from persona_pipeline.corrections.judgment import (
     ClaimFiles,
@@ -23,23 +20,25 @@ from persona_pipeline.corrections.judgment import (
     reviewed,
 )
 from persona_pipeline.corrections.records import Action, GateCall, PriorAttempts, decide
+from persona_pipeline.guard.labels.files import LABELS
+from persona_pipeline.guard.labels.messages import load_message_labels, majority
 from persona_pipeline.judging.estimate import Estimate, estimate_questions
 from persona_pipeline.judging.open import RECORDINGS, OpenedJudge
 from persona_pipeline.judging.providers.base import ModelOptions
 from persona_pipeline.judging.recordings.replay import RecordedBackend
 from persona_pipeline.judging.verdict import Backend, Question, Usage
-from persona_pipeline.world.models import CorrectionSettings, Message, Window
+from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.world.models import CorrectionSettings, Message, Window, grouped
 from persona_pipeline.world.propositions.models import ADHERENCE
 from persona_pipeline.world.world import World
 
 
 class Held(BaseModel, frozen=True, extra="forbid"):
-    """How many messages a threshold holds, and how many of them are known to be in character (``good``) or out of it."""
+    """The number of messages that a threshold holds, and the number of them known to be out of character (``out``)."""
 
     threshold: float
     held: int
     out: int
-    good: int
 
 
 class GateReplay(BaseModel, frozen=True, extra="forbid"):
@@ -48,7 +47,7 @@ class GateReplay(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         threshold: as it is set now; ``enabled``: whether the gate is on.
         messages: how many were looked at; ``measured`` of them have a score, ``unmeasured``: why the others have none.
-        good: known to be in character; ``out``: known to be out of it.
+        known: with a verdict of the judge, in or out, or else a label of people; ``out`` of them are out of character.
         held: by threshold, the lowest first.
         judges: models that gave the scores, with how often.
     """
@@ -59,7 +58,7 @@ class GateReplay(BaseModel, frozen=True, extra="forbid"):
     messages: int
     measured: int
     unmeasured: dict[str, int] = Field(default_factory=dict)
-    good: int = 0
+    known: int = 0
     out: int = 0
     held: list[Held] = Field(default_factory=list)
     judges: dict[str, int] = Field(default_factory=dict)
@@ -73,64 +72,9 @@ class Replay(BaseModel, frozen=True, extra="forbid"):
     calls: int = 0
 
 
-def held_at(threshold: float, scored: Sequence[tuple[float, bool | None]]) -> Held:
-    """Return what a threshold would have held of scores (0-9), each with whether its message is good (None: not known)."""
-    known = [good for score, good in scored if decide(score, threshold, attempt=1, max_attempts=1) is not Action.COMMIT]
-    return Held(threshold=threshold, held=len(known), out=known.count(False), good=known.count(True))
-
-
 def thresholds(present: float) -> list[float]:
     """Return the thresholds that are looked at: every half point of the scale, and the one that is set now."""
     return sorted({*(step / 2 for step in range(19)), present})
-
-
-_WORDS = {"good": True, "bad": False}
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of messages.
-
-    ``marked``: by a message's id, from a file. ``good_until``, ``bad_from``: messages sent until then are in character, and
-    messages sent from then on are out of it.
-    """
-
-    marked: Mapping[str, bool] = field(default_factory=dict)
-    good_until: datetime | None = None
-    bad_from: datetime | None = None
-
-    def is_good(self, message: Message) -> bool | None:
-        """Return whether a message is good; None: nothing is known of it."""
-        if message.id in self.marked:
-            return self.marked[message.id]
-        if self.good_until is not None and message.created_at <= self.good_until:
-            return True
-        if self.bad_from is not None and message.created_at >= self.bad_from:
-            return False
-        return None
-
-
-def read_marks(path: Path) -> dict[str, bool]:
-    """Return what a CSV file with the columns ``id`` and ``good`` or ``bad``, without a head, says of messages.
-
-    Raises ``ConfigError``: the file cannot be read, or a row says something else or contradicts another, each with its place.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([Problem(f"cannot be read: {error}", str(path))]) from error
-    problems: list[Problem] = []
-    found: dict[str, bool] = {}
-    for line, cells in csv_rows(text, str(path), problems):
-        if not cells:
-            continue
-        if len(cells) != 2 or cells[1].strip() not in _WORDS:
-            problems.append(Problem("a row is not a message's id and 'good' or 'bad'", str(path), line))
-        elif found.setdefault(cells[0].strip(), _WORDS[cells[1].strip()]) is not _WORDS[cells[1].strip()]:
-            problems.append(Problem(f"message {cells[0].strip()!r} is good and bad", str(path), line))
-    if problems:
-        raise ConfigError(problems)
-    return found
 
 
 _ON = CorrectionSettings(action_gate_enabled=True)
@@ -141,16 +85,37 @@ _AT_ONCE = 8
 class ReplayedCheck:
     """A stored message, what the gate would have asked about it, and what the judge says.
 
-    ``score``: 0-9; None: there is none, ``reason`` says why. ``question``: None where the gate would have asked nothing.
+    ``score``: 0-9; None: there is none, ``reason`` says why. ``verdict``: None: the answer is older than the question.
+    ``question``: None where the gate would have asked nothing.
     """
 
     message: Message
     facts: GateFacts | None = None
     question: Question | None = None
     score: float | None = None
+    verdict: Role | None = None
     reason: str = ""
     model: str | None = None
     usage: Usage = field(default_factory=Usage)
+
+    def is_held(self, threshold: float) -> bool:
+        """Whether the gate holds the message at a threshold."""
+        is_out = self.verdict is Role.OUT
+        return decide(self.score, threshold, attempt=1, max_attempts=1, is_out=is_out) is not Action.COMMIT
+
+    def is_out(self, labels: Mapping[tuple[str, str], bool]) -> bool | None:
+        """Whether the message is out of character, by the verdict, else by labels of ``labelled_out``; None: unknown."""
+        if self.verdict in (Role.IN, Role.OUT):
+            return self.verdict is Role.OUT
+        return labels.get((self.message.id, self.message.text))
+
+
+def labelled_out(world: World, agent_id: str) -> dict[tuple[str, str], bool]:
+    """Return whether people say that a message, by id and text, is out of character; a tie is left out."""
+    labels = [label for label in load_message_labels(world.root / LABELS) if label.agent_id == agent_id]
+    said = grouped(labels, lambda label: (label.message, label.text))
+    verdicts = {place: majority(own) for place, own in said.items()}
+    return {place: verdict is Role.OUT for place, verdict in verdicts.items() if verdict is not Role.UNCLEAR}
 
 
 def questions_about(world: World, agent_id: str, messages: Sequence[Message]) -> list[ReplayedCheck]:
@@ -194,25 +159,19 @@ async def _checked(backend: Backend, item: ReplayedCheck) -> ReplayedCheck:
     (answer,) = await backend.ask([item.question])
     told = replace(item, model=answer.model, usage=answer.usage)
     try:
-        return replace(told, score=reviewed(answer, item.facts).score)
+        review = reviewed(answer, item.facts)
+        return replace(told, score=review.score, verdict=review.message and review.message.verdict)
     except NotJudgedError as error:
         return replace(told, reason=error.reason)
 
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What is replayed.
-
-    ``window``: whose messages; ``newest``: only so many of each agent, the newest. ``good_until``, ``bad_from``, ``marks``: see
-    ``Known``; ``marks`` is a file.
-    """
+    """The agents whose messages are replayed. ``newest``: at most this number of messages of each agent, the newest."""
 
     agents: Sequence[str]
     window: Window | None = None
     newest: int | None = None
-    good_until: datetime | None = None
-    bad_from: datetime | None = None
-    marks: Path | None = None
 
 
 def estimate_replay(world: World, request: ReplayRequest, judge: str | None, *, fresh: bool = False) -> Estimate:
@@ -231,10 +190,8 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
     """Replay the gate over stored messages; nothing is changed by it.
 
     Raises:
-        ConfigError: an agent's files or the marks are not valid, or it has said nothing.
+        ConfigError: an agent's files or the labels are not valid, or it has said nothing.
     """
-    marked = read_marks(request.marks) if request.marks else {}
-    known = Known(marked, request.good_until, request.bad_from)
     results: list[GateReplay] = []
     usage = Usage()
     for agent_id in request.agents:
@@ -242,7 +199,7 @@ def replay(world: World, request: ReplayRequest, backend: Backend) -> Replay:
         asked = questions_about(world, agent_id, _messages(world, request, agent_id))
         checked = run_async(check_messages(backend, asked))
         usage = sum((item.usage for item in checked), usage)
-        results.append(_summed(agent_id, settings, checked, known))
+        results.append(_summed(agent_id, settings, checked, labelled_out(world, agent_id)))
     return Replay(results=results, usd=usage.usd, calls=usage.calls)
 
 
@@ -253,9 +210,19 @@ def _messages(world: World, request: ReplayRequest, agent_id: str) -> list[Messa
     return found if request.newest is None else found[-request.newest :]
 
 
-def _summed(agent_id: str, settings: CorrectionSettings, checked: Sequence[ReplayedCheck], known: Known) -> GateReplay:
-    scored = [(item.score, known.is_good(item.message)) for item in checked if item.score is not None]
+def _summed(
+    agent_id: str,
+    settings: CorrectionSettings,
+    checked: Sequence[ReplayedCheck],
+    labels: Mapping[tuple[str, str], bool],
+) -> GateReplay:
+    scored = [item for item in checked if item.score is not None]
+    out = [item.is_out(labels) for item in scored]
     present = settings.action_gate_threshold
+    held: list[Held] = []
+    for threshold in thresholds(present) if scored else ():
+        found = [known for item, known in zip(scored, out, strict=True) if item.is_held(threshold)]
+        held.append(Held(threshold=threshold, held=len(found), out=found.count(True)))
     return GateReplay(
         agent_id=agent_id,
         enabled=settings.action_gate_enabled,
@@ -263,8 +230,8 @@ def _summed(agent_id: str, settings: CorrectionSettings, checked: Sequence[Repla
         messages=len(checked),
         measured=len(scored),
         unmeasured=dict(sorted(Counter(item.reason for item in checked if item.score is None).items())),
-        good=sum(good is True for _, good in scored),
-        out=sum(good is False for _, good in scored),
-        held=[held_at(threshold, scored) for threshold in thresholds(present)] if scored else [],
-        judges=dict(sorted(Counter(item.model or "" for item in checked if item.score is not None).items())),
+        known=len(out) - out.count(None),
+        out=out.count(True),
+        held=held,
+        judges=dict(sorted(Counter(item.model or "" for item in scored).items())),
     )

@@ -26,9 +26,8 @@ from persona_pipeline.guard.calibration.known import KnownVerdicts, peoples_labe
 from persona_pipeline.guard.calibration.reading import DIMENSION, READINGS, ReadingTest, load_readings
 from persona_pipeline.guard.gate import GateRules, counted
 from persona_pipeline.guard.known_drift import KnownDrift, drift_path, load_drift
-from persona_pipeline.guard.labels.check import check_findings, checked_voices
 from persona_pipeline.guard.labels.files import LABELS, load_labels
-from persona_pipeline.guard.report import AgentReport, Finding
+from persona_pipeline.guard.report import AgentReport
 from persona_pipeline.guard.trust import Trust
 from persona_pipeline.judging.cache import KeptAnswers, unable_judges
 from persona_pipeline.judging.open import RECORDINGS
@@ -198,7 +197,7 @@ class WorldReader:
             broken={**snapshot.broken, **wrong},
             known_verdicts=self._verdicts(scopes),
             drifts=drifts,
-            voices=self._voice_findings(snapshot.agents, voices),
+            voices={agent_id: voice_findings(state) for agent_id, state in voices.items()},
             learnt=[state.learnt for state in voices.values() if state.is_new],
             missing=missing_agents(world.root, world.rules_root),
             left_out=self._left_out(request.agents),
@@ -471,15 +470,6 @@ class WorldReader:
             if told or known:
                 found[agent_id] = [*filter(None, [told]), *known]
         return found, broken
-
-    def _voice_findings(
-        self, scopes: Sequence[AgentScope], voices: Mapping[str, VoiceState]
-    ) -> dict[str, list[Finding]]:
-        windows = [(item.agent_id, item.window) for item in scopes if not (item.past or item.synthetic)]
-        found = {agent_id: voice_findings(state) for agent_id, state in voices.items()}
-        for agent_id, checked in checked_voices(self.world, windows).items():
-            found.setdefault(agent_id, []).extend(check_findings(checked))
-        return found
 
     def _earlier(self, request: EvaluationRequest, scopes: Sequence[AgentScope]) -> list[AgentScope]:
         """Return the windows before that ``history`` or a baseline asks for; a window nobody spoke in is left out."""

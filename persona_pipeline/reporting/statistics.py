@@ -20,7 +20,6 @@ from persona_pipeline.evaluation.history import overall_points, points_of, score
 from persona_pipeline.evaluation.plan import history_of
 from persona_pipeline.evaluation.read import voice_state
 from persona_pipeline.evaluation.voice import VoiceState
-from persona_pipeline.guard.labels.check import checked_voices
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, RunReport
 from persona_pipeline.scoring.fading import SHORTEST, Fading, MessageValue, fading, turns_of
 from persona_pipeline.scoring.text.agreement import language_of
@@ -65,7 +64,6 @@ def gather(world: World, report: RunReport, *, since: datetime | None = None) ->
             },
             "voice_map": _voice_statistics(world, agent_ids, window),
             "voice_alarms": _voice_alarm_statistics(world, report),
-            "voice_checks": _voice_check_statistics(world, report),
             "suites": _suite_summaries(world.store),
             "fading": {a: curves for a in agent_ids if (curves := _fading_statistics(world, report.agents[a]))},
         }
@@ -146,22 +144,6 @@ def _voice_alarm_statistics(world: World, report: RunReport) -> dict[str, Any]:
     evaluations = [report.agents[agent_id].evaluation for agent_id in asked]
     states = [voice_state(world, item.agent_id, _window_of(item)) for item in evaluations if not item.synthetic]
     return {state.agent_id: voice_section(state) for state in states if state.learnt.model or state.learnt.since}
-
-
-def _voice_check_statistics(world: World, report: RunReport) -> dict[str, Any]:
-    """Return what the check of each agent's voice says of its window, of agents whose voice somebody labelled."""
-    whole = {name: item.evaluation for name, item in report.agents.items() if not item.outlined}
-    windows = ((name, _window_of(evaluation)) for name, evaluation in whole.items() if not evaluation.synthetic)
-    return {
-        agent_id: {
-            "text": found.text,
-            "messages": found.messages,
-            "called": found.called,
-            "share": found.share if found.messages else None,
-            "quotes": [{"id": message.id, "text": message.text} for message in found.worst],
-        }
-        for agent_id, found in checked_voices(world, windows).items()
-    }
 
 
 def voice_section(state: VoiceState) -> dict[str, Any]:
@@ -369,19 +351,6 @@ class VoiceSeen(_Section):
     stands: bool = False
 
 
-class CheckSeen(_Section):
-    """What the check of an agent's voice says of its window, as ``guard.labels.check.CheckedVoice`` tells it.
-
-    ``share``: 95 % interval of the share (0-1) of messages that are off; None: no check, or nothing to check.
-    """
-
-    text: str
-    messages: int = 0
-    called: int = 0
-    share: tuple[float, float] | None = None
-    quotes: list[SaidAt] = Field(default_factory=list)
-
-
 class SuiteFailure(_Section):
     """A test of a suite that did not pass. ``score`` 0-1; ``reason``: the first assert that was missed, or the error."""
 
@@ -419,7 +388,6 @@ class Statistics(_Section):
     fading: dict[str, list[FadingSeen]] = Field(default_factory=dict)
     voice_map: VoiceMap = Field(default_factory=VoiceMap)
     voice_alarms: dict[str, VoiceSeen] = Field(default_factory=dict)
-    voice_checks: dict[str, CheckSeen] = Field(default_factory=dict)
     suites: list[SuiteSummary] = Field(default_factory=list)
 
     @classmethod

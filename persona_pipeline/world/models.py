@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
@@ -23,6 +23,10 @@ def _not_blank(value: str) -> str:
 NotBlank = Annotated[str, AfterValidator(_not_blank)]
 
 
+# The gate's verdict on the message replaced these settings. Files and requests that have them are still read.
+REPLACED_SETTINGS = ("voice_check", "facts_check")
+
+
 class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
     """Runtime corrections of one agent (spec/2 ``agent_evaluation_config``). All off by default.
 
@@ -31,8 +35,6 @@ class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
         convergence_threshold, repetition_threshold: shares 0-1 above which a nudge is given.
         max_correction_attempts: rejections before the text goes through.
         shadow_mode: corrections that are on measure and record what they would have done, and do nothing.
-        voice_check: the gate first asks the check that labels of the agent's voice train; alone, where the gate is off.
-        facts_check: the gate holds texts against canon too, and against what the agent said of itself last.
     """
 
     action_gate_enabled: bool = False
@@ -43,8 +45,13 @@ class CorrectionSettings(BaseModel, extra="forbid", frozen=True):
     repetition_threshold: float = Field(default=0.3, ge=0, le=1, allow_inf_nan=False)
     max_correction_attempts: int = Field(default=2, ge=0, le=10)
     shadow_mode: bool = False
-    voice_check: bool = False
-    facts_check: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_replaced(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {name: value for name, value in data.items() if name not in REPLACED_SETTINGS}
 
 
 @dataclass(frozen=True)

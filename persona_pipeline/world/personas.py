@@ -1,10 +1,12 @@
 """Persona files, ``personas/<agent_id>.yaml``, and which names of agents and files are allowed."""
 
+import logging
 import os
 import re
 import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from pydantic import BaseModel, Field, field_validator
@@ -12,12 +14,13 @@ from pydantic import BaseModel, Field, field_validator
 from persona_pipeline.base.documents.yaml import load_document, validate_document
 from persona_pipeline.base.errors import ConfigError, Problem, did_you_mean
 from persona_pipeline.base.settings import Settings
-from persona_pipeline.world.models import CorrectionSettings, NotBlank, Persona
+from persona_pipeline.world.models import REPLACED_SETTINGS, CorrectionSettings, NotBlank, Persona
 
 # Ends the name of a file that is proposed and not in force: <agent>.draft.yaml.
 DRAFT = ".draft"
 # Ends the name of a file of what is laid down of an agent: <agent>.canon.yaml.
 CANON = ".canon"
+_LOGGER = logging.getLogger(__name__)
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -144,6 +147,12 @@ def persona_path(root: Path, agent_id: str) -> Path:
     return path
 
 
+@cache
+def _warn_once(line: str) -> None:
+    # A persona file is read again at every look at the world.
+    _LOGGER.warning(line)
+
+
 def load_persona(root: Path, agent_id: str, roots: Sequence[Path] | None = None) -> Persona:
     """Read one agent's persona file.
 
@@ -161,5 +170,9 @@ def parse_persona(path: Path, agent_id: str, roots: Sequence[Path] | None = None
         raise ConfigError(
             document.problem(("agent_id",), f"agent_id {file.agent_id!r} is not the file's name; write {agent_id!r}")
         )
+    for name in REPLACED_SETTINGS:
+        if "corrections" in file.model_fields_set and document.data["corrections"].get(name):
+            said = f"{name} does nothing: the gate's verdict on the message has replaced it; delete the line"
+            _warn_once(str(document.problem(("corrections", name), said)))
     names = file.display_name.strip(), file.persona.strip()
     return Persona(agent_id, *names, file.corrections, tuple(file.aliases))

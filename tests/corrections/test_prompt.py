@@ -13,6 +13,7 @@ from persona_pipeline.corrections.prompt import (
     review_of,
 )
 from persona_pipeline.judging.model.messages import RequestStyle
+from persona_pipeline.judging.verdict import Question
 from persona_pipeline.world.models import Entry, Trajectory
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet
 from tests.corrections.support import claims_of
@@ -24,7 +25,11 @@ def verdict(number: int, score: Any = 5, **changes: Any) -> dict[str, Any]:
     return {"id": f"c{number}", "reason": "so", "score": score} | changes
 
 
+MESSAGE = {"claims": ["c1"], "quote": "hi", "reason": "so", "verdict": "out"}
 VALID = [verdict(1), verdict(2, None), verdict(3, 0)]
+
+
+SHOWN = Trajectory((Entry("Ann", "hi", "x1", "general"),))
 
 
 def ask(text: str, persona: str | None = "Ann is dry.", *, earlier: int = 1):
@@ -49,9 +54,24 @@ def ask(text: str, persona: str | None = "Ann is dry.", *, earlier: int = 1):
         pytest.param({"verdicts": [*VALID[:2], verdict(3, "5")]}, "0 to 9", id="a string"),
         pytest.param({"verdicts": [*VALID[:2], verdict(3, extra=1)]}, "exactly the fields", id="another field"),
         pytest.param({"verdicts": [*VALID[:2], verdict(3, reason=None)]}, "not a string", id="no reason"),
-        pytest.param({"verdicts": {}}, "a list", id="no list"),
-        pytest.param([], "a list", id="no object"),
-        pytest.param(None, "a list", id="nothing"),
+        pytest.param({"verdicts": {}}, "not a list", id="no list"),
+        pytest.param([], "not an object", id="no object"),
+        pytest.param(None, "not an object", id="nothing"),
+        pytest.param({"message": MESSAGE}, "not an object", id="no verdicts on claims"),
+        pytest.param({"verdicts": VALID, "message": MESSAGE}, None, id="a verdict on the message"),
+        pytest.param({"verdicts": VALID, "message": MESSAGE | {"verdict": "Out"}}, None, id="another case"),
+        pytest.param(
+            {"verdicts": VALID, "message": MESSAGE | {"claims": ["c9"]}}, None, id="a claim that was not asked"
+        ),
+        pytest.param(
+            {"verdicts": VALID, "message": MESSAGE | {"verdict": "maybe"}}, "is none of", id="another verdict"
+        ),
+        pytest.param(
+            {"verdicts": VALID, "message": MESSAGE | {"claims": "c1"}}, "list of strings", id="claims no list"
+        ),
+        pytest.param({"verdicts": VALID, "message": MESSAGE | {"quote": None}}, "not a string", id="no quote"),
+        pytest.param({"verdicts": VALID, "message": None}, "exactly the fields", id="no verdict on the message"),
+        pytest.param({"verdicts": VALID, "message": MESSAGE, "more": 1}, "not an object", id="another key"),
     ],
 )
 def test_an_answer_is_checked_strictly(data: Any, problem: str | None) -> None:
@@ -71,7 +91,7 @@ def test_no_other_data_passes(data: Any) -> None:
 def test_verdicts_come_in_the_order_of_the_claims() -> None:
     said = {"verdicts": [verdict(2, None, reason=" a \n b "), verdict(1, 9)]}
     claims = PropositionSet("adherence", (Proposition("one", "a"), Proposition("two", "b")))
-    found = [(item.score, item.reasoning) for item in review_of(said, claims, {}).claims]
+    found = [(item.score, item.reasoning) for item in review_of(said, claims, SHOWN, {}).claims]
     assert found == [(9, "so"), (None, "a b")]
 
 
@@ -80,7 +100,7 @@ def test_the_claims_that_fail_come_by_how_much_they_cost() -> None:
         "adherence",
         (Proposition("a", "a"), Proposition("b", "b"), Proposition("c", "c", weight=4.0), Proposition("d", "d")),
     )
-    review = review_of({"verdicts": [verdict(1, 4), verdict(2, 1), verdict(3, 3), verdict(4, 5)]}, claims, {})
+    review = review_of({"verdicts": [verdict(1, 4), verdict(2, 1), verdict(3, 3), verdict(4, 5)]}, claims, SHOWN, {})
     assert [item.proposition.id for item in review.failing(5.0)] == ["c", "b", "a"]
 
 
@@ -117,10 +137,9 @@ def test_what_stays_the_same_from_message_to_message_comes_first_and_is_marked()
     assert [block["text"].partition(",")[0] for block in blocks[:2]] == ["Persona of the agent", "Claims to check"]
 
 
-@pytest.mark.parametrize(("count", "tokens"), [(1, 180), (3, 340), (20, 1700)])
+@pytest.mark.parametrize(("count", "tokens"), [(1, 330), (3, 490), (20, 1850)])
 def test_there_is_room_for_an_answer_to_every_claim(count: int, tokens: int) -> None:
-    shown = Trajectory((Entry("Ann", "hi", "x1", "general"),))
-    asked = gate_question(CLAIMS[:1] * count, shown, agent_id="ann", persona=None, variables={})
+    asked = gate_question(CLAIMS[:1] * count, SHOWN, agent_id="ann", persona=None, variables={})
     assert asked.max_tokens == tokens
 
 
@@ -133,12 +152,27 @@ def test_the_key_depends_on_what_is_judged() -> None:
     assert len({ask("a").key, ask("b").key, ask("a", persona=None).key}) == 3
 
 
+def test_canon_is_context_that_claims_follow_and_changes_the_key_only_where_there_is_one() -> None:
+    def asked(*canon: str) -> Question:
+        return gate_question(CLAIMS, SHOWN, agent_id="ann", persona="Ann is dry.", canon=canon, variables={})
+
+    with_canon = asked("Ann is 34.")
+    assert "Ann is 34." in with_canon.context[1] and "Ann is 34." not in with_canon.evidence + with_canon.ask
+    assert len(claims_of(with_canon.context)) == 3
+    assert with_canon.key != asked().key
+    assert len(asked().context) == 2
+
+
 def test_claims_refer_to_the_action() -> None:
     assert claims_of(ask("a").context)[1] == {"id": "c2", "claim": "Ann does 1, says the message under review"}
-    assert ask("a").ask == "Check m2 against each of these claims: c1, c2, c3."
+    assert ask("a").ask == (
+        "Check m2 against each of these claims: c1, c2, c3. Then give the verdict on m2 as a whole."
+    )
 
 
 def test_the_answer_reasons_before_it_scores() -> None:
     item = SCHEMA["properties"]["verdicts"]["items"]
     assert list(item["properties"]) == item["required"] == ["id", "reason", "score"]
+    assert list(SCHEMA["properties"]) == ["verdicts", "message"]
+    assert list(SCHEMA["properties"]["message"]["properties"]) == ["claims", "quote", "reason", "verdict"]
     assert PROMPT_VERSION.startswith("gate-")

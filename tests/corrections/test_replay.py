@@ -1,8 +1,6 @@
 import asyncio
-import itertools
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,17 +13,18 @@ from persona_pipeline.cli.corrections import app
 from persona_pipeline.corrections import ActionGate, Interventions, correction_statistics
 from persona_pipeline.corrections.configuration import write_config
 from persona_pipeline.corrections.replay import (
-    Known,
     ReplayedCheck,
     ReplayRequest,
     check_messages,
-    held_at,
-    read_marks,
+    labelled_out,
     replay,
     thresholds,
 )
+from persona_pipeline.guard.labels.files import LABELS, write_label_files
+from persona_pipeline.guard.labels.messages import MarkSource, MessageLabel, message_label
 from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world import CorrectionSettings, World
 from persona_pipeline.world.messages.store import write_messages
 from persona_pipeline.world.models import Message
@@ -103,24 +102,6 @@ def test_connections_stay_open_for_a_whole_replay(world: World) -> None:
     assert (backend.entered, backend.asked) == (2, len(backend.questions))
 
 
-@given(
-    scored=st.lists(st.tuples(st.floats(0, 9), st.sampled_from([True, False, None])), max_size=20),
-    present=st.floats(0, 9),
-)
-def test_a_higher_threshold_never_holds_less(scored: list[tuple[float, bool | None]], present: float) -> None:
-    found = [held_at(threshold, scored) for threshold in thresholds(present)]
-    assert present in [item.threshold for item in found] and found[0].threshold == 0 and found[-1].threshold == 9
-    for before, after in itertools.pairwise(found):
-        assert (before.held <= after.held, before.out <= after.out, before.good <= after.good) == (True,) * 3
-    assert all(item.out + item.good <= item.held <= len(scored) for item in found)
-
-
-def test_a_file_wins_over_time() -> None:
-    moment = START + timedelta(minutes=3)
-    known = Known({"said-0": False}, good_until=moment, bad_from=moment + timedelta(minutes=1))
-    assert [known.is_good(message_of(place)) for place in (0, 1, 7, 8)] == [False, True, True, False]
-
-
 def test_what_the_gate_would_not_have_asked_is_not_asked() -> None:
     backend, said = TextBackend(), message_of(0)
     (found,) = asyncio.run(check_messages(backend, [ReplayedCheck(said, reason="configuration")]))
@@ -128,17 +109,57 @@ def test_what_the_gate_would_not_have_asked_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("verdict", "label", "expected"),
     [
-        ("m1,good\nm2,fine\n", "2: a row is not"),
-        ("m1,good\nm1,bad\n", "2: message 'm1' is good and bad"),
-        ("m1\n", "1: a row is not"),
+        (Role.OUT, False, True),
+        (Role.IN, True, False),
+        (Role.UNCLEAR, True, True),
+        (Role.UNCLEAR, None, None),
+        (None, False, False),
+        (None, None, None),
     ],
 )
-def test_rows_that_are_no_marks_are_named(tmp_path: Path, text: str, problem: str) -> None:
-    (tmp_path / "marks.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=problem):
-        read_marks(tmp_path / "marks.csv")
+def test_the_verdict_decides_before_labels_of_people(
+    verdict: Role | None, label: bool | None, expected: bool | None
+) -> None:
+    said = message_of(0)
+    labels = {} if label is None else {(said.id, said.text): label}
+    assert ReplayedCheck(said, verdict=verdict).is_out(labels) is expected
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([Role.IN], False),
+        ([Role.OUT, Role.OUT, Role.IN], True),
+        ([Role.IN, Role.OUT], None),
+        ([Role.UNCLEAR], None),
+    ],
+)
+def test_most_labels_decide_and_only_for_the_text_they_were_given_for(
+    world: World, verdicts: list[Role], expected: bool | None
+) -> None:
+    said, folder = message_of(0), world.root / LABELS
+    given = [message_label(said, verdict, f"p{n}", MarkSource.PERSON) for n, verdict in enumerate(verdicts)]
+    swiped = message_label(said, Role.OUT, "q", MarkSource.SWIPE, text="Another.")
+    write_label_files(MessageLabel, folder, [*given, swiped])
+    assert labelled_out(world, "ann").get((said.id, said.text)) is expected
+    assert labelled_out(world, "bob") == {}
+
+
+@given(
+    checks=st.lists(st.tuples(st.floats(0, 9), st.sampled_from([*Role, None])), max_size=20), present=st.floats(0, 9)
+)
+def test_a_higher_threshold_never_holds_less_and_what_is_out_is_held_at_each(
+    checks: list[tuple[float, Role | None]], present: float
+) -> None:
+    found = [ReplayedCheck(message_of(0), score=score, verdict=verdict) for score, verdict in checks]
+    steps = thresholds(present)
+    assert present in steps and (steps[0], steps[-1]) == (0, 9)
+    for item in found:
+        held = [item.is_held(threshold) for threshold in steps]
+        assert held == sorted(held)
+        assert item.verdict is not Role.OUT or all(held)
 
 
 def run(world: World, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
@@ -158,13 +179,17 @@ def test_the_command_says_how_many_are_held_and_how_many_of_them_are_out(
     write_messages(world.store, said)
     recording = OpenedJudge(TextBackend(), (RecordingWriter(world.root / "recordings"),))
     replay(world, ReplayRequest(["ann"], newest=8), recording)
-    arguments = ["ann", "--newest", "8", "--good-until", (START + timedelta(hours=4)).isoformat()]
-    arguments += ["--bad-from", (START + timedelta(hours=6)).isoformat()]
+    given = [
+        message_label(message, Role.IN if place < 5 else Role.OUT, "eve", MarkSource.PERSON)
+        for place, message in enumerate(said)
+    ]
+    write_label_files(MessageLabel, world.root / LABELS, given[:7])
+    arguments = ["ann", "--newest", "8"]
     shown = run(world, monkeypatch, *arguments, "--format", "json")
     (found,) = json.loads(shown.stdout)["results"]
-    assert (found["measured"], found["good"], found["out"]) == (8, 5, 2)
+    assert (found["measured"], found["known"], found["out"]) == (8, 7, 2)
     (now,) = [item for item in found["held"] if item["threshold"] == 5]
-    assert now == {"threshold": 5, "held": 3, "out": 2, "good": 0} and shown.exit_code == 0
+    assert now == {"threshold": 5, "held": 3, "out": 2} and shown.exit_code == 0
     table = run(world, monkeypatch, *arguments).stdout
     assert "would hold 3, 2 of them out of character" in table and "of them out" in table
 

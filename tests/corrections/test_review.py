@@ -1,7 +1,11 @@
+from typing import Any
+
 import pytest
 
 from persona_pipeline.corrections.nudges import Nudges
 from persona_pipeline.corrections.prompt import Review, feedback_text, review_of
+from persona_pipeline.scoring.messages.verdicts import Role
+from persona_pipeline.world.models import Entry, Trajectory
 from persona_pipeline.world.propositions.models import Proposition, PropositionSet
 from tests.support.languages import LANGUAGES
 
@@ -11,11 +15,19 @@ DULL = Proposition("dull", "{{agent_name}} is dull.", 1.0, True)
 FACT = Proposition("fact", "{{agent_name}} states a fact", 1.0)
 
 
-def review(*raws: int | None, hard: bool = False, propositions=(STORY, DULL, FACT)) -> Review:
+SHOWN = Trajectory((Entry("Bob", "Well?", "x1"), Entry("Ann", "Certainly! Here are  three options.", "")))
+
+
+def review(
+    *raws: int | None, hard: bool = False, propositions=(STORY, DULL, FACT), message: dict[str, Any] | None = None
+) -> Review:
     verdicts = [{"id": f"c{i + 1}", "score": raw, "reason": f"reason {i}"} for i, raw in enumerate(raws)]
-    return review_of(
-        {"verdicts": verdicts}, PropositionSet("adherence", propositions, hard=hard), {"agent_name": "Ann"}
-    )
+    data = {"verdicts": verdicts} | ({"message": message} if message else {})
+    return review_of(data, PropositionSet("adherence", propositions, hard=hard), SHOWN, {"agent_name": "Ann"})
+
+
+def said(verdict: str, quote: str = "Certainly! Here are three", claims: tuple[str, ...] = ("c1",)) -> dict[str, Any]:
+    return {"claims": [*claims], "quote": quote, "reason": "An assistant speaks.", "verdict": verdict}
 
 
 @pytest.mark.parametrize(
@@ -84,3 +96,53 @@ def test_feedback_is_in_the_agents_language(language: str) -> None:
             "needed.",
             "rewrite",
         }
+
+
+@pytest.mark.parametrize(
+    ("message", "verdict"),
+    [
+        pytest.param(None, None, id="an answer from before the question"),
+        pytest.param(said("in", quote=""), Role.IN, id="in"),
+        pytest.param(said("unclear", quote="x"), Role.UNCLEAR, id="unclear"),
+        pytest.param(said("out"), Role.OUT, id="out, white space folded"),
+        pytest.param(said("OUT"), Role.OUT, id="another case"),
+        pytest.param(said("out", quote="Sure thing"), Role.UNCLEAR, id="words that are not in the message"),
+        pytest.param(said("out", quote="Well?"), Role.UNCLEAR, id="words of the context"),
+        pytest.param(said("out", quote=" "), Role.UNCLEAR, id="no words"),
+    ],
+)
+def test_out_needs_words_of_the_message(message: dict[str, Any] | None, verdict: Role | None) -> None:
+    found = review(9, 0, 9, message=message)
+    assert (found.message and found.message.verdict) == verdict
+    assert found.is_out is (verdict is Role.OUT)
+    assert found.score == 9
+
+
+def test_a_message_that_is_out_scores_nothing_where_no_claim_applies() -> None:
+    assert review(None, None, None, message=said("out")).score == 0
+    assert review(None, None, None, message=said("in")).score is None
+
+
+def test_feedback_on_a_message_that_is_out_leads_with_the_quote_and_the_claim() -> None:
+    found = review(9, 9, 8, message=said("out", claims=("c3", "c7", "c3")))
+    assert feedback_text(found, 5.0, TEXTS).splitlines() == [
+        'Not sent, out of character: "Certainly! Here are three" An assistant speaks.',
+        "- Missing: Ann states a fact.",
+        "- Avoid: Ann is dull. reason 1",
+        "Rewrite and resend.",
+    ]
+    assert found.reasoning(5.0).splitlines()[0] == 'out (fact): "Certainly! Here are three" An assistant speaks.'
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_verdict_is_said_in_the_agents_language(language: str) -> None:
+    texts = Nudges().of("ann", language).gate
+    lines = feedback_text(review(9, 0, 9, message=said("out")), 5.0, texts).splitlines()
+    assert "Certainly! Here are three" in lines[0] and "An assistant speaks." in lines[0]
+    assert language == "en" or "out of character" not in lines[0]
+
+
+def test_only_a_message_that_is_out_changes_the_feedback() -> None:
+    low = feedback_text(review(2, 9, 8), 5.0, TEXTS)
+    assert low == feedback_text(review(2, 9, 8, message=said("unclear")), 5.0, TEXTS)
+    assert low == feedback_text(review(2, 9, 8, message=said("out", quote="Sure thing")), 5.0, TEXTS)

@@ -506,6 +506,7 @@ agent_evaluation_config = sa.Table(
     sa.Column("repetition_threshold", sa.REAL(), nullable=False, server_default="0.3"),
     sa.Column("max_correction_attempts", sa.Integer(), nullable=False, server_default="2"),
     sa.Column("shadow_mode", sa.Boolean(), nullable=False, server_default=sa.false()),
+    # Nothing reads these two any more: the gate's verdict on the message replaced them.
     sa.Column("voice_check", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.Column("facts_check", sa.Boolean(), nullable=False, server_default=sa.false()),
     created_at("updated_at"),

@@ -168,7 +168,7 @@ async def speaker_of(
     try:
         if known is None:
             reason = "database"
-        elif not (known.action_gate_enabled or known.voice_check):
+        elif not known.action_gate_enabled:
             reason = "disabled"
         elif not form.is_text(request):
             reason = NOT_TEXT

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from persona_pipeline.corrections.configuration import StoredConfig
 from persona_pipeline.corrections.nudges import Intervention
 from persona_pipeline.corrections.records import Action, Outcome
+from persona_pipeline.scoring.messages.verdicts import Role
 from persona_pipeline.world.models import CorrectionSettings, Message
 
 AGENT_ID = r"^[a-z0-9][a-z0-9_-]{0,63}$"
@@ -98,6 +99,9 @@ class GateResponse(_Wire):
     feedback: str | None
     score: float | None
     threshold: float | None
+    verdict: Role | None = Field(
+        description="Of the whole message; `out` is held whatever the score. Null: the judge did not say."
+    )
     reason: str | None
     action_id: str
     attempt: int

@@ -277,7 +277,6 @@ def _sections(report: RunReport, view: ReportView) -> list[Section]:
         _sight(view, shown),
         _figures("fading", "Long conversations", faded),
         _figures("voice-alarm", "Voice alarm", _voice_alarms(told.voice_alarms, agents)),
-        _voice_checks(told.voice_checks),
         _voices(told.voice_map),
         _figures("language", "Repetition and agreement", language_figures(by_name), "Language"),
         _suites(told.suites),
@@ -387,14 +386,6 @@ def _alarms(seen: sections.VoiceSeen) -> Iterator[Block]:
     if seen.learnt_from:
         learnt = Facts(named_values(seen.learnt_from))
         yield Folded("What the voice was learnt from", [learnt], whole=False)
-
-
-def _voice_checks(checks: Mapping[str, sections.CheckSeen]) -> Section | None:
-    cards = []
-    for name, seen in sorted(checks.items()):
-        quotes = [Quote(quote.text, quote.id) for quote in seen.quotes]
-        cards.append(PageCard(name, [Item([f"{seen.text[:1].upper()}{seen.text[1:]}."]), *quotes]))
-    return Section("Voice by labels", cards, "voice-check") if cards else None
 
 
 def _voices(voices: sections.VoiceMap) -> Section | None:

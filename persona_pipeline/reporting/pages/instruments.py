@@ -136,8 +136,8 @@ def _not_applicable(found: "calibrate.Agreement") -> str:
 
 
 _NOTE = (
-    "Messages below a threshold are held; of them, how many are known to be out of character, or good. > is the threshold that is "
-    "set now. One that is left out holds what the one above it does."
+    "Held messages are below the threshold or out of character. Out: by the judge's verdict, else by labels of people. > marks the "
+    "current threshold. A threshold that is not listed holds the same messages as the one above it."
 )
 GateColumn = tuple[str, Callable[["GateStatistics"], str]]
 _ENDINGS: tuple[GateColumn, ...] = (
@@ -172,9 +172,7 @@ def replay_page(found: "Replay") -> Page:
 def _findings(item: "GateReplay") -> Iterator[str]:
     now = next((held for held in item.held if held.threshold == item.threshold), None)
     why = "".join(f", {count} {reason.replace('_', ' ')}" for reason, count in item.unmeasured.items())
-    seen = (
-        f"{item.measured} of {item.messages} messages measured{why}; {item.good} known good, {item.out} known to be out"
-    )
+    seen = f"{item.measured} of {item.messages} messages measured{why}; {item.known} known to be in or out, {item.out} of them out"
     state = "" if item.enabled else " (off)"
     holds = f"would hold {now.held}, {now.out} of them out of character" if now else "would hold nothing that is known"
     yield f"{seen}; threshold {item.threshold:g}{state} {holds}"
@@ -185,11 +183,11 @@ def _findings(item: "GateReplay") -> Iterator[str]:
 def _held(item: "GateReplay") -> Table:
     rows, before = list[list[str]](), None
     for held in item.held:
-        is_set, counts = held.threshold == item.threshold, (held.held, held.out, held.good)
+        is_set, counts = held.threshold == item.threshold, (held.held, held.out)
         if is_set or counts != before:
             rows.append([f"{'> ' if is_set else ''}{held.threshold:g}", *map(str, counts)])
         before = counts
-    return Table.plain(item.agent_id, ["threshold", "held", "of them out", "of them good"], rows, _NOTE)
+    return Table.plain(item.agent_id, ["threshold", "held", "of them out"], rows, _NOTE)
 
 
 def statistics_page(found: "CorrectionStatistics") -> Page:

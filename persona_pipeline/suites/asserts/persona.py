@@ -1,5 +1,5 @@
 """Asserts about an agent of the world: ``propositions``, its claims; ``persona_drift``, against its baseline; ``fades``, whether
-it stays in character as a conversation goes on; ``voice``.
+it stays in character as a conversation goes on; ``voice``, which of its messages are in character.
 """
 
 from collections.abc import Sequence
@@ -176,32 +176,22 @@ class CharacterFades(AgentClaims):
         return Grade.saying(said, True, 1.0, details=details)
 
 
-class VoiceSounds(Assert):
-    """How likely the answer sounds like the agent, 0-1: the lowest of its messages. Nobody is asked.
+class VoiceSounds(AgentClaims):
+    """The share of the answer's messages that are in character, 0-1, by one verdict of the judge on each of them.
 
-    The check is learnt from the world's ``labels/voice.jsonl``. Without enough labels the assert is an error: nothing can be told.
+    Messages that the judge calls unclear are left out; without another message the assert is an error.
     """
 
-    needs = (Need.TEXT,)
-
-    agent: Text = Field(description="The agent it should sound like.")
-
-    def default_name(self, spelled: str) -> str:
-        return f"{spelled}-{self.agent}"
-
     def grade(self, output: Output, context: Context) -> Grade:
-        from persona_pipeline.guard.labels.check import NoCheck
-        from persona_pipeline.suites.grading.persona_evaluation import answered, voice_check_of
+        from persona_pipeline.scoring.messages.verdicts import Role
+        from persona_pipeline.suites.grading.persona_evaluation import read_output
 
-        check = voice_check_of(context, self.agent)
-        if isinstance(check, NoCheck):
-            raise UngradedError(
-                "no_labels", f"the check of {self.agent}'s voice {check}; give thumbs in `persona-pipeline view`"
-            )
-        texts = answered(output)
-        if not texts:
-            raise UngradedError("no_evidence", f"there is no message of {self.agent} to check")
-        score, worst = min((check.score(text), text) for text in texts)
-        said = f"{worst[:80]!r} sounds like {self.agent} with {score:.2f} of 1; {check} {check.error()}."
-        details = {"labels": check.labels, "auc": round(check.auc, 4)}
-        return Grade.saying(said, score >= 0.5, score, details=details)
+        found = read_output(output, context, self.agent)
+        decided = [item for item in found.verdicts if item.verdict is not Role.UNCLEAR]
+        if not decided:
+            raise UngradedError("unclear", f"the judge cannot tell whether {self.agent} is in character")
+        out = [item for item in decided if item.verdict is Role.OUT]
+        said = f"{len(decided) - len(out)} of {len(decided)} messages of {self.agent} are in character"
+        said += "".join(f'; out: "{item.quote}" {item.reason}' for item in out[:1])
+        details = {"agent": self.agent, "out": [item.model_dump(include={"claims", "quote", "reason"}) for item in out]}
+        return Grade.saying(said, not out, 1 - len(out) / len(decided), details=details)

@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from persona_pipeline.base.calls import run_async
 from persona_pipeline.base.errors import ConfigError, did_you_mean
 from persona_pipeline.guard.baselines.golden import BASELINES, find_baseline
 from persona_pipeline.guard.baselines.models import BaselineComparison
 from persona_pipeline.guard.baselines.regression import compare
-from persona_pipeline.guard.labels.check import NoCheck, VoiceCheck, world_checks
+from persona_pipeline.judging.verdict import Answer, Question
+from persona_pipeline.scoring.messages.reading import Character, read_messages, readings_of
+from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
 from persona_pipeline.scoring.plan import AgentCase, scorers
 from persona_pipeline.scoring.results import DimensionEvaluation
 from persona_pipeline.suites.answering.output import Output
@@ -20,7 +23,7 @@ from persona_pipeline.suites.grading.results import UngradedError
 from persona_pipeline.world.models import Message, Window
 from persona_pipeline.world.personas import load_persona
 from persona_pipeline.world.propositions.loading import PROPOSITIONS, load_proposition_set
-from persona_pipeline.world.propositions.models import PropositionSet
+from persona_pipeline.world.propositions.models import ADHERENCE, PropositionSet
 
 CHANNEL = "conversation"
 # Messages of a test have no time of their own; a fixed one keeps judgments the same from run to run.
@@ -65,9 +68,36 @@ def evaluate_output(
     verdicts = context.judge.verdicts(plan.requests, context.time_left()) if plan.requests else []
     found = plan.finish(verdicts)
     for item in found.failures.values():
-        remedy = "" if context.judge.judge.live else "; run the suite with --judge anthropic --record"
-        raise UngradedError(item.unscored or "invalid_output", f"{item.detail}{remedy}")
+        raise _unanswered(context, item.unscored, item.detail)
     return found
+
+
+def read_output(output: Output, context: Context, agent_id: str) -> MessageVerdicts:
+    """Return the judge's verdict on each message of an agent in what the target said."""
+    root = _world_root(context)
+    try:
+        persona = load_persona(root, agent_id)
+        claims = load_proposition_set(root / PROPOSITIONS, ADHERENCE.name, agent_id)
+    except ConfigError as error:
+        raise UngradedError("invalid_configuration", str(error)) from error
+    shown = persona.persona if claims.include_personas else None
+    messages = conversation(output, context, agent_id)
+    asked = readings_of(Character(agent_id, persona.display_name, shown, claims.propositions), messages, len(messages))
+    if not asked[0]:
+        raise UngradedError("no_evidence", f"there is no message of {agent_id} to judge")
+
+    async def ask(questions: Sequence[Question]) -> list[Answer]:
+        return context.judge.answers(questions, context.time_left())
+
+    (found,) = run_async(read_messages([asked], ask))
+    for reason in found.unscored:
+        raise _unanswered(context, reason, found.detail)
+    return found
+
+
+def _unanswered(context: Context, reason: str | None, detail: str) -> UngradedError:
+    remedy = "" if context.judge.judge.live else "; run the suite with --judge anthropic --record"
+    return UngradedError(reason or "invalid_output", f"{detail}{remedy}")
 
 
 def compare_output(
@@ -92,20 +122,6 @@ def compare_output(
         raise UngradedError("no_baseline", f"the baseline of {agent_id} has no {', '.join(missing)}")
     evaluations = {name: evaluate_output(output, context, agent_id, name) for name in dimensions}
     return compare(agent_id, evaluations, baseline, delta=delta, proposition_delta=proposition_delta)
-
-
-def voice_check_of(context: Context, agent_id: str) -> VoiceCheck | NoCheck:
-    """Return the check of an agent's voice that the world's labels train."""
-    try:
-        checks = world_checks(_world_root(context), [agent_id])
-    except ConfigError as error:
-        raise UngradedError("invalid_configuration", str(error)) from error
-    return checks.get(agent_id, NoCheck(f"nobody has labelled the voice of {agent_id}"))
-
-
-def answered(output: Output) -> list[str]:
-    said = (message.get("content") for message in output.messages if message["role"] == "assistant")
-    return [text for content in said for text in content_texts(content) if text.strip()]
 
 
 def conversation(output: Output, context: Context, agent_id: str) -> list[Message]:

@@ -15,10 +15,9 @@ from typing import Any
 from persona_pipeline.base.documents.json import content_hash
 from persona_pipeline.base.errors import ConfigError
 from persona_pipeline.base.files import repository_of
-from persona_pipeline.guard.labels.files import LABELS, MESSAGES, VOICE
 from persona_pipeline.suites.answering.base import PromptFiles, Responses, file_parts
 from persona_pipeline.suites.asserts.code_judge import Function
-from persona_pipeline.suites.asserts.persona import AgentClaims, PersonaDrift, VoiceSounds
+from persona_pipeline.suites.asserts.persona import AgentClaims, PersonaDrift
 from persona_pipeline.suites.asserts.registry import default_assert
 from persona_pipeline.suites.format.files import FileError, default_roots, state_folder
 from persona_pipeline.suites.format.models import AssertFields, Suite, Test
@@ -184,8 +183,6 @@ class Bases:
             basis.add(self.of_answer(item.asked, test))
         if isinstance(item, AgentClaims):
             self._add_agent(basis, item)
-        elif isinstance(item, VoiceSounds) and self.world is not None:
-            basis.entries |= {(str(self.world / LABELS / f"{name}.jsonl"), "") for name in (MESSAGES, VOICE)}
         self._add_class(basis, type(item))
 
     def _add_agent(self, basis: Basis, item: AgentClaims) -> None:

@@ -1,53 +1,62 @@
-"""``voice``: the probability that an answer sounds like the agent; an error where nobody can tell."""
+"""``voice``: the share of the answer's messages that are in character, by the judge's verdict on each."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from persona_pipeline.guard.labels.files import LABELS, write_label_files
-from persona_pipeline.guard.labels.messages import MessageLabel
-from persona_pipeline.suites import Services, UngradedError
+from persona_pipeline.judging.verdict import Unscored
+from persona_pipeline.suites import UngradedError
 from persona_pipeline.suites.grading.results import Grade
-from tests.labels.voices import HALF, labels, message
-from tests.suites.support import grade
+from persona_pipeline.testing.worlds import write_small_world
+from tests.suites.support import grade, judging
+
+QUOTES = {"out": "Certainly", "unclear": "Hm"}
 
 
-def graded(folder: Path, *texts: str, agent: str = "ann") -> Grade:
-    output: dict[str, Any] = {"output_messages": [{"role": "assistant", "content": text} for text in texts]}
-    services = Services(world_root=lambda: folder / "world")
-    return grade(folder, {"type": "voice", "agent": agent}, output, services=services)
+def graded(folder: Path, roles: list[str] | Unscored, *texts: str, agent: str = "ann") -> Grade:
+    def reply(_: object) -> dict[str, Any] | Unscored:
+        if isinstance(roles, Unscored):
+            return roles
+        given = [{"id": f"m{place}", "verdict": role} for place, role in enumerate(roles, 1)]
+        why = [
+            {"id": item["id"], "claims": [], "quote": QUOTES[item["verdict"]], "reason": "An assistant."}
+            for item in given
+            if item["verdict"] in QUOTES
+        ]
+        return {"verdicts": given, "why": why}
 
-
-@pytest.fixture
-def labelled(tmp_path: Path) -> Path:
-    write_label_files(MessageLabel, tmp_path / "world" / LABELS, labels(HALF))
-    return tmp_path
-
-
-def test_the_lowest_message_counts(labelled: Path) -> None:
-    on, off = message(300, True).text, message(301, False).text
-    good, bad = graded(labelled, on), graded(labelled, on, off)
-    assert good.score > 0.5 > bad.score
-    assert (bool(good.hits), bool(bad.misses)) == (True, True)
-    assert "48 labels (48 person)" in bad.misses[0]
-    assert good.details is not None and good.details["labels"] == 48
+    root = write_small_world(folder / "world")
+    output = {"output_messages": [{"role": "assistant", "content": text} for text in texts]}
+    with judging(reply, world_root=lambda: root) as (opened, _):
+        return grade(folder, {"type": "voice", "agent": agent}, output, services=opened)
 
 
 @pytest.mark.parametrize(
-    ("texts", "agent", "reason"),
-    [(["Arr!"], "bob", "no_labels"), ([], "ann", "not_reported"), ([" "], "ann", "not_reported")],
+    ("roles", "score", "met"),
+    [
+        pytest.param(["in", "in", "in"], 1.0, True, id="all in"),
+        pytest.param(["in", "out", "in"], 2 / 3, False, id="one out"),
+        pytest.param(["in", "unclear", "out"], 0.5, False, id="unclear is left out"),
+        pytest.param(["out", "out", "out"], 0.0, False, id="all out"),
+    ],
 )
-def test_what_cannot_be_told_is_an_error(labelled: Path, texts: list[str], agent: str, reason: str) -> None:
+def test_it_is_the_share_in_character(tmp_path: Path, roles: list[str], score: float, met: bool) -> None:
+    found = graded(tmp_path, roles, "Certainly! Hm.", "Certainly. Hm!", "Certainly, hm. Hm.")
+    assert found.score == pytest.approx(score)
+    assert (bool(found.hits), bool(found.misses)) == (met, not met)
+    assert met or ('out: "Certainly" An assistant.' in found.misses[0])
+
+
+@pytest.mark.parametrize(
+    ("roles", "agent", "reason"),
+    [
+        pytest.param(["unclear"], "ann", "unclear", id="the judge cannot tell"),
+        pytest.param(Unscored.UNRECORDED, "ann", "unrecorded", id="no answer"),
+        pytest.param(["in"], "nobody", "invalid_configuration", id="no such agent"),
+    ],
+)
+def test_what_cannot_be_told_is_an_error(tmp_path: Path, roles: list[str] | Unscored, agent: str, reason: str) -> None:
     with pytest.raises(UngradedError) as caught:
-        graded(labelled, *texts, agent=agent)
+        graded(tmp_path, roles, "Certainly! Hm.", agent=agent)
     assert caught.value.failure.reason == reason
-
-
-def test_too_few_labels_and_broken_ones_are_errors(tmp_path: Path) -> None:
-    write_label_files(MessageLabel, tmp_path / "world" / LABELS, labels(HALF[:5]))
-    with pytest.raises(UngradedError, match="5 labels"):
-        graded(tmp_path, "Arr!")
-    (tmp_path / "world" / LABELS / "messages.jsonl").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UngradedError, match=r"messages.jsonl:1"):
-        graded(tmp_path, "Arr!")
