@@ -57,7 +57,7 @@ def show(browser: "Browser", world: World) -> Iterator[Opened]:
     assert [text for text in odd if not text.startswith(("data:,", "Failed to load resource"))] == []
 
 
-def thumbs(world: World) -> dict[str, bool]:
+def thumbs(world: World) -> dict[str, str]:
     return {label.message: label.verdict for label in load_message_labels(world.root / LABELS)}
 
 
