@@ -7,7 +7,7 @@ import dagster as dg
 
 from persona_pipeline.base.status import STATUSES
 from persona_pipeline.guard.baselines.models import BaselineComparison
-from persona_pipeline.guard.report import Conclusion, Finding, RunReport
+from persona_pipeline.guard.report import AgentEvaluation, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import Usage
 from persona_pipeline.reporting.pages import evaluation as pages
 from persona_pipeline.reporting.pages.evaluation import cost_tables
@@ -27,6 +27,17 @@ def conclusion_metadata(conclusion: Conclusion) -> Metadata:
     """Return what is concluded in the words of every report, why, and the command that would decide what cannot be told."""
     why = {"reason": conclusion.reason, "command": conclusion.command}
     return {"verdict": conclusion.status.word, **{name: text for name, text in why.items() if text}}
+
+
+def messages_metadata(evaluation: AgentEvaluation) -> Metadata:
+    """Return the share (0-1) of messages in character, which Dagster draws over time, and what is said of it in a sentence."""
+    messages = evaluation.messages
+    if messages is None or messages.share.share is None:
+        return {}
+    return {
+        "in_character": messages.text(evaluation.display_name),
+        "share/in_character": round(messages.share.share, 4),
+    }
 
 
 def comparison_table(comparison: BaselineComparison) -> dg.MarkdownMetadataValue:

@@ -13,7 +13,7 @@ from persona_pipeline.guard.baselines.golden import Watched, captured
 from persona_pipeline.guard.baselines.models import Baseline, BaselineComparison, Compared
 from persona_pipeline.guard.baselines.regression import CONFIRMATIONS, compare, settled, to_confirm
 from persona_pipeline.guard.gate import GateRules, exit_code_of, facts_findings, judge_agent
-from persona_pipeline.guard.known_drift import Objections, objections, with_known_drifts
+from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER, Objections, objections, with_known_drifts
 from persona_pipeline.guard.report import AgentEvaluation, AgentReport, Expense, Provenance, RunReport, expenses_of
 from persona_pipeline.guard.trust import Trust, moved, set_apart, told
 from persona_pipeline.judging.open import replayed_by
@@ -150,8 +150,7 @@ def _with_known_drifts(snapshot: Snapshot, plan: AgentPlan, report: AgentReport)
 
 def objections_to(snapshot: Snapshot, plan: AgentPlan, evaluation: AgentEvaluation) -> Objections:
     """Return what speaks against an evaluation's window as a baseline."""
-    said = {message.id for message in plan.case.messages}
-    return objections(evaluation, said, snapshot.drifts.get(evaluation.agent_id, ()))
+    return objections(evaluation, snapshot.drifts.get(evaluation.agent_id, ()))
 
 
 def has_history(snapshot: Snapshot, plan: AgentPlan) -> bool:
@@ -284,7 +283,7 @@ def restricted(report: AgentReport, dimensions: Sequence[str], rules: GateRules)
     kept = [
         finding
         for finding in report.findings
-        if (finding.kind in ("trend", "moved") and finding.dimension in own)
+        if (finding.kind in ("trend", "moved", OUT_OF_CHARACTER) and finding.dimension in own)
         or finding.kind in ("voice_alarm", "voice_check", "contradiction", "facts", "known_drift")
         or (finding.kind == "accepted" and finding.dimension is None)
     ]

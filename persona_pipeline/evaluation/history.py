@@ -363,7 +363,8 @@ def _run_row(run_id: uuid.UUID, run: SavedRun) -> dict[str, Any]:
         "result": evaluation.model_dump(mode="json"),
         # Without claims and statistics.
         "outline": evaluation.model_dump(
-            mode="json", exclude={"dimensions": {"__all__": {"propositions", "statistics", "messages"}}}
+            mode="json",
+            exclude={"dimensions": {"__all__": {"propositions": True, "statistics": True, "messages": {"verdicts"}}}},
         ),
         # Of single messages, where any was judged by itself.
         "message_scores": (message_scores(adherence) or None) if adherence else None,

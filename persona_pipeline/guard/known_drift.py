@@ -1,7 +1,7 @@
 """Known drifts. A baseline is not taken over one, nor kept across one, unless a person accepts it and says why."""
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,15 +17,16 @@ from persona_pipeline.guard.baselines.models import Acceptance, Baseline
 from persona_pipeline.guard.baselines.regression import TOLERANCE, dropped, golden_propositions
 from persona_pipeline.guard.findings import window_options
 from persona_pipeline.guard.report import AgentEvaluation, Finding
-from persona_pipeline.scoring.results import LOW_SCORE, cited_messages
+from persona_pipeline.scoring.messages.summary import LOWEST_SHARE
 from persona_pipeline.world.models import Window
 from persona_pipeline.world.propositions.models import dimension_label
 
 # Folder of drifts that `try` found, next to the golden files.
 DRIFTS = "drifts"
 ADHERENCE = "adherence"
-# Adherence, 0-9, below which a window is not the character, and the share of its messages that may break an adherence claim.
-LOWEST_ADHERENCE, MOST_BROKEN = 6.0, 0.25
+OUT_OF_CHARACTER = "out_of_character"
+# Adherence, 0-9, below which a window is not the character.
+LOWEST_ADHERENCE = 6.0
 # Windows that a suggested command takes: four tell a drop from an unusual week.
 WINDOWS = 4
 _MOST_NAMED = 3
@@ -99,28 +100,45 @@ class Objections:
         return min((drift.since for drift in self.drifts), default=None)
 
 
-def objections(evaluation: AgentEvaluation, said: Collection[str], drifts: Sequence[KnownDrift]) -> Objections:
-    """Return what speaks against the window of an evaluation. ``said``: ids of the agent's messages in it."""
-    window = Window(evaluation.window_end, evaluation.window_start)
-    return Objections([drift for drift in drifts if drift.overlaps(window)], list(_own_scores(evaluation, said)))
+def objections(evaluation: AgentEvaluation, drifts: Sequence[KnownDrift]) -> Objections:
+    """Return what speaks against the window of an evaluation."""
+    window, own = Window(evaluation.window_end, evaluation.window_start), drift_of_messages(evaluation)
+    known = [drift for drift in (*drifts, *filter(None, [own])) if drift.overlaps(window)]
+    return Objections(known, list(_own_scores(evaluation, dated=own is not None)))
 
 
-def _own_scores(evaluation: AgentEvaluation, said: Collection[str]) -> Iterator[str]:
+def drift_of_messages(evaluation: AgentEvaluation) -> KnownDrift | None:
+    """Return since when the verdicts on messages show an agent out of character; None where they do not."""
+    messages = evaluation.messages
+    if messages is None or messages.drift is None:
+        return None
+    found = messages.text(evaluation.display_name).removesuffix(".")
+    return KnownDrift(agent_id=evaluation.agent_id, since=messages.drift.since, found=found)
+
+
+def drift_findings(evaluation: AgentEvaluation, baseline: Baseline | None) -> list[Finding]:
+    """Return a regression where an agent is out of character, and no person accepted that.
+
+    It is so since a date, or the whole 95 % interval of its share in character is below 80 %.
+    """
+    messages, found = evaluation.messages, drift_of_messages(evaluation)
+    accepted = baseline.accepted if baseline else None
+    is_known = found.is_accepted(accepted) if found else accepted is not None
+    if messages is None or is_known or not (found or messages.share.high < LOWEST_SHARE):
+        return []
+    text = messages.text(evaluation.display_name).removesuffix(".")
+    message = f"{evaluation.agent_id}: {text}"
+    return [Finding(kind=OUT_OF_CHARACTER, message=message, agent_id=evaluation.agent_id, dimension=ADHERENCE)]
+
+
+def _own_scores(evaluation: AgentEvaluation, *, dated: bool) -> Iterator[str]:
     adherence = evaluation.dimensions.get(ADHERENCE)
     if adherence is None:
         return
     if adherence.score is not None and adherence.score < LOWEST_ADHERENCE - TOLERANCE:
         yield f"adherence is {adherence.score:.1f}, below {LOWEST_ADHERENCE:g}"
-    # Claims of other dimensions are low for healthy agents, too: 8 of 22 messages of the sample world's jim.
-    claims = [row.model_dump() for row in adherence.propositions.values()]
-    broken = {
-        message
-        for claim in claims
-        for message, score, _ in cited_messages(claim)
-        if score is not None and score < LOW_SCORE
-    } & {*said}
-    if broken and len(broken) >= MOST_BROKEN * len(said):
-        yield f"{len(broken)} of {len(said)} messages broke a claim"
+    if evaluation.messages and evaluation.messages.is_low and not dated:
+        yield evaluation.messages.text(evaluation.display_name).removesuffix(".")
 
 
 def lower(new: Baseline, old: Baseline | None, regression_delta: float, proposition_delta: float) -> list[str]:
@@ -190,7 +208,7 @@ def with_known_drifts(
 
     One finding that advises the windows before a drift takes the place of those that advise a baseline of the drifted window.
     """
-    agent_id, found = evaluation.agent_id, list(findings)
+    agent_id, found = evaluation.agent_id, [*findings, *drift_findings(evaluation, baseline)]
     if against.reasons and any(item.kind == "no_baseline" for item in found):
         remedy, command = _remedy(evaluation, against, has_history=has_history)
         message = f"{agent_id}: no baseline, and {'; '.join(against.reasons)}"

@@ -14,7 +14,7 @@ from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_COVERAGE, EXIT_OK, EX
 from persona_pipeline.base.status import ACCEPTED, NOTHING, Result, Status
 from persona_pipeline.guard.baselines.models import Acceptance, BaselineComparison, DimensionComparison
 from persona_pipeline.judging.verdict import Usage
-from persona_pipeline.scoring.messages.verdicts import MessageVerdicts
+from persona_pipeline.scoring.messages.summary import MessageVerdicts
 from persona_pipeline.scoring.results import (
     ANSWERS,
     NOT_IN_OVERALL,
@@ -136,6 +136,7 @@ KINDS: Mapping[str, FindingKind] = {
         FindingKind("regression", EXIT_REGRESSION),
         FindingKind("proposition_drop", EXIT_REGRESSION, "regression"),
         FindingKind("threshold", EXIT_REGRESSION),
+        FindingKind("out_of_character", EXIT_REGRESSION),
         FindingKind("undecided", EXIT_COVERAGE),
         FindingKind("doubted", EXIT_COVERAGE, "undecided"),
         FindingKind("coverage", EXIT_COVERAGE),

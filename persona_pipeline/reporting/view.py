@@ -16,9 +16,11 @@ from persona_pipeline.guard.baselines.models import (
     PropositionDrop,
     Sight,
 )
+from persona_pipeline.guard.known_drift import OUT_OF_CHARACTER
 from persona_pipeline.guard.report import EXIT_OK, AgentReport, Conclusion, Finding, RunReport
 from persona_pipeline.judging.verdict import unscored_label
 from persona_pipeline.reporting.text import format_score, plural
+from persona_pipeline.scoring.messages.summary import MessageVerdicts
 from persona_pipeline.scoring.results import NOT_IN_OVERALL, DimensionEvaluation, PropositionResult
 from persona_pipeline.world.propositions.models import ALL_DIMENSIONS, DIMENSIONS, dimension_label
 
@@ -149,6 +151,17 @@ class AgentRow:
         if self.overall is None or self.overall_baseline is None:
             return None
         return self.overall - self.overall_baseline
+
+    @property
+    def messages(self) -> MessageVerdicts | None:
+        """The verdicts on single messages; None: nobody was asked."""
+        return self.report.evaluation.messages
+
+    @property
+    def in_character(self) -> str:
+        """How many messages are in character, as ``38/40``; "" where none is judged by itself."""
+        share = self.messages.share if self.messages else None
+        return f"{share.n_in}/{share.n_in + share.n_out}" if share and share.share is not None else ""
 
     @property
     def n_scored(self) -> int:
@@ -326,7 +339,13 @@ class ReportView:
 
 
 def dropped(row: AgentRow) -> str:
-    """Return what dropped of an agent in a line: how many dimensions, and the claims that dropped most; "" where nothing did."""
+    """Return in a line what dropped of an agent: messages, dimensions, and the claims that dropped most; "" where nothing did."""
+    said = [item.message for item in row.report.findings if item.kind == OUT_OF_CHARACTER]
+    names = re.compile(f"{re.escape(row.agent_id)}: ({re.escape(row.name)}(: | has been ))?")
+    return "; ".join(filter(None, [*(names.sub("", text, count=1) for text in said), _dropped(row)]))
+
+
+def _dropped(row: AgentRow) -> str:
     fell = [cell for cell in row.cells if cell.status == "regressed"]
     drops = sorted((drop for cell in row.cells for drop in cell.drops), key=lambda drop: drop.delta)
     compared = sum(cell.delta is not None for cell in row.cells)

@@ -136,6 +136,7 @@ def run_outcome(evaluation: AgentEvaluation) -> AssetOutcome:
         **found,
         **{f"score/{name}": round(score, 4) for name, score in scored.items()},
         "messages": evaluation.sample_size,
+        **metadata.messages_metadata(evaluation),
         "window_end": evaluation.window_end.isoformat(),
         "evaluation_run": evaluation.run_id,
         **metadata.usage_metadata(evaluation.usage),

@@ -209,7 +209,13 @@ def scores_table(
     ``rows``: by default everybody's; ``hrefs``: addresses of agents within the page; ``charts``: what is drawn, where anything is.
     """
     columns = [Column("Agent", number=False), *map(dimension_column, view.dimensions)]
-    columns += [Column("Overall"), Column("Judged", SHORT_LABELS["judged"])]
+    # Stored runs of earlier releases have no verdicts on messages.
+    counted = any(row.in_character for row in view.rows)
+    columns += [
+        Column("Overall"),
+        *([Column("In character", "in char.")] if counted else []),
+        Column("Judged", SHORT_LABELS["judged"]),
+    ]
     found = []
     for row in view.rows if rows is None else rows:
         drawn = (charts or {}).get(row.agent_id, RowCharts([None] * len(row.cells)))
@@ -218,10 +224,15 @@ def scores_table(
             agent_cell(row, hrefs),
             *(score_of(cell, chart) for cell, chart in zip(row.cells, drawn.cells, strict=True)),
             Score(row.overall, row.overall_delta, state, chart=drawn.overall, whole=True),
+            *([Cell(row.in_character or "–", _tone_of_share(row), own=True)] if counted else []),
             Cell(f"{row.n_scored}/{row.n_expected}", own=True),
         ]
         found.append(PageRow(cells, "" if row.status.tone == "good" else row.status.tone))
     return Table("Table of scores", columns, found, style="scores")
+
+
+def _tone_of_share(row: AgentRow) -> Tone:
+    return "bad" if row.messages and (row.messages.drift or row.messages.is_low) else ""
 
 
 def dimension_column(name: str) -> Column:

@@ -50,7 +50,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class ShareChange:
+class Change:
     """The moment from which the share in character is another.
 
     Attributes:
@@ -136,7 +136,7 @@ def share_interval(count: int, total: int) -> tuple[float, float] | None:
     return low, high
 
 
-def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
+def since_when(verdicts: Sequence[MessageVerdict]) -> Change | None:
     """Return the most likely date of a change of the share in character, None where no change is shown.
 
     The test takes the newest 2,000 messages with a verdict in or out. From 12 conversations on it permutes whole conversations.
@@ -164,7 +164,7 @@ def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
     p = _p_of(values, talks, within=few)
     if p >= MOST_P:
         return None
-    return ShareChange(
+    return Change(
         since=dated[split].said_at,
         message=dated[split].message,
         before=(int(before.sum()), len(before)),
@@ -252,7 +252,7 @@ def _give_or_take(gains: Any) -> int:
     return int(np.searchsorted(within, 0.9 * within[-1]))
 
 
-def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_judged: int = 0) -> str:
+def sentence(name: str, share: Share, change: Change | None = None, *, not_judged: int = 0) -> str:
     """Return one sentence on an agent: the date of its drift, else its share of messages in character. Times are UTC."""
     if change is not None and change.is_drift:
         (good, n), (good_before, n_before) = change.after, change.before

@@ -1,12 +1,10 @@
-"""The verdict on a message, and the verdicts on the messages of one agent in one window."""
+"""The verdict on a message."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, Field
-
-from persona_pipeline.judging.verdict import Usage
+from pydantic import BaseModel
 
 
 class Role(StrEnum):
@@ -35,30 +33,6 @@ class MessageVerdict(BaseModel, extra="forbid", frozen=True):
     claims: tuple[str, ...] = ()
     quote: str = ""
     reason: str = ""
-
-
-class MessageVerdicts(BaseModel, extra="forbid"):
-    """The verdicts on the messages of one agent in one window, in order of time.
-
-    Attributes:
-        unscored: number of messages without a verdict, by reason. ``detail``: the first failure in one line.
-        left_out: number of older messages that were not asked about.
-        model: the judge's model. ``prompt_version``: of the question.
-        usage: tokens and price of the calls of this run.
-    """
-
-    agent_id: str
-    verdicts: list[MessageVerdict] = Field(default_factory=list)
-    unscored: dict[str, int] = Field(default_factory=dict)
-    detail: str = ""
-    left_out: int = 0
-    model: str | None = None
-    prompt_version: str | None = None
-    usage: Usage = Field(default_factory=Usage)
-
-    def count(self, verdict: Role) -> int:
-        """Return how many messages have a verdict."""
-        return sum(item.verdict is verdict for item in self.verdicts)
 
 
 def in_order(verdicts: Sequence[MessageVerdict]) -> list[MessageVerdict]:
