@@ -36,7 +36,7 @@ SHOWN = {
     },
     "base": {
         "calls", "database.engine", "database.tables", "documents.json", "documents.yaml", "errors", "files", "http_server",
-        "options", "settings", "status", "telemetry", "text", "turns",
+        "options", "settings", "statistics", "status", "telemetry", "text", "turns",
     },
     "cli": {
         "",

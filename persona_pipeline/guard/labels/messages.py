@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from persona_pipeline.base.documents.json import content_hash, rfc3339
+from persona_pipeline.base.statistics import share_interval
 from persona_pipeline.guard.labels.files import (
     LABELLER_PATTERN,
     MESSAGES,
@@ -24,7 +25,6 @@ from persona_pipeline.guard.labels.files import (
     checked_label,
     load_label_files,
 )
-from persona_pipeline.scoring.messages.share import share_interval
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role
 from persona_pipeline.world.models import Message, grouped
 

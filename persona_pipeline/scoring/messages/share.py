@@ -12,11 +12,11 @@ from typing import Any
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, Role, in_order
 from persona_pipeline.world.models import grouped, seed_from
 
-# Below this number of conversations the interval cannot know how much they differ, and counts messages.
+# Below this number of conversations the verdicts do not show how much conversations differ.
 FEWEST_CONVERSATIONS = 5
 # Part of the variance of a verdict that lies between conversations. The interval is never narrower than with this value: a
-# few messages out of character do not show how they cluster.
-LEAST_CORRELATION = 0.05
+# few messages out of character do not show how they cluster. The second value is for too few conversations.
+LEAST_CORRELATION, USUAL_CORRELATION = 0.05, 0.1
 # A change is reported from this p and this difference of shares on, with this number of messages on each side.
 MOST_P, LEAST_DIFFERENCE, FEWEST_ON_A_SIDE = 0.01, 0.2, 5
 MOST_MESSAGES = 2000
@@ -50,7 +50,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Change:
+class ShareChange:
     """The moment from which the share in character is another.
 
     Attributes:
@@ -83,8 +83,7 @@ def share_of_counts(counts: Sequence[tuple[int, ...]]) -> Share:
     """Return the share from the numbers of messages in, out and unclear of each conversation, oldest first."""
     decided = [(n_in, n_in + n_out) for n_in, n_out, _ in counts if n_in + n_out]
     inside, total = sum(n_in for n_in, _ in decided), sum(n for _, n in decided)
-    few = len(decided) < FEWEST_CONVERSATIONS
-    low, high = (share_interval(inside, total) or (0.0, 1.0)) if few else _interval(decided)
+    low, high = _interval(decided) if decided else (0.0, 1.0)
     unclear = sum(n_unclear for _, _, n_unclear in counts)
     share = inside / total if total else None
     return Share(inside, total - inside, unclear, len(decided), share, low, high)
@@ -93,19 +92,24 @@ def share_of_counts(counts: Sequence[tuple[int, ...]]) -> Share:
 def _interval(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
     """Return the 95 % interval of the share from the numbers in character and of messages of each conversation.
 
-    The wider of two intervals. The first is the spread of the share over random subsets of the conversations (Hartigan 1969,
-    "Using subsample values as typical values", JASA 64): its variance is that of the ratio estimator by conversation. The second
-    is Wilson's with the effective number of messages at the least correlation (Korn and Graubard 1998, Survey Methodology 24).
-    Neither can rise when a verdict turns from in to out, which intervals with an estimated variance do.
+    The wider of two intervals. The first is Wilson's with the effective number of messages at the least correlation (Korn and
+    Graubard 1998, Survey Methodology 24). The second, from five conversations on, is the spread of the share over random
+    subsets of the conversations (Hartigan 1969, "Using subsample values as typical values", JASA 64): its variance is that of
+    the ratio estimator by conversation. Neither rises when a verdict turns from in to out; intervals with an estimated
+    variance do.
     """
     import numpy as np
 
     inside, sizes = np.array(counts).T
-    subsets = _subsets(len(counts))
-    low, high = map(float, np.quantile((subsets @ inside) / (subsets @ sizes), (0.025, 0.975)))
-    effective = sizes.sum() ** 2 / (sizes * (1 + (sizes - 1) * LEAST_CORRELATION)).sum()
-    wilson_low, wilson_high = _wilson(float(inside.sum() / sizes.sum()), float(effective))
-    return max(0.0, min(low, wilson_low)), min(1.0, max(high, wilson_high))
+    is_few = len(counts) < FEWEST_CONVERSATIONS
+    correlation = USUAL_CORRELATION if is_few else LEAST_CORRELATION
+    effective = float(sizes.sum() ** 2 / (sizes * (1 + (sizes - 1) * correlation)).sum())
+    low, high = _wilson(float(inside.sum() / sizes.sum()), effective)
+    if not is_few:
+        subsets = _subsets(len(counts))
+        drawn_low, drawn_high = map(float, np.quantile((subsets @ inside) / (subsets @ sizes), (0.025, 0.975)))
+        low, high = min(low, drawn_low), max(high, drawn_high)
+    return max(0.0, low), min(1.0, high)
 
 
 def _subsets(number: int) -> Any:
@@ -125,18 +129,7 @@ def _wilson(share: float, number: float) -> tuple[float, float]:
     return centre - half, centre + half
 
 
-def share_interval(count: int, total: int) -> tuple[float, float] | None:
-    """Return the exact 95 % interval (Clopper and Pearson) of a share, 0-1; None of nothing."""
-    if total == 0:
-        return None
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
-    return low, high
-
-
-def since_when(verdicts: Sequence[MessageVerdict]) -> Change | None:
+def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
     """Return the most likely date of a change of the share in character, None where no change is shown.
 
     The test takes the newest 2,000 messages with a verdict in or out. From 12 conversations on it permutes whole conversations.
@@ -164,7 +157,7 @@ def since_when(verdicts: Sequence[MessageVerdict]) -> Change | None:
     p = _p_of(values, talks, within=few)
     if p >= MOST_P:
         return None
-    return Change(
+    return ShareChange(
         since=dated[split].said_at,
         message=dated[split].message,
         before=(int(before.sum()), len(before)),
@@ -252,7 +245,7 @@ def _give_or_take(gains: Any) -> int:
     return int(np.searchsorted(within, 0.9 * within[-1]))
 
 
-def sentence(name: str, share: Share, change: Change | None = None, *, not_judged: int = 0) -> str:
+def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_judged: int = 0) -> str:
     """Return one sentence on an agent: the date of its drift, else its share of messages in character. Times are UTC."""
     if change is not None and change.is_drift:
         (good, n), (good_before, n_before) = change.after, change.before

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from persona_pipeline.base.errors import EXIT_BUDGET, EXIT_OK
+from persona_pipeline.base.statistics import share_interval
 from persona_pipeline.base.status import Result
-from persona_pipeline.scoring.messages.share import share_interval
 from persona_pipeline.suites.answering.output import Output, known_sum, parse_output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, present
 from persona_pipeline.suites.format.problems import ReasonedError

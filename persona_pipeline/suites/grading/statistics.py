@@ -1,4 +1,4 @@
-"""How sure means and counts are: intervals of means and shares, the sign test, means by weight; how long characters last."""
+"""How sure means and counts are: intervals of means, the sign test, means by weight; how long characters last."""
 
 import math
 import statistics

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from persona_pipeline.base.errors import ConfigError, Problem
+from persona_pipeline.base.statistics import share_interval
 from persona_pipeline.base.text import storable_json
-from persona_pipeline.scoring.messages.share import share_interval
 from persona_pipeline.suites.answering.output import Output, OutputError, parse_output
 from persona_pipeline.suites.asserts.pairwise import (
     KIND,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from persona_pipeline.scoring.messages.share import share_interval
+from persona_pipeline.base.statistics import share_interval
 from persona_pipeline.suites.answering.output import Output
 from persona_pipeline.suites.format.models import BORDERLINE, PASS, TrialsFields
 from persona_pipeline.suites.grading.results import (

@@ -80,9 +80,25 @@ def test_messages_that_cluster_by_conversation_say_less() -> None:
     assert clustered.high - clustered.low > 1.5 * (spread.high - spread.low)
 
 
-def test_few_conversations_have_the_exact_interval_of_their_messages() -> None:
-    found = share_in_character(said("i" * 36 + "oo"))
-    assert (found.low, found.high) == pytest.approx((0.8225, 0.9936), abs=5e-4)
+def test_few_conversations_say_less_than_many() -> None:
+    one, many = share_in_character(said("i" * 36 + "oo")), share_in_character(said(*["iiii"] * 9, "oo"))
+    assert one.share == many.share
+    assert one.high - one.low > 1.4 * (many.high - many.low)
+
+
+@pytest.mark.parametrize(
+    ("talks", "low", "high"),
+    [
+        pytest.param(["i" * 36 + "oo"], 0.611, 0.995, id="one conversation: Wilson's of 8.1 messages"),
+        pytest.param(["i" * 30] * 4, 0.889, 1, id="four: of 30.8"),
+        pytest.param(["i" * 30] * 6, 0.950, 1, id="six that are alike: of 73.5"),
+        pytest.param(["i" * 30] * 3 + ["o" * 30] * 3, 0, 1, id="six that differ: of the subsets a ninth are all in"),
+        pytest.param([], 0, 1, id="nothing"),
+    ],
+)
+def test_the_interval(talks: list[str], low: float, high: float) -> None:
+    found = share_in_character(said(*talks))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.002)
 
 
 @given(TALKS)
@@ -183,6 +199,7 @@ ALL_IN = Share(36, 2, 0, 9, 36 / 38, 0.82, 0.99)
 DRIFT = ShareChange(
     datetime(2026, 11, 24, 10, 12, tzinfo=UTC), "m812", before=(159, 162), after=(16, 38), give_or_take=2, p=0.001
 )
+NEAR = ShareChange(DRIFT.since, "m812", before=(159, 162), after=(16, 38), give_or_take=5, p=0.001)
 BACK = ShareChange(DRIFT.since, "m812", before=(16, 38), after=(159, 162), give_or_take=2, p=0.001)
 LATE = ShareChange(DRIFT.since, "m812", before=(159, 162), after=(16, 38), give_or_take=9, p=0.001)
 
@@ -200,9 +217,17 @@ LATE = ShareChange(DRIFT.since, "m812", before=(159, 162), after=(16, 38), give_
             Share(36, 2, 0, FEWEST_CONVERSATIONS - 1, 36 / 38, 0.82, 0.99), None, 0,
             "Léo: 36 of 38 messages in character (95 %, 82-99), 4 conversations only",
         ),
+        (
+            Share(36, 2, 0, FEWEST_CONVERSATIONS, 36 / 38, 0.82, 0.99), None, 0,
+            "Léo: 36 of 38 messages in character (95 %, 82-99)",
+        ),
         (Share(0, 0, 3, 0, None, 0, 1), None, 2, "Léo: no message judged in or out of character, 3 unclear, 2 not judged"),
         (
             ALL_IN, DRIFT, 0,
+            "Léo has been out of character since 2026-11-24 10:12 UTC (message m812): 22 of 38 messages, before 3 of 162.",
+        ),
+        (
+            ALL_IN, NEAR, 0,
             "Léo has been out of character since 2026-11-24 10:12 UTC (message m812): 22 of 38 messages, before 3 of 162.",
         ),
         (

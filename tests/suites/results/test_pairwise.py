@@ -16,10 +16,9 @@ from persona_pipeline.judging.open import OpenedJudge
 from persona_pipeline.judging.recordings.writing import RecordingWriter
 from persona_pipeline.judging.verdict import Layer, Question, Unscored
 from persona_pipeline.reporting.text import template_text
-from persona_pipeline.scoring.messages.share import share_interval
 from persona_pipeline.suites import read_responses, run_suite
 from persona_pipeline.suites.grading.suite_judge import SuiteJudge
-from persona_pipeline.suites.running.history import PairwiseResult, judge_pairs, sign_test
+from persona_pipeline.suites.running.history import PairwiseResult, judge_pairs, share_interval, sign_test
 from tests.suites.support import ScriptedBackend, ScriptedSuiteJudge, load
 
 SUITE = "tests:\n" + "".join(
