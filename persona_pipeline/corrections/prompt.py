@@ -140,7 +140,7 @@ class ReviewedClaim:
 class ReviewedMessage:
     """The verdict on a message as a whole: the claims it breaks, the words that decide, and why.
 
-    An ``out`` whose quote is not in the message counts as unclear.
+    A quote that is not in the message is left out, and an ``out`` without a quote counts as unclear.
     """
 
     verdict: Role
@@ -212,10 +212,12 @@ def _reviewed_message(
 ) -> ReviewedMessage:
     verdict = Role(said["verdict"].lower())
     shown = f"m{len(trajectory.entries)}"
-    if verdict is Role.OUT and not checked_quote(trajectory, shown, said["quote"]).verified:
+    is_quoted = checked_quote(trajectory, shown, said["quote"]).verified
+    if verdict is Role.OUT and not is_quoted:
         verdict = Role.UNCLEAR
     named = tuple(claims[name] for name in dict.fromkeys(said["claims"]) if name in claims)
-    return ReviewedMessage(verdict, named, _on_one_line(said["quote"]), _on_one_line(said["reason"]))
+    quote = _on_one_line(said["quote"]) if is_quoted else ""
+    return ReviewedMessage(verdict, named, quote, _on_one_line(said["reason"]))
 
 
 def _on_one_line(text: str) -> str:

@@ -116,6 +116,7 @@ def test_out_needs_words_of_the_message(message: dict[str, Any] | None, verdict:
     assert (found.message and found.message.verdict) == verdict
     assert found.is_out is (verdict is Role.OUT)
     assert found.score == 9
+    assert found.message is None or found.message.quote in ("", "Certainly! Here are three")
 
 
 def test_a_message_that_is_out_scores_nothing_where_no_claim_applies() -> None:

@@ -19,6 +19,8 @@ FEWEST_CONVERSATIONS = 5
 LEAST_CORRELATION, USUAL_CORRELATION = 0.05, 0.1
 # A change is reported from this p and this difference of shares on, with this number of messages on each side.
 MOST_P, LEAST_DIFFERENCE, FEWEST_ON_A_SIDE = 0.01, 0.2, 5
+# A date that is off by no more messages is printed without saying so.
+EXACT = 5
 MOST_MESSAGES = 2000
 # From this number on, the order of conversations alone can show p < .01.
 ENOUGH_CONVERSATIONS = 12
@@ -56,7 +58,7 @@ class ShareChange:
     Attributes:
         since: UTC time of the first message after the change. ``message``: its id.
         before, after: number of messages in character, and number of messages.
-        give_or_take: number of messages by which the date may be off with 90 % probability, in each direction.
+        give_or_take: number of messages by which the date may be off, before or after; nine in ten dates are nearer.
         p: of the permutation test, 0-1.
     """
 
@@ -143,8 +145,8 @@ def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
     values = np.array([item.verdict is Role.IN for item in dated], dtype=np.int32)
     if len(values) < 2 * FEWEST_ON_A_SIDE or values.all() or not values.any():
         return None
-    gains = _gains(values)
-    split = int(gains.argmax()) + 1
+    likelihoods = _likelihoods(values)
+    split = int(likelihoods.argmax()) + 1
     before, after = values[:split], values[split:]
     difference = float(after.mean() - before.mean())
     if min(len(before), len(after)) < FEWEST_ON_A_SIDE or abs(difference) < LEAST_DIFFERENCE - 1e-9:
@@ -162,13 +164,13 @@ def since_when(verdicts: Sequence[MessageVerdict]) -> ShareChange | None:
         message=dated[split].message,
         before=(int(before.sum()), len(before)),
         after=(int(after.sum()), len(after)),
-        give_or_take=_give_or_take(gains),
+        give_or_take=_give_or_take(likelihoods),
         p=p,
     )
 
 
-def _gains(values: Any) -> Any:
-    """Return by how much two constant shares are more likely than one, in nats, for a split after each message but the last.
+def _likelihoods(values: Any) -> Any:
+    """Return the log likelihood of two constant shares, in nats, for a split after each message but the last.
 
     Args:
         values: 0 or 1, messages in the last dimension.
@@ -181,9 +183,8 @@ def _gains(values: Any) -> Any:
     inside = values.cumsum(axis=-1)
     first, total, size = inside[..., :-1], inside[..., -1:], counts[1:-1]
     last, rest = total - first, number - size
-    two = surprise[first] + surprise[size - first] + surprise[last] + surprise[rest - last]
-    one = surprise[total] + surprise[number - total] - surprise[number]
-    return two - surprise[size] - surprise[rest] - one
+    both = surprise[first] + surprise[size - first] + surprise[last] + surprise[rest - last]
+    return both - surprise[size] - surprise[rest]
 
 
 def _p_of(values: Any, talks: Any, *, within: bool) -> float:
@@ -197,14 +198,14 @@ def _p_of(values: Any, talks: Any, *, within: bool) -> float:
     blocks = talks * len(values) + (_places(talks) // _BLOCK if within else 0)
     names, blocks = np.unique(blocks, return_inverse=True)
     owners = names // len(values)
-    limit, reached = float(_gains(values).max()) - 1e-9, 1
+    limit, reached = float(_likelihoods(values).max()) - 1e-9, 1
     for _ in range(_ROUNDS):
         order = generator.random((_A_ROUND, int(talks.max()) + 1)).argsort(axis=1)
         keys = order[:, owners] + generator.random((_A_ROUND, len(names)))
         # Numbers of 16 bits sort fastest; the sort is stable, so messages of a block stay in order.
         places = keys.argsort(axis=1).argsort(axis=1).astype(np.int16)
         permuted = values[places[:, blocks].argsort(axis=1, kind="stable")]
-        reached += int((_gains(permuted).max(axis=1) >= limit).sum())
+        reached += int((_likelihoods(permuted).max(axis=1) >= limit).sum())
         if reached >= MOST_P * (_ROUNDS * _A_ROUND + 1):
             return 1.0
     return reached / (_ROUNDS * _A_ROUND + 1)
@@ -235,21 +236,24 @@ def _moves_within(values: Any, talks: Any, left_out: int) -> int:
     return int(math.copysign(1, moved)) if moved**2 > 1.64**2 * variance else 0
 
 
-def _give_or_take(gains: Any) -> int:
-    """Return the smallest distance from the best split within which nine tenths of the likelihood lie, in messages."""
+def _give_or_take(likelihoods: Any) -> int:
+    """Return the distance from the best split, in messages, within which 95 % of the likelihood lie.
+
+    The likelihood takes messages as independent; where they cluster, about nine in ten dates lie within this distance.
+    """
     import numpy as np
 
-    weights = np.exp(gains - gains.max())
-    distances = abs(np.arange(len(gains)) - int(gains.argmax()))
+    weights = np.exp(likelihoods - likelihoods.max())
+    distances = abs(np.arange(len(likelihoods)) - int(likelihoods.argmax()))
     within = np.bincount(distances, weights).cumsum()
-    return int(np.searchsorted(within, 0.9 * within[-1]))
+    return int(np.searchsorted(within, 0.95 * within[-1]))
 
 
 def sentence(name: str, share: Share, change: ShareChange | None = None, *, not_judged: int = 0) -> str:
     """Return one sentence on an agent: the date of its drift, else its share of messages in character. Times are UTC."""
     if change is not None and change.is_drift:
         (good, n), (good_before, n_before) = change.after, change.before
-        off = f", give or take {change.give_or_take} messages" if change.give_or_take > FEWEST_ON_A_SIDE else ""
+        off = f", give or take {change.give_or_take} messages" if change.give_or_take > EXACT else ""
         return (
             f"{name} has been out of character since {change.since:%Y-%m-%d %H:%M} UTC (message {change.message}{off}): "
             f"{n - good} of {n} messages, before {n_before - good_before} of {n_before}."

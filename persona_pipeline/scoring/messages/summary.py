@@ -6,7 +6,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from persona_pipeline.judging.verdict import Unscored, Usage
-from persona_pipeline.scoring.messages.share import Change, Share, sentence, share_in_character, since_when
+from persona_pipeline.scoring.messages.share import Share, ShareChange, sentence, share_in_character, since_when
 from persona_pipeline.scoring.messages.verdicts import MessageVerdict, in_order
 
 # Below this share in character a window is not the character, and no baseline.
@@ -31,7 +31,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
     detail: str = ""
     left_out: int = 0
     share: Share = Share(0, 0, 0, 0, None, 0.0, 1.0)
-    change: Change | None = None
+    change: ShareChange | None = None
     model: str | None = None
     prompt_version: str | None = None
     usage: Usage = Field(default_factory=Usage)
@@ -42,7 +42,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         return bool(self.verdicts) or set(self.unscored) != {Unscored.UNRECORDED.value}
 
     @property
-    def drift(self) -> Change | None:
+    def drift(self) -> ShareChange | None:
         """Since when the agent is out of character; None where it is not, or no date is shown."""
         return self.change if self.change and self.change.is_drift else None
 
@@ -60,7 +60,7 @@ class MessageVerdicts(BaseModel, extra="forbid"):
         return self.model_copy(update={"share": share_in_character(self.verdicts), "change": last_change(series)})
 
 
-def last_change(series: Sequence[MessageVerdict]) -> Change | None:
+def last_change(series: Sequence[MessageVerdict]) -> ShareChange | None:
     """Return the last change of the share in character: after a drift and its correction that is the correction."""
     rest, found = in_order(series), None
     while change := since_when(rest):
